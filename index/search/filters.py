@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -159,9 +159,10 @@ def filterable(
     their case alone, and a category that is a path yields those above it, too.
     """
     for name, field_value in fields.items():
+        values: Iterable[Scalar]
         values = field_value if isinstance(field_value, tuple) else (field_value,)
         if any_case and name == _CATEGORY:
-            values = tuple(_with_levels(values))
+            values = _with_levels(values)
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:
@@ -173,7 +174,7 @@ def filterable(
                 yield name, _fitting(value)
 
 
-def _with_levels(values: Sequence[Scalar]) -> Iterator[Scalar]:
+def _with_levels(values: Iterable[Scalar]) -> Iterator[Scalar]:
     """Yield categories and those above them: "Parts" and "Parts > Chains" of the latter."""
     levels: dict[Scalar, None] = {}
     for value in values:
