@@ -6,12 +6,12 @@ together as pages of hits do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import Hit, Value, Variant
+from purlin.index.records import Hit, Variant
 from purlin.index.search.corpus import MAX_K, MAX_RANK, Corpus, SearchResult, check_page
 from purlin.index.search.filters import unknown_field
 from purlin.index.search.several import SeveralResult
@@ -46,33 +46,45 @@ def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int
     it as their parent. `total` counts documents, not groups.
     """
     check_page(k, offset)
-    groups: dict[tuple[str | None, str], list[Hit]] = {}
-    rank = 0
+    groups: dict[tuple[str | None, str], _Group] = {}
+    read = 0
     while True:
-        wanted = min(MAX_K if rank else READ_FIRST, MAX_RANK - rank)
-        page = search(k=wanted, offset=rank)
+        wanted = min(MAX_K if read else READ_FIRST, MAX_RANK - read)
+        page = search(k=wanted, offset=read)
         for hit in page.hits:
-            value = hit.fields.get(group_by, hit.document_id)
-            groups.setdefault((hit.corpus, str(value)), []).append(hit)
+            key = hit.corpus, str(hit.fields.get(group_by, hit.document_id))
+            if (group := groups.get(key)) is not None:
+                group.add(hit)
+            else:
+                groups[key] = _Group(hit if offset <= len(groups) < offset + k else None)
 
-        rank += wanted
-        if len(groups) >= offset + k or len(page.hits) < wanted or rank >= MAX_RANK:
+        read += wanted
+        if len(groups) >= offset + k or len(page.hits) < wanted or read >= MAX_RANK:
             break
 
     shown = list(groups.values())[offset : offset + k]
-    hits = (_as_hit(group, rank) for rank, group in enumerate(shown, offset + 1))
+    hits = [
+        replace(group.best, rank=rank, variants=tuple(group.variants))
+        for rank, group in enumerate(shown, offset + 1)
+        if group.best is not None
+    ]
     return replace(page, hits=tuple(hits))
 
 
-def _as_hit(group: Sequence[Hit], rank: int) -> Hit:
-    best, *others = group
-    return replace(best, rank=rank, variants=tuple(_variants(best, others[:MAX_VARIANTS])))
+@dataclass(slots=True)
+class _Group:
+    """The best hit of a group and the others; nothing is kept of groups on other pages."""
 
+    best: Hit | None
+    variants: list[Variant] = field(default_factory=list)
 
-def _variants(best: Hit, others: Iterable[Hit]) -> Iterable[Variant]:
-    """The other hits of a group, each with what tells it from the best one."""
-    for hit in others:
-        fields: dict[str, Value] = {
-            name: value for name, value in hit.fields.items() if best.fields.get(name) != value
+    def add(self, hit: Hit) -> None:
+        """Add a hit as a variant, with the fields that tell it from the best one."""
+        if self.best is None or len(self.variants) == MAX_VARIANTS:
+            return
+        fields = {
+            name: value for name, value in hit.fields.items() if self.best.fields.get(name) != value
         }
-        yield Variant(hit.document_id, hit.score, hit.title, fields, hit.location.url)
+        self.variants.append(
+            Variant(hit.document_id, hit.score, hit.title, fields, hit.location.url)
+        )
