@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.grouping import Result, Search, check_group_by, search_grouped
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
     ActiveReply,
@@ -100,16 +103,16 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
 def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
     with service.lease(name) as corpus:
         reranker = service.reranker(corpus.manifest.kind, request.rerank)
+        search = partial(
+            corpus.search,
+            request.query,
+            mode=request.mode,
+            filter=request.filter,
+            explain=request.explain,
+            reranker=reranker,
+        )
         with service.turn(corpus):
-            results = corpus.search(
-                request.query,
-                k=request.k,
-                offset=request.offset,
-                mode=request.mode,
-                filter=request.filter,
-                explain=request.explain,
-                reranker=reranker,
-            )
+            results = _page(search, request, [corpus])
         service.metrics.stages(results.timings_ms)
 
         return SearchReply(
@@ -138,17 +141,17 @@ def _search_several(
         # A name that is given twice counts once.
         corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
         rerankers = [service.reranker(each.manifest.kind, request.rerank) for each in corpora]
+        search = partial(
+            search_corpora,
+            corpora,
+            request.query,
+            mode=request.mode,
+            filter=request.filter,
+            explain=request.explain,
+            rerankers=rerankers,
+        )
         with service.turn(*corpora):
-            results = search_corpora(
-                corpora,
-                request.query,
-                k=request.k,
-                offset=request.offset,
-                mode=request.mode,
-                filter=request.filter,
-                explain=request.explain,
-                rerankers=rerankers,
-            )
+            results = _page(search, request, corpora)
         service.metrics.stages(results.timings_ms)
 
         hits = results.hits
@@ -162,6 +165,14 @@ def _search_several(
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             timings_ms=results.timings_ms if request.explain else None,
         )
+
+
+def _page(search: Search[Result], request: SearchRequest, corpora: Sequence[Corpus]) -> Result:
+    """The page that a request asks for, of hits or of groups of them."""
+    if request.group_by is None:
+        return search(k=request.k, offset=request.offset)
+    check_group_by(request.group_by, corpora)
+    return search_grouped(search, request.group_by, k=request.k, offset=request.offset)
 
 
 @_json_router.post(

@@ -18,6 +18,7 @@ from purlin.app.fields import (
     CorpusName,
     Labels,
     Strict,
+    Text,
     limit_size,
     suggest,
 )
@@ -95,6 +96,12 @@ class SearchRequest(Strict):
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}
         ],
+    )
+    group_by: Text | None = Field(
+        default=None,
+        description="Field of which hits with one value become one hit, whose `variants` are the others; "
+        '"parent" for variants of products.',
+        examples=["parent"],
     )
     rerank: bool | None = Field(
         default=None,

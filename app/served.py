@@ -18,6 +18,9 @@ from purlin.index.search.corpus import Corpus
 from purlin.index.workspace import content_filter
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
+# The field by which variants are hits of one product.
+PARENT = "parent"
+
 
 class ServedCorpora:
     """The corpora of a service, as `purlin.app.tools.Backend`."""
@@ -65,11 +68,15 @@ class ServedCorpora:
         content: Content,
     ) -> SearchReply:
         """Search corpora; `content` matters if the documents of all of them say what they are."""
-        shared = set.intersection(*map(self._field_names, corpora))
+        field_names = [self._field_names(corpus) for corpus in corpora]
+        shared = set.intersection(*field_names)
         conditions: dict[str, Any] = dict(content_filter(shared, content, filter) or {})
 
         names = list(corpora) if len(corpora) > 1 else corpora[0]
-        request = SearchRequest(query=query, corpus=names, k=k, filter=conditions, explain=True)
+        group_by = PARENT if any(PARENT in each for each in field_names) else None
+        request = SearchRequest(
+            query=query, corpus=names, k=k, filter=conditions, group_by=group_by, explain=True
+        )
         return search_reply(request, self._service)
 
     def _field_names(self, corpus: str) -> set[str]:

@@ -52,6 +52,7 @@ MAX_ID_CHARS = 2_000
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
+_MAX_VARIANTS = 5  # variants of a product whose ids are shown
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 
@@ -510,6 +511,10 @@ def _product_part(query: str, hit: Hit) -> Part:
         "why": reason,
         "fields": shown,
     }
+    if hit.variants:
+        variants = [variant.id[:_MAX_SHOWN] for variant in hit.variants[:_MAX_VARIANTS]]
+        fields["variants"] = variants
+        head += f" · variants: {', '.join(variants)}"
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"

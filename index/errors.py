@@ -37,7 +37,7 @@ class EncoderMismatch(PurlinError):
 
 
 class Worse(PurlinError):
-    """A build answered the judged queries worse than the active build."""
+    """A build answered the judged queries worse than the active build, or lost most products."""
 
 
 class Busy(PurlinError):

@@ -1,6 +1,7 @@
-"""Which fields of products are searched by their words: attributes, codes, and quantities.
+"""Which fields of products are searched by their words: attributes, options, codes, quantities.
 
-A code is what stands on the product or in the dealer's books: its number at the maker, its barcode.
+An option is what tells a product's variants apart: size or colour. A code is what stands on the
+product or in the dealer's books: its number at the maker, its barcode.
 The unit of a quantity is a field of its own, so that the quantity stays a number: `weight` and
 `weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
 """
@@ -8,6 +9,7 @@ The unit of a quantity is a field of its own, so that the quantity stays a numbe
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -17,6 +19,12 @@ _CODE_NAME = re.compile(
     r"(?:\w*_)?(?:sku|asin|mpn|upc|ean|gtin|isbn|barcode)(?:_?\d{1,2})?(?:_(?:code|no|nr|number))?"
     r"|(?:\w*_)?(?:part|model|item|article|product|style)_?(?:code|no|nr|number)"
     r"|model"
+    # In German: of articles, makers, models and parts; the maker's is the HAN.
+    r"|(?:\w*_)?(?:hersteller_?)?(?:artikel|hersteller|modell|teile|bestell)_?(?:code|nr|nummer)|han"
+    r"|(?:reference|ref|code)_(?:fabricant|fournisseur|barres?)"
+)
+_OPTION_NAME = re.compile(
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur)"
 )
 _UNIT_NAME = re.compile(r"(.+)[ _.](?:units?|uom|unit_?text)", re.I | re.S)
 # Units that end the name of a column of numbers, as people write them: power_w, "Weight (kg)".
@@ -38,7 +46,7 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
     The names are the same for a whole category (nDCG@10 on Icecat dev 0.67 without them, 0.64 with
     them).
     """
-    others = codes_and_quantities(fields)
+    others = searched_columns(fields)
     units = units_of(fields)
     unit_names = frozenset(units.values())
     for name, value in fields.items():
@@ -53,11 +61,22 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
             yield plain(value) if unit == "" else f"{plain(value)} {plain(unit)}"
 
 
-def codes_and_quantities(fields: Mapping[str, Value]) -> dict[str, Value]:
-    """The fields that have codes, quantities or the units of these."""
+def searched_columns(fields: Mapping[str, Value]) -> dict[str, Value]:
+    """The fields beside attributes that have codes, options, quantities or the units of these."""
     units = units_of(fields)
     quantities = {*units, *units.values()}
-    return {name: value for name, value in fields.items() if is_code(name) or name in quantities}
+    return {
+        name: value
+        for name, value in fields.items()
+        if is_code(name) or is_option(name) or name in quantities
+    }
+
+
+@lru_cache(maxsize=4096)
+def is_option(name: str) -> bool:
+    """Whether a field has the size or colour of a variant, or another of its `options`."""
+    last = name.rpartition(".")[2]
+    return name.startswith("options.") or _OPTION_NAME.fullmatch(key_of(last)) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -110,5 +129,10 @@ def plain(value: Value) -> str:
 
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
-    """The name of a column whatever its case and punctuation: `Weight (kg)` is weight_kg."""
-    return re.sub(r"\W+", "_", name.lower()).strip("_")
+    """The name of a column whatever its case, accents and punctuation: `Weight (kg)` is weight_kg.
+
+    A # is a number's: `Item #` is item_no.
+    """
+    letters = unicodedata.normalize("NFKD", name.casefold().replace("#", " no "))
+    without_accents = "".join(each for each in letters if not unicodedata.combining(each))
+    return re.sub(r"\W+", "_", without_accents).strip("_")

@@ -146,6 +146,20 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """Another hit of a group, such as another size of a product.
+
+    `fields` are those that differ from the fields of the hit that it belongs to.
+    """
+
+    id: str
+    score: float
+    title: str
+    fields: Mapping[str, Value]
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One search result.
 
@@ -154,7 +168,8 @@ class Hit:
     request: the weights of the dense score and of feedback in it, what each query term adds to the
     lexical score, the prior, the nearest earlier query in the corpus's log and, for the code of a repository, the
     parts of the score (see docs/measures.md). `corpus` is present if several were
-    searched, `stale` is true if the hit's file has changed since the build.
+    searched, `stale` is true if the hit's file has changed since the build. `variants` are the other
+    hits of its group, best first, where `group_by` was given.
     """
 
     id: str
@@ -171,6 +186,7 @@ class Hit:
     explanation: Mapping[str, Any] | None = None
     corpus: str | None = None
     stale: bool | None = None
+    variants: tuple[Variant, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,13 +180,15 @@ def _search(
     offset: int = 0,
     mode: Mode = "hybrid",
     filter: Mapping[str, FilterCondition] | None = None,
+    group_by: str | None = None,
     rerank: bool | None = None,
     explain: bool = False,
 ) -> _Call[Found]:
     """Search a corpus, several, or with {"kind": …} all of a kind.
 
     `rerank` has a model score the first hits again, by default where that is known to help.
-    `filter` maps fields to a value, a list, or {"gte": …, "lte": …}. Hits of several corpora name
+    `filter` maps fields to a value, a list, or {"gte": …, "lte": …}. Hits with one value of the
+    field `group_by` become one, whose `variants` are the others. Hits of several corpora name
     theirs, and the reply has `corpora` in place of `corpus`, `build` and `encoder`.
     """
     if isinstance(corpus, Mapping):
@@ -205,6 +207,8 @@ def _search(
     }
     if rerank is not None:
         body["rerank"] = rerank
+    if group_by is not None:
+        body["group_by"] = group_by
 
     return _Call("POST", "/search", _read_found, body)
 

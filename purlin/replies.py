@@ -31,7 +31,7 @@ CorpusState = Literal["serving", "opening", "building", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class SearchReply:
-    """Hits, best first. `total` counts all documents that paging can reach.
+    """Hits, best first. `total` counts all documents that paging can reach, also where hits are grouped.
 
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders

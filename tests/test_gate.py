@@ -14,9 +14,9 @@ from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
-from purlin.index.indexing.build import build
+from purlin.index.indexing.build import GUARDED_PRODUCTS, build
 from purlin.index.indexing.gate import Judgements
-from purlin.index.records import Document
+from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.serving import problem, serving
@@ -322,3 +322,40 @@ def test_measures_are_named_in_any_case(tmp_path: Path) -> None:
         Judgements.read(tmp_path / "queries.jsonl", tmp_path / "qrels.tsv", "MRR@100").measure
         == "MRR@100"
     )
+
+
+def _catalogue(home: Path, count: int, *, skipped: int = 0, force: bool = False) -> Manifest:
+    products = [Document(f"p{n}", "product", f"Saw {n}", "Cuts wood.") for n in range(count)]
+    left_out = [Skipped("b.csv", "none of its columns is known to hold text")] * skipped
+    return build(home, "c", "product", [source("a.csv", products), *left_out], HashEncoder(), force=force)  # fmt: skip
+
+
+def test_a_catalogue_that_lost_most_products_is_not_activated(tmp_path: Path) -> None:
+    _catalogue(tmp_path, 2 * GUARDED_PRODUCTS)
+    good = builds.builds(tmp_path, "c")
+    with pytest.raises(Worse) as raised:
+        _catalogue(tmp_path, GUARDED_PRODUCTS - 1, skipped=1)
+
+    assert raised.value.message == (
+        "Corpus 'c' would have 19 products in place of 40, so the active build stays. 1 left out, the "
+        "first: b.csv: none of its columns is known to hold text. If so many are really gone, repeat "
+        "with --force."
+    )
+    assert builds.builds(tmp_path, "c") == good
+    _catalogue(tmp_path, GUARDED_PRODUCTS - 1, force=True)
+    assert builds.current(tmp_path, "c").name not in good
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(40, 20), (40, 80), (19, 1)],
+    ids=["half", "more", "few"],
+)
+def test_other_catalogues_may_shrink(tmp_path: Path, before: int, now: int) -> None:
+    _catalogue(tmp_path, before)
+    assert _catalogue(tmp_path, now).documents == now
+
+
+def test_other_kinds_may_shrink(tmp_path: Path) -> None:
+    make_build(tmp_path, documents(count=40), judged=None)
+    assert make_build(tmp_path, documents(count=2), judged=None).documents == 2

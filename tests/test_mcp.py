@@ -476,6 +476,23 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
     assert "Drill 30" in text(whole)
 
 
+def test_variants_of_a_product_are_one_hit(tmp_path: Path) -> None:
+    variants = [
+        Document(f"drill-{n}", "product", "Drill", "For stone.", fields={"parent": "drill"})
+        for n in range(8)
+    ]
+    make(tmp_path, "shop", [*variants, Document("saw", "product", "Saw", "")], HashEncoder(), "product")  # fmt: skip
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_products", query="drill saw")
+
+    hits = {hit["title"]: hit.get("variants") for hit in result["structuredContent"]["hits"]}
+    assert hits.keys() == {"Drill", "Saw"}
+    assert hits["Saw"] is None
+    assert len(hits["Drill"]) == 5
+    assert f"variants: {', '.join(hits['Drill'])}" in text(result)
+
+
 def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -30,6 +30,7 @@ from purlin.index.indexing.build import build
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Location
 from purlin.index.sources import open_source
+from purlin.index.sources.product_records import from_record
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
 from tests.indented import INDENTED
@@ -492,6 +493,30 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     tab.until("document.querySelector('.condition')")
     assert tab.texts(".condition") == ["Price\nfrom 30\n×"]
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
+
+
+def test_variants_of_a_product_are_one_hit(tmp_path: Path, tab: Tab) -> None:
+    records = [
+        {"sku": "S", "title": "Shirt", "price": 30},
+        *(
+            {
+                "sku": f"S-{size}",
+                "parent_sku": "S",
+                "title": "Shirt",
+                "size": size,
+                "url": f"https://shop.example/{size}",
+            }
+            for size in ("Small", "Large")
+        ),
+        {"sku": "H", "title": "Hat"},
+    ]
+    make(tmp_path, "shop", [from_record(record) for record in records], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=shop&query=shirt+large")
+        assert tab.texts(".hit h3") == ["Shirt", "Hat"]
+        assert sorted(tab.texts(".variants li")) == ["S", "Small"]
+        assert tab.run("document.querySelector('.variants a').href") == "https://shop.example/Small"
+        assert tab.run("document.querySelector('.more').hidden")
 
 
 def test_filter_belongs_to_its_corpus(site: str, tab: Tab) -> None:

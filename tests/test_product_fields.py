@@ -10,6 +10,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.product_fields import is_code, searched_values, spellings, units_of
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.filters import Condition
 from purlin.index.sources.product_records import from_record
 from tests.conftest import HashEncoder, source
 
@@ -66,6 +67,43 @@ def test_values_are_searched_and_names_are_not() -> None:
 
     assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5 kg"]
     assert units_of(fields) == {"weight": "weight_unit"}
+
+
+PATHS = {
+    "chain": "Parts > Drive > Chains",
+    "saddle": ["Parts > Saddles", "Parts > Leather"],
+    "bell": "Accessories>Bells",
+    "odd": "> Parts >",
+    "none": "Spare parts",
+}
+
+
+@pytest.mark.parametrize(
+    ("category", "ids"),
+    [
+        ("Parts", {"chain", "saddle"}),
+        ("parts > drive", {"chain"}),
+        ("Parts > Drive > Chains", {"chain"}),
+        ("Parts > Leather", {"saddle"}),
+        ("Accessories", {"bell"}),
+        ("Drive", set()),
+        ("> Parts", {"odd"}),
+        (["Accessories", "Spare parts"], {"bell", "none"}),
+    ],
+)
+def test_a_category_has_the_products_of_those_below_it(
+    tmp_path: Path, encoder: HashEncoder, category: Condition, ids: set[str]
+) -> None:
+    documents = [
+        from_record({"sku": sku, "title": "Thing", "category": path}) for sku, path in PATHS.items()
+    ]
+    build(tmp_path, "p", "product", [source("f", documents)], encoder)
+    corpus = Corpus.load(builds.current(tmp_path, "p"), encoder)
+
+    result = corpus.search("thing", filter={"category": category})
+    assert ({hit.id for hit in result.hits}, result.total) == (ids, len(ids))
+    shown = {hit.id: hit.fields["category"] for hit in result.hits}
+    assert shown == {sku: documents[list(PATHS).index(sku)].fields["category"] for sku in ids}
 
 
 @pytest.mark.parametrize("query", ["04006381333931", "4006381333931", "tv ol 65", "TVOL65"])

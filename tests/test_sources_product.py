@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.product_fields import searched_values
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources import nouns, product, product_values
+from purlin.index.sources.product_columns import column_names
 from purlin.index.sources.product_records import from_record
 from tests.product_files import atom_texts, read_products, write
 
@@ -111,6 +114,108 @@ def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
     assert (document.id, document.title) == ("00-1", "Saw")
     assert document.body == "Cuts wood.\nBrand: Acme"
     assert document.fields == {"brand": "Acme", "price": 1299.0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Artikelnummer;Artikelname;Beschreibung;Hersteller;Farbe;Kategoriepfad;VK Brutto",
+        "Art.-Nr.;Bezeichnung;Langtext;Marke;Farbname;Warengruppe;Preis (EUR)",
+        "Référence;Désignation;Description FR;Marque;Coloris;Catégorie;Prix TTC",
+        "Referencia;Título;Descripción;Marca;Color;Categoría;Precio",
+        "Codice;Nome;Descrizione;Marca;Colore;Categoria;Prezzo",
+        "Artikelcode;Naam;Omschrijving;Merk;Kleur;Categorie;Prijs",
+        "Item #;Name (EN);Description_en;Brand;Colour;Category path;RRP incl. VAT",
+    ],
+    ids=["de-1", "de-2", "fr", "es", "it", "nl", "en"],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_headers_of_other_languages_are_known(tmp_path: Path, header: str, form: str) -> None:
+    row = "007;Saw;Cuts wood.;Acme;Red;Tools;1.299,50"
+    text = unicodedata.normalize(form, f"{header}\n{row}\n")  # type: ignore[arg-type]
+    (document,), _ = read_products(write(tmp_path / "a.csv", text))
+
+    assert (document.id, document.title) == ("007", "Saw")
+    assert document.body == "Cuts wood.\nBrand: Acme\nCategory: Tools\nColour: Red"
+    assert document.fields == {
+        "brand": "Acme",
+        "category": "Tools",
+        "colour": "Red",
+        "price": 1299.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "column"),
+    [
+        (("EAN", "Artikelnummer"), "Artikelnummer"),
+        (("title_de", "title_en", "title"), "title"),
+        (("title_en", "title_de"), "title_de"),
+        (("Preis netto", "Preis brutto"), "Preis brutto"),
+        (("UVP", "Verkaufspreis inkl. MwSt"), "Verkaufspreis inkl. MwSt"),
+    ],
+)
+def test_of_several_columns_the_preferred_one_counts(names: tuple[str, ...], column: str) -> None:
+    assert list(column_names(names, {}).values()) == [column]
+
+
+@pytest.mark.parametrize("name", ["weight_de", "colour_ttc", "title_gross", "brand_en", "price_de"])
+def test_other_endings_of_names_are_parts_of_them(name: str) -> None:
+    assert column_names([name], {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("separator", "cell", "value"),
+    [
+        (";", "9,80", 9.8),
+        (";", "0,5", 0.5),
+        (";", "1.299,50", 1299.5),
+        (";", "1,250", 1.25),
+        (";", "9.80", 9.8),
+        (";", "-3,5", -3.5),
+        (";", "1,2,3", "1,2,3"),
+        (";", "00,5", "00,5"),
+        (";", "12.34,5", "12.34,5"),
+        (";", "3,5 kg", "3,5 kg"),
+        (",", '"9,80"', "9,80"),
+        ("\t", "9,80", "9,80"),
+    ],
+)
+def test_cells_between_semicolons_have_decimal_commas(
+    tmp_path: Path, separator: str, cell: str, value: object
+) -> None:
+    table = separator.join(("sku", "title", "weight\n")) + separator.join(("1,5", "Saw", cell))
+    if separator == ",":
+        table = table.replace("1,5", '"1,5"')
+    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+
+    assert (document.id, document.fields) == ("1,5", {"weight": value})
+
+
+@pytest.mark.parametrize(
+    ("record", "parent"),
+    [
+        ({"parent_sku": "S-1"}, "S-1"),
+        ({"Vaterartikel": 12}, "12"),
+        ({"Parent": "id:12"}, "12"),
+        ({"item_group_id": " G 1 "}, "G 1"),
+        ({"isVariantOf": {"@type": "ProductGroup", "sku": "S-1"}}, "S-1"),
+        ({"parent_sku": ""}, None),
+        ({"parent_sku": None}, None),
+    ],
+)
+def test_variants_know_their_product(record: dict[str, object], parent: str | None) -> None:
+    fields = from_record({"title": "T", **record}).fields
+    assert fields.get("parent") == parent
+
+
+def test_sizes_and_options_of_variants_are_lines() -> None:
+    options = [{"name": "Color", "value": "Red"}, {"name": "Fit", "value": "Slim"}]
+    record = {"sku": "A", "title": "Shirt", "Größe": "M", "attributes": {}, "options": options}
+    document = from_record(record | {"attributes": {"material": "linen"}})
+
+    assert atom_texts(document) == ["Größe: M", "Color: Red", "Fit: Slim", "Material: linen"]
+    assert list(searched_values(document.fields)) == ["M", "Red", "Slim", "linen"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.repeat import repeat_build
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
-from purlin.index.sources.unassigned import remark
+from purlin.index.sources.unassigned import left_out, remark
 from tests.conftest import HashEncoder
 from tests.product_files import write
 
@@ -48,12 +48,26 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
         "title,price,Stock\nSaw,5,2\nVice,6,2\n",
         # A rating is no price.
         "id,title,description,brand,Rating\n1,Saw,Cuts wood,Acme,4.5\n",
+        # Nor is a size.
+        "id,title,brand,price,Größe\n1,Saw,Acme,5,M\n",
         # Codes, units and what is true or false are no brands.
         "id,title,description,price,weight,weight_unit,mpn,new\n1,Saw,Cuts wood,5,2,kg,A-1,TRUE\n",
     ],
 )
 def test_no_remark_where_nothing_could_be_assigned(tmp_path: Path, table: str) -> None:
     assert remark([write(tmp_path / "a.csv", table)], {}) == ""
+
+
+def test_tables_without_text_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", ODD)
+    write(tmp_path / "b.csv", "Tuote;Hinta\nSaha;5\n")
+    write(tmp_path / "c.csv", "")
+    reason = (
+        "none of its columns is known to hold text; it has Tuote, Hinta; "
+        '--column title="COLUMN" assigns the title'
+    )
+    assert left_out([tmp_path], {}) == [f"b.csv was left out: {reason}"]
+    assert left_out([tmp_path], {"title": "Tuote"}) == []
 
 
 def test_beir_corpora_have_no_remark_and_no_columns_to_assign(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import { tokens } from "./syntax.js";
 
 const ATTRIBUTE = /^([^:\n]{1,40}): ([^\n]+)$/;
 const FILTERABLE = 256; // characters of the longest value that can be filtered by
+const VARIANTS = 8; // that are shown of a product
+const SHORT = 20; // characters of the longest value in a variant's name
 const LONG = 900; // characters of prose that are shown at first
 
 /** A hit of a corpus of that kind. `filter(field, value)` is called when somebody clicks a field's value. */
@@ -89,7 +91,20 @@ function productBody(hit, marks, filter) {
   return [
     prose.length > 0 && el("div", { class: "prose" }, prose),
     el("ul", { class: "fields", "aria-label": "Fields" }, fields.map((field) => chips(field, matched, filter))),
+    hit.variants?.length > 0 && variants(hit),
   ];
+}
+
+/** The other variants of a product: their titles, or else what is short of what tells them apart. */
+function variants(hit) {
+  const item = (variant) => {
+    const values = Object.values(variant.fields).filter((value) => typeof value === "string" && value.length <= SHORT);
+    const name = variant.title === hit.title ? values.join(", ") || variant.id : variant.title;
+    return el("li", {}, variant.url ? link(variant.url, {}, name) : name);
+  };
+  const rest = hit.variants.length - VARIANTS;
+  const items = [...hit.variants.slice(0, VARIANTS).map(item), rest > 0 && el("li", {}, `${rest} more`)];
+  return el("ul", { class: "variants", "aria-label": "Variants" }, items);
 }
 
 function price({ price: amount, currency }) {

@@ -96,7 +96,7 @@ export function search(root) {
     const filter = parsed(values.filter);
     const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
     results.setAttribute("aria-busy", "true");
-    run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
+    run((signal) => together(request, signal), (reply) => draw(request, reply), failed);
   }
 
   function draw(request, reply) {
@@ -106,12 +106,13 @@ export function search(root) {
     };
     const only = (name, value) => changed({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
-    const beside = facets(reply.hits, request.filter, changed);
+    const counted = reply.hits.flatMap(withVariants);
+    const beside = facets(counted, request.filter, changed);
     present(
       el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
       reply.corrected && el("p", { class: "muted" }, `Searched for “${reply.corrected}”.`),
       reply.warning && el("p", { class: "muted warning" }, reply.warning),
-      beside.length > 0 && facetBox(beside, reply.hits.length),
+      beside.length > 0 && facetBox(beside, counted.length),
       hitList(request, reply, card, below),
     );
     say(`${reply.hits.length} hits.`);
@@ -120,21 +121,33 @@ export function search(root) {
   return { show, field };
 }
 
+/** The reply to a request, which from then on asks for the variants of a product together if there are any. */
+async function together(request, signal) {
+  const reply = await post("search", request, signal);
+  if (!reply.hits.some((hit) => hit.fields.parent)) return reply;
+  request.group_by = "parent";
+  return post("search", request, signal);
+}
+
+const withVariants = (hit) => [hit, ...(hit.variants ?? []).map(({ fields }) => ({ fields: { ...hit.fields, ...fields } }))];
+
 /** The cards of a reply, some at a time; `below` asks for what was not loaded yet, unless another search has begun. */
 function hitList(request, reply, card, below) {
   if (!reply.hits.length) return nothing(request);
   const list = el("ol", { class: "hits" });
   const waiting = [...reply.hits];
+  let whole = reply.hits.length === request.k; // of groups there are fewer than `total`, which counts documents
   const more = el("button", { type: "button", class: "more" }, "More");
   const next = () => {
     const cards = waiting.splice(0, SHOWN).map(card);
     list.append(...cards);
-    more.hidden = !waiting.length && list.children.length >= Math.min(reply.total, MOST);
+    more.hidden = !waiting.length && (!whole || list.children.length >= Math.min(reply.total, MOST));
     return cards[0]?.querySelector("article");
   };
   const put = (page) => {
     const elsewhere = !document.activeElement.matches("body, .more"); // in the field, say, where one types
     waiting.push(...page.hits);
+    whole = page.hits.length === LOADED;
     const first = next();
     if (!elsewhere) first?.focus();
   };

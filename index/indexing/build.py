@@ -46,6 +46,8 @@ from purlin.index.search.store import Documents, Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
+# A catalogue of fewer products may lose any number of them.
+GUARDED_PRODUCTS = 20
 # The progress of indexing fewer rows is not shown.
 SHOWN_ROWS = 30_000
 _RECALL = "dense recall@100"
@@ -89,7 +91,8 @@ def build(
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
     read, interim, encode, index, log, measure and store. With `judged`, the build and the active
     one are measured on the same queries. A build that is significantly worse is kept but not
-    activated, and raises Worse, unless `force` is set.
+    activated, and raises Worse, unless `force` is set. So does, before anything more is encoded, a
+    catalogue that has lost more than half of its products: its export may be cut off, or another file.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
@@ -143,6 +146,8 @@ def _build(
     first_encoder = interim if interim is not None and serves_early else encoder
     with _Builder.open(plan, directory) as builder:
         builder.read(sources, first_encoder)
+        if not force:
+            builder.check_size(builds.active_manifest(plan.home, plan.name))
         if first_encoder is encoder or builder.passages < INTERIM_PASSAGES:
             return _finish(plan, builder, encoder, force)
         manifest = builder.finish(first_encoder, "interim")
@@ -311,6 +316,19 @@ class _Builder:
             reading = Reading(reader.key, reader.kept, reader.segment, self.passages, files)
             self._unfinished.save(reading, self.directory, durable=plan.durable)
 
+    def check_size(self, active: Manifest | None) -> None:
+        """Raise Worse if most of the active build's products are gone."""
+        if active is None or not self._plan.kind == active.kind == "product":
+            return
+        before, now = active.documents, self._content.documents
+        if before < GUARDED_PRODUCTS or now >= before / 2:
+            return
+        left_out = self._left_out_message(self._content.skipped)
+        raise Worse(
+            f"Corpus {self._plan.name!r} would have {now:,} products in place of {before:,}, so the "
+            f"active build stays.{left_out} If so many are really gone, repeat with --force."
+        )
+
     def keep_all(self) -> None:
         """Take over the documents and postings of the earlier build as they are."""
         self._kept = len(self._earlier.segments)
@@ -414,9 +432,15 @@ class _Builder:
                 self._linked[name] = details
 
     def _nothing_message(self, skipped: int) -> str:
-        message = f"There is nothing to index for {self._plan.name!r}."
-        if first := self._first_skipped:
-            message += f" {skipped} left out, the first: {first.path}: {first.reason}."
+        left_out = self._left_out_message(skipped)
+        return f"There is nothing to index for {self._plan.name!r}.{left_out}"
+
+    def _left_out_message(self, skipped: int) -> str:
+        """A sentence on what was left out, after a space; empty if nothing was."""
+        first = self._first_skipped
+        if first is None:
+            return ""
+        message = f" {skipped} left out, the first: {first.path}: {first.reason}."
         # Names of files that are not UTF-8 hold lone surrogates.
         return message.encode(errors="replace").decode()
 

@@ -1037,13 +1037,18 @@ def _distance(document: Document, line: int) -> int:
     return max(start - line, line - end, 0)
 
 
-def check_search(query: str, k: int, offset: int, mode: str) -> None:
-    """Raise InvalidInput for the first argument of a search that is out of bounds."""
-    check_query(query)
+def check_page(k: int, offset: int) -> None:
+    """Raise InvalidInput for a page beyond the limits."""
     _check_k(k)
     if not 0 <= offset <= MAX_RANK - k:
         raise InvalidInput(
             f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
         )
+
+
+def check_search(query: str, k: int, offset: int, mode: str) -> None:
+    """Raise InvalidInput for the first argument of a search that is out of bounds."""
+    check_query(query)
+    check_page(k, offset)
     if mode not in ("hybrid", "dense", "lexical"):
         raise InvalidInput(f"mode is {mode[:40]!r}; use hybrid, dense or lexical.", field="mode")

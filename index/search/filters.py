@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -21,6 +21,9 @@ MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_CATEGORY = "category"
+# Between the levels of a category, as Google and most shops write it.
+_LEVEL = re.compile(">")
 _LAST = "\U0010ffff"  # sorts after every character
 
 
@@ -75,7 +78,7 @@ def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
     checked = []
     for name, condition in conditions.items():
         if name not in numeric:
-            raise InvalidInput(_unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
+            raise InvalidInput(unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
         if isinstance(condition, Mapping):
             checked.append(_range(name, condition, numeric[name]))
         else:
@@ -83,7 +86,8 @@ def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
     return checked
 
 
-def _unknown_field(name: str, names: list[str]) -> str:
+def unknown_field(name: str, names: list[str]) -> str:
+    """A sentence on a field that a corpus does not have, with those of its `names` that are like it."""
     similar = ", ".join(map(repr, get_close_matches(name[:80], names, 3)))
     more = f" and {len(names) - 30} more" if len(names) > 30 else ""
     some = (", ".join(names[:30]) or "none") + more
@@ -151,10 +155,14 @@ def filterable(
 ) -> Iterator[tuple[str, Scalar]]:
     """Yield (name, value) of all fields that are short enough; a list yields each of its values.
 
-    With `any_case`, texts are folded, so that they equal those that differ by their case alone.
+    With `any_case`, as products have it, texts are folded, so that they equal those that differ by
+    their case alone, and a category that is a path yields those above it, too.
     """
     for name, field_value in fields.items():
+        values: Iterable[Scalar]
         values = field_value if isinstance(field_value, tuple) else (field_value,)
+        if any_case and name == _CATEGORY:
+            values = _with_levels(values)
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:
@@ -164,6 +172,17 @@ def filterable(
             # Nothing compares with what is not a number.
             elif value == value:
                 yield name, _fitting(value)
+
+
+def _with_levels(values: Iterable[Scalar]) -> Iterator[Scalar]:
+    """Yield categories and those above them: "Parts" and "Parts > Chains" of the latter."""
+    levels: dict[Scalar, None] = {}
+    for value in values:
+        if isinstance(value, str) and len(value) <= MAX_FILTERABLE_CHARS:
+            ends = (match.start() for match in _LEVEL.finditer(value))
+            levels |= dict.fromkeys(above for end in ends if (above := value[:end].rstrip()))
+        levels[value] = None
+    yield from levels
 
 
 def _fitting(value: int | float) -> int | float:

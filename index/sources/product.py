@@ -28,12 +28,20 @@ from purlin.index.sources.product_columns import (
 )
 from purlin.index.sources.product_records import from_record, record_id
 from purlin.index.sources.product_rows import joined, with_typed_cells
-from purlin.index.sources.tables import TABLE_SUFFIXES, Row, read_rows, table_format
+from purlin.index.sources.tables import (
+    TABLE_SUFFIXES,
+    Row,
+    has_decimal_commas,
+    read_rows,
+    table_format,
+)
 
-VERSION = 6
+VERSION = 7
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
+Record = Mapping[str, object]
+
 # The cells of these formats are all text.
 _TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
@@ -100,10 +108,10 @@ def _tables(
         sorted(columns.items()),
         nouns.NOUN_RULES if entities else None,
     ]
-    is_text = table_format(path) in _TEXT_FORMATS
+    typed = _typing(path, columns)
 
     def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:
-        documents = _documents(rows(), name, columns, entities, is_text)
+        documents = _documents(rows(), name, columns, entities, typed)
         return unchanged(documents, path, name, before)
 
     def digest_of(part_name: str) -> str:
@@ -119,6 +127,13 @@ def _tables(
         yield SourceFile(name, content.hexdigest(), partial(read, rows))
         return
     yield from part_files(name, parts, partial(read_rows, path, name), read, digest_of)
+
+
+def _typing(path: Path, columns: Mapping[str, str]) -> Callable[[Record], Record]:
+    """What gives the cells of a table their type: those of some formats are all text."""
+    if table_format(path) not in _TEXT_FORMATS:
+        return dict
+    return partial(with_typed_cells, columns=columns, decimal_comma=has_decimal_commas(path))
 
 
 def _parts(path: Path, name: str, columns: Mapping[str, str]) -> list[Part]:
@@ -163,7 +178,7 @@ def _sampled(
     rows = read_rows(path, name)
     sample = list(islice(rows, SAMPLE_ROWS))
     records = [row.record for row in sample if isinstance(row, Row)]
-    return chain(sample, rows), _reason_to_skip(records, columns)
+    return chain(sample, rows), reason_to_skip(records, columns)
 
 
 def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
@@ -181,9 +196,9 @@ def _documents(
     name: str,
     columns: Mapping[str, str],
     entities: bool,
-    is_text: bool,
+    typed: Callable[[Record], Record],
 ) -> Iterator[Document | Skipped]:
-    """The products of rows. The cells of formats that are all text may be numbers."""
+    """The products of rows, whose cells get their type by `typed`."""
     # Digest of an id -> the first half of its content's digest.
     contents = DigestMap()
     for row in joined(rows, columns):
@@ -192,8 +207,7 @@ def _documents(
             continue
 
         try:
-            record = with_typed_cells(row.record, columns) if is_text else row.record
-            document = from_record(record, columns=columns, entities=entities)
+            document = from_record(typed(row.record), columns=columns, entities=entities)
         except InvalidInput as error:
             yield Skipped(name, error.message, row.number)
             continue
@@ -216,7 +230,7 @@ def _content_digest(document: Document) -> bytes:
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def _reason_to_skip(
+def reason_to_skip(
     sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
 ) -> str | None:
     """Why a table holds no products, judging by its first rows, or None."""

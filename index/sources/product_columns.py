@@ -16,6 +16,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "sku",
         "item_id",
         *("item_no", "item_number", "article_no", "article_number"),
+        *("artikelnummer", "artikelnr", "artikel_nr", "artnr", "art_nr", "artikelcode"),
+        *("produktnummer", "bestellnummer", "code_article", "codice_articolo"),
         "asin",
         "parent_asin",
         "handle",
@@ -24,12 +26,23 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "ean",
         # RSS's, which is often an address.
         "guid",
+        *("reference", "reference_produit", "referencia", "codigo", "codice"),
     ),
-    "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
+    "title": (
+        *("title", "name", "product_title", "product_name", "item_name", "display_name"),
+        *("titel", "artikelname", "produktname", "artikelbezeichnung", "produktbezeichnung"),
+        *("bezeichnung", "titre", "nom", "nom_du_produit", "nom_produit", "designation"),
+        *("libelle", "titulo", "nombre", "nombre_del_producto", "titolo", "nome"),
+        *("nome_prodotto", "naam", "productnaam"),
+    ),
     "description": (
         *("description", "product_description", "body_html", "long_description", "long_text"),
         *("text", "body"),
         *("short_description", "summary"),
+        *("description_html", "html_description", "item_description"),
+        *("beschreibung", "artikelbeschreibung", "produktbeschreibung", "langbeschreibung"),
+        *("langtext", "kurzbeschreibung", "kurztext", "description_longue"),
+        *("description_courte", "descripcion", "descrizione", "omschrijving"),
     ),
     "bullets": (
         "bullets",
@@ -48,8 +61,13 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "manufacturer",
         "supplier",
         "maker",
+        *("marke", "hersteller", "herstellername", "lieferant"),
+        *("marque", "fabricant", "marca", "fabricante", "produttore", "merk", "fabrikant"),
     ),
-    "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
+    "colour": (
+        *("colour", "color", "product_colour", "product_color", "color_name"),
+        *("farbe", "farbname", "couleur", "coloris", "colore", "kleur"),
+    ),
     "category": (
         *(
             "category",
@@ -60,12 +78,17 @@ COLUMNS: dict[str, tuple[str, ...]] = {
             "product_type",
             "google_product_category",
         ),
-        *("product_class", "main_category"),
+        *("product_class", "main_category", "category_path", "product_group"),
+        *("kategorie", "kategorien", "kategoriepfad", "warengruppe", "artikelgruppe"),
+        *("produktgruppe", "produktkategorie", "categorie", "rayon", "categoria", "categorias"),
     ),
     "price": (
         *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
+        *("selling_price", "retail_price", "preis", "verkaufspreis", "vk_preis", "vk", "endpreis"),
+        *("prix", "prix_de_vente", "precio", "precio_de_venta", "pvp", "prezzo", "prijs"),
+        *("verkoopprijs", "rrp", "msrp", "uvp"),
     ),
-    "url": ("url", "link", "product_url", "permalink"),
+    "url": ("url", "link", "product_url", "permalink", "deeplink", "produkt_url", "lien"),
     "locale": ("locale", "product_locale", "lang"),
     "attributes": (
         "attributes",
@@ -80,8 +103,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         # Google Merchant's, and those of feeds in XML.
         *("product_detail", "param", "params", "attribute"),
     ),
+    # The id of the product that a record is a variant of.
+    "parent": (
+        *("parent_sku", "parent_id", "parent", "parent_product_id", "item_group_id"),
+        *("product_group_id", "variant_of", "isvariantof", "master_sku", "configurable_sku"),
+        *("vaterartikel", "vaterartikelnummer", "hauptartikel", "sku_parent", "reference_parent"),
+    ),
 }
-"""Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
+"""Standard columns and the names they go by, the preferred first, as `key_of` writes them."""
 
 _ALIASES = {
     alias: (order, standard)
@@ -96,6 +125,9 @@ _CURRENCIES = frozenset(
     ).split()
 )
 _CURRENCY_CHARS = len("_eur")
+# What names of columns add to that of a standard one: a language, and of prices a tax.
+_LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")
+_TAX = re.compile(r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw))$")
 TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 
 # Standard columns without which a search is worse: those that a build remarks on.
@@ -136,10 +168,22 @@ def column_names(
 def _alias(name: str) -> tuple[int, str] | None:
     """How much the alias is preferred (0 is best), and the standard column that it stands for."""
     key = key_of(name)
-    if key in _ALIASES or not _has_currency(name):
-        return _ALIASES.get(key)
-    order, standard = _ALIASES[key[:-_CURRENCY_CHARS]]
-    return order + len(_ALIASES), standard
+    if key in _ALIASES:
+        return _ALIASES[key]
+
+    if _has_currency(name):
+        order, standard = _ALIASES[key[:-_CURRENCY_CHARS]]
+        return order + len(_ALIASES), standard
+    return _ALIASES.get(_without_addition(key))
+
+
+def _without_addition(key: str) -> str:
+    """The name without the language of its texts or the tax in its prices, which may end it."""
+    for addition, standards in ((_LANGUAGE, TEXT_COLUMNS), (_TAX, {"price"})):
+        base = addition.sub("", key)
+        if base != key and _ALIASES.get(base, (0, ""))[1] in standards:
+            return base
+    return key
 
 
 def _has_currency(name: str) -> bool:
@@ -179,4 +223,4 @@ def listing(names: Iterable[str]) -> str:
 
 def may_be_id(name: str) -> bool:
     """Whether a column has ids or other codes, which are texts even where all are digits."""
-    return _ALIASES.get(key_of(name), (0, ""))[1] == "id" or is_code(name)
+    return _ALIASES.get(key_of(name), (0, ""))[1] in ("id", "parent") or is_code(name)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import codes_and_quantities, units_of, without_unit
+from purlin.index.product_fields import is_option, searched_columns, units_of, without_unit
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Location, Span, Value
 from purlin.index.sources import nouns
 from purlin.index.sources.product_attributes import (
@@ -57,8 +57,8 @@ def from_record(
     """Make a document of one product record; `columns` and `entities` as for `product.files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
-    too long to filter by, then `Name: value` lines for brand, category, colour, codes, quantities
-    with units and attributes; these lines are its atoms. The summary is the body without the
+    too long to filter by, then `Name: value` lines for brand, category, colour, options, codes,
+    quantities with units and attributes; these lines are its atoms. The summary is the body without the
     `Name: value` lines.
 
     Raises InvalidInput for a record without text, with characters that are not valid text, or
@@ -80,21 +80,26 @@ def from_record(
         *_other_prose(others, description),
     ]
     summary, _ = _compose(description, lines)
-    named_lines = [
-        *_named_lines({**named, **codes_and_quantities(others)}),
-        *_named_lines(attributes),
-    ]
+    searched = searched_columns(others)
+    named_lines = [*_named_lines({**named, **searched}), *_named_lines(attributes)]
     body, atoms = _compose(description, [*lines, *named_lines])
 
-    title = line_of(values.get("title")) or _title_from_body(body)
+    title = line_of(values.get("title"))
+    # A size alone names no product.
+    if summary or attributes or any(named.values()) or not all(map(is_option, searched)):
+        title = title or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
 
-    # These two are fields only: nobody searches for their text.
+    # These are fields only: nobody searches for their text.
     price = values.get("price") if "price" in names else _nested_price(others)
-    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(price)}
+    unnamed = {
+        "locale": named_value(values.get("locale")),
+        "parent": _parent(values.get("parent")),
+        "price": price_of(price),
+    }
     return Document(
         id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
@@ -145,6 +150,11 @@ def _other_columns(record: Mapping[str, object], excluded: Set[str]) -> dict[str
         for name in named_freely(record)
         if name not in excluded
     }
+
+
+def _parent(value: object) -> str | None:
+    """The id of the product that a record is a variant of, in WooCommerce's export "id:12"."""
+    return identifier(value).removeprefix("id:") or None
 
 
 def _nested_price(others: Mapping[str, Value]) -> object:
@@ -214,7 +224,7 @@ def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
 
 
 def _readable(name: str) -> str:
-    words = " ".join(re.sub(r"[_.]+", " ", ICECAT.sub("", name)).split())
+    words = " ".join(re.sub(r"[_.]+", " ", ICECAT.sub("", name.removeprefix("options."))).split())
     return words[:1].upper() + words[1:]
 
 

@@ -73,7 +73,9 @@ def _join(lines: Sequence[Row], columns: Mapping[str, str]) -> Row:
     return Row(lines[0].number, record)
 
 
-def with_typed_cells(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
+def with_typed_cells(
+    record: Mapping[str, object], columns: Mapping[str, str], *, decimal_comma: bool = False
+) -> dict[str, object]:
     """A row of texts whose cells are numbers, true or false where they say so.
 
     Standard columns stay text, and so do those that may hold ids: as numbers, 10.10 and 10.1 would
@@ -81,11 +83,12 @@ def with_typed_cells(record: Mapping[str, object], columns: Mapping[str, str]) -
     """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard else _typed_cell(name, cell) for name, cell in record.items()
+        name: cell if name in standard else _typed_cell(name, cell, decimal_comma)
+        for name, cell in record.items()
     }
 
 
-def _typed_cell(name: str, cell: object) -> object:
+def _typed_cell(name: str, cell: object, decimal_comma: bool) -> object:
     if isinstance(cell, Mapping):
-        return {key: _typed_cell(key, value) for key, value in cell.items()}
-    return cell if may_be_id(name) else typed_cell(cell)
+        return {key: _typed_cell(key, value, decimal_comma) for key, value in cell.items()}
+    return cell if may_be_id(name) else typed_cell(cell, decimal_comma=decimal_comma)

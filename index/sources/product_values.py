@@ -25,12 +25,14 @@ MAX_TAGS = 2_000
 Rest = Mapping[str, object] | list[Mapping[str, object]] | None
 
 NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+_WITH_COMMA = re.compile(r"-?(?:0|[1-9]\d{0,2}(?:\.\d{3}){1,4}|[1-9]\d{0,14}),\d{1,15}")
 
 # Keys of mappings in standard columns that have the text or number itself, the preferred first:
 # those of schema.org, WooCommerce and Shopify.
 _TEXT_KEYS = ("name", "value", "@value", "title", "rendered", "text", "html", "label")
 _MAIN_KEYS = {
     "id": ("value", "@value", "id"),
+    "parent": ("sku", "id", "value", "@value"),
     "description": ("text", "html", "rendered", "value", "@value"),
     "bullets": ("text", "html", "rendered", "value", "@value", "name", "title", "label"),
     "price": ("value", "amount", "price", "@value"),
@@ -50,8 +52,13 @@ _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 _AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 
 
-def typed_cell(cell: object) -> object:
-    """The number, true or false that the cell of a CSV stands for, or the cell as it is."""
+def typed_cell(cell: object, *, decimal_comma: bool = False) -> object:
+    """The number, true or false that the cell of a CSV stands for, or the cell as it is.
+
+    With a `decimal_comma` 9,80 and 1.299,00 are numbers, too.
+    """
+    if decimal_comma and isinstance(cell, str) and _WITH_COMMA.fullmatch(cell):
+        return float(cell.replace(".", "").replace(",", "."))
     if isinstance(cell, str) and cell.lower() in ("true", "false"):
         return cell.lower() == "true"
     if not isinstance(cell, str) or not NUMBER.fullmatch(cell):

@@ -90,6 +90,14 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         )
 
 
+def has_decimal_commas(path: Path) -> bool:
+    """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number."""
+    if table_format(path) != ".csv":
+        return False
+    with open_text(path, _encoding(path, file_stamp(path))) as handle:
+        return _delimiter(_CsvLines(handle), ".csv") == ";"
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
     """Open a file, which may be gzipped."""

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import units_of
+from purlin.index.product_fields import is_option, units_of
 from purlin.index.sources import beir, product
 from purlin.index.sources.product_columns import (
     WANTED_COLUMNS,
@@ -90,6 +90,15 @@ def remark(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     )
 
 
+def left_out(paths: Sequence[Path], columns: Mapping[str, str]) -> list[str]:
+    """A line for each table that holds no products as far as its columns are known."""
+    lines = []
+    for table in _tables(paths):
+        if reason := product.reason_to_skip(_first_rows(table), columns):
+            lines.append(f"{table.name} was left out: {reason}")
+    return lines
+
+
 def _tables(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
@@ -113,7 +122,9 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in named_freely(present)
-        if name not in excluded and standard_of(name) is None and not may_be_id(name)
+        if name not in excluded
+        and standard_of(name) is None
+        and not (may_be_id(name) or is_option(name))
     ]
 
 

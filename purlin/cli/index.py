@@ -126,7 +126,7 @@ def index_build(
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
-    from purlin.index.sources.unassigned import remark
+    from purlin.index.sources.unassigned import left_out, remark
 
     columns = _columns(column or [])
     log = read_log(query_log) if query_log else []
@@ -163,8 +163,9 @@ def index_build(
     report_build(manifest)
     if log:
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
-    if kind == "product" and (line := remark(paths, columns)):
-        out.print(line)
+    if kind == "product":
+        for line in filter(None, [*left_out(paths, columns), remark(paths, columns)]):
+            out.print(line)
 
 
 def _columns(assignments: list[str]) -> dict[str, str]:

@@ -1,0 +1,90 @@
+"""Hits that have one value of a field together as one hit: a product with its variants.
+
+A ranking is read from its top, so the first hit of each group is its best, and pages of groups fit
+together as pages of hits do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Hit, Variant
+from purlin.index.search.corpus import MAX_K, MAX_RANK, Corpus, SearchResult, check_page
+from purlin.index.search.filters import unknown_field
+from purlin.index.search.several import SeveralResult
+
+# Hits that are read at least, whatever the page: variants are among these.
+READ_FIRST = 200
+MAX_VARIANTS = 100
+
+Result = TypeVar("Result", SearchResult, SeveralResult)
+Result_co = TypeVar("Result_co", SearchResult, SeveralResult, covariant=True)
+
+
+class Search(Protocol[Result_co]):
+    """A search whose query and filter are chosen already."""
+
+    def __call__(self, *, k: int, offset: int) -> Result_co:
+        """Return hits offset + 1 to offset + k."""
+        ...
+
+
+def check_group_by(name: str, corpora: Sequence[Corpus]) -> None:
+    """Raise InvalidInput for a field that none of the corpora has."""
+    names = sorted({field for corpus in corpora for field in corpus.field_names})
+    if name not in names:
+        raise InvalidInput(unknown_field(name, names), field="group_by")
+
+
+def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int) -> Result:
+    """Return groups offset + 1 to offset + k, each as its best hit, whose variants are the others.
+
+    Hits without the field are grouped by their own id, so that a product is among those that name
+    it as their parent. `total` counts documents, not groups.
+    """
+    check_page(k, offset)
+    groups: dict[tuple[str | None, str], _Group] = {}
+    read = 0
+    while True:
+        wanted = min(MAX_K if read else READ_FIRST, MAX_RANK - read)
+        page = search(k=wanted, offset=read)
+        for hit in page.hits:
+            key = hit.corpus, str(hit.fields.get(group_by, hit.document_id))
+            if (group := groups.get(key)) is not None:
+                group.add(hit)
+            else:
+                groups[key] = _Group(hit if offset <= len(groups) < offset + k else None)
+
+        read += wanted
+        if len(groups) >= offset + k or len(page.hits) < wanted or read >= MAX_RANK:
+            break
+
+    shown = list(groups.values())[offset : offset + k]
+    hits = [
+        replace(group.best, rank=rank, variants=tuple(group.variants))
+        for rank, group in enumerate(shown, offset + 1)
+        if group.best is not None
+    ]
+    return replace(page, hits=tuple(hits))
+
+
+@dataclass(slots=True)
+class _Group:
+    """The best hit of a group and the others; nothing is kept of groups on other pages."""
+
+    best: Hit | None
+    variants: list[Variant] = field(default_factory=list)
+
+    def add(self, hit: Hit) -> None:
+        """Add a hit as a variant, with the fields that tell it from the best one."""
+        if self.best is None or len(self.variants) == MAX_VARIANTS:
+            return
+        fields = {
+            name: value for name, value in hit.fields.items() if self.best.fields.get(name) != value
+        }
+        self.variants.append(
+            Variant(hit.document_id, hit.score, hit.title, fields, hit.location.url)
+        )
