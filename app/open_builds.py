@@ -207,7 +207,7 @@ class OpenBuilds(Generic[_B]):
             slot = self._slots.setdefault(name, _Slot(name))
             if slot.due(str(requested)):
                 slot.requested, slot.tried_at = str(requested), time.monotonic()
-                slot.loading = self._loader.submit(self._load, slot, requested)
+                slot.loading = self._loader.submit(self._serve, slot, requested)
         return slot
 
     def _requested(self, name: str) -> Path | Damaged:
@@ -242,7 +242,8 @@ class OpenBuilds(Generic[_B]):
 
     # ---- opening, in the loader's thread
 
-    def _load(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+    def _serve(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+        """Serve the requested build; if it is refused and nothing serves, the best older one."""
         problem = self._open(slot, requested) if isinstance(requested, Path) else requested
         # The same problem again, after a retry, is neither counted nor logged.
         if problem is not None and str(problem) != str(slot.problem):
@@ -271,11 +272,15 @@ class OpenBuilds(Generic[_B]):
             if self._slots.get(slot.name) is slot:
                 slot.switches += slot.open is not None
                 self._replace(slot, _Open(opened))
-                self._log.info("%s is served from build %s", slot.name, directory.name)
+                self._log.info("%s is served from %s", slot.name, self._described(opened))
             else:
                 # The name was deleted while its build was being opened.
                 opened.close()
         return None
+
+    def _described(self, opened: _B) -> str:
+        """Name a build in a log line."""
+        return f"build {opened.build}"
 
     def _fall_back(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
         """Put the newest sound build that is older than the refused one in service."""
@@ -299,14 +304,14 @@ class OpenBuilds(Generic[_B]):
                 return slot.open
             problem = slot.problem
 
-        field = self._catalog.item
+        item = self._catalog.item
         if problem is None:
             raise Opening(
-                f"{field.capitalize()} {slot.name!r} is still being opened: try again in a moment.",
-                field=field,
+                f"{item.capitalize()} {slot.name!r} is still being opened: try again in a moment.",
+                field=item,
             )
         # A new exception each time, because raising one again adds to its traceback.
-        raise type(problem)(problem.message, field=field)
+        raise type(problem)(problem.message, field=item)
 
     def _release(self, opened: _Open[_B]) -> None:
         with self._lock:
@@ -403,6 +408,11 @@ class OpenCorpora(OpenBuilds[Corpus]):
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)
         return corpus
+
+    def _described(self, opened: Corpus) -> str:
+        """Name the build and whose vectors it has: those of an interim one are replaced soon."""
+        build = "interim build" if opened.manifest.interim else "build"
+        return f"{build} {opened.build}, vectors by {opened.encoder.name}"
 
 
 class OpenClassifiers(OpenBuilds[TrainedClassifier]):
