@@ -329,10 +329,13 @@ class OpenBuilds(Generic[_B]):
 
 
 class OfKind(NamedTuple):
-    """The sorted names of the corpora of a kind that are in service, and which others there are."""
+    """The sorted names of the corpora of a kind that are in service.
+
+    `left_out` is a sentence that names the others, None if there are none.
+    """
 
     names: list[str]
-    warning: str | None
+    left_out: str | None
 
 
 def _left_out(opening: list[str], refused: list[str]) -> str | None:

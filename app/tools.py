@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -46,6 +46,9 @@ from purlin.index.search.several import MAX_CORPORA
 from purlin.index.search.why import relevant, why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
+if TYPE_CHECKING:
+    from purlin.app.open_builds import OfKind
+
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
@@ -78,12 +81,8 @@ def document_id(corpus: Corpus, where: Where) -> str:
 class Backend(Protocol):
     """What the tools work on."""
 
-    def names(self, kind: Kind) -> list[str]:
-        """Corpora of a kind that can be searched, sorted. Raises Opening."""
-        ...
-
-    def left_out(self, kind: Kind) -> str | None:
-        """Which corpora of a kind cannot be searched now, as a sentence; None if all can."""
+    def of_kind(self, kind: Kind) -> OfKind:
+        """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
         ...
 
     def default(self, kind: Kind) -> str | None:
@@ -222,7 +221,7 @@ class SearchCode(Strict):
 
 def search_code(arguments: SearchCode, backend: Backend) -> Result:
     """Find code: hits with path and lines, why they match, and their text."""
-    corpora = _corpora(backend, "code", arguments.corpus)
+    corpora, left_out = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {}
     if arguments.language:
         # Repositories have it in lower case, other corpora as their records do.
@@ -233,7 +232,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = beginning_with(path)
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    reply = _with_left_out(reply, backend, "code", arguments.corpus)
+    reply = _with_left_out(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     return _code_hits(reply, arguments.max_tokens, query=arguments.query)
@@ -488,9 +487,9 @@ class SearchProducts(Strict):
 
 def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
-    corpora = _corpora(backend, "product", arguments.corpus)
+    corpora, left_out = _corpora(backend, "product", arguments.corpus)
     reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    reply = _without_unlike(_with_left_out(reply, backend, "product", arguments.corpus))
+    reply = _without_unlike(_with_left_out(reply, left_out))
     parts = [_product_part(arguments.query, hit) for hit in reply.hits]
     return fit(lambda count: _search_head(reply, count), "hits", parts, arguments.max_tokens)
 
@@ -537,9 +536,9 @@ class AskReference(Strict):
 
 def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
-    corpus = _only(_corpora(backend, "reference", arguments.corpus))
-    reply = backend.ask(corpus, arguments.question, arguments.k)
-    reply = _with_left_out(reply, backend, "reference", arguments.corpus)
+    corpora, left_out = _corpora(backend, "reference", arguments.corpus)
+    corpus = _only(corpora)
+    reply = _with_left_out(backend.ask(corpus, arguments.question, arguments.k), left_out)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
@@ -634,35 +633,33 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
 # ---- choosing a corpus
 
 
-def _corpora(backend: Backend, kind: Kind, name: str | None) -> list[str]:
+def _corpora(backend: Backend, kind: Kind, name: str | None) -> tuple[list[str], str | None]:
     """The corpus named in the call, or the default one, or all of its kind.
 
-    Raises InvalidInput, which lists the corpora to choose from, or NotFound.
+    If all are meant, also a sentence on those that cannot be searched now. Raises InvalidInput,
+    which lists the corpora to choose from, or NotFound.
     """
     if name is not None:
         actual = backend.kind(name)
         if actual not in (kind, None):
             raise InvalidInput(
                 f"Corpus {name!r} is of kind {actual}. "
-                f"Those of kind {kind}: {_listed(backend.names(kind)) or 'none'}.",
+                f"Those of kind {kind}: {_listed(backend.of_kind(kind).names) or 'none'}.",
                 field="corpus",
             )
-        return [name]
+        return [name], None
 
     if (default := backend.default(kind)) is not None:
-        return [default]
-    names = backend.names(kind)
+        return [default], None
+    names, left_out = backend.of_kind(kind)
     if not names:
         raise NotFound(f"There is no corpus of kind {kind} here.", field="corpus")
-    return names if len(names) <= MAX_CORPORA else [_only(names)]
+    return (names if len(names) <= MAX_CORPORA else [_only(names)]), left_out
 
 
-def _with_left_out(reply: _Reply, backend: Backend, kind: Kind, name: str | None) -> _Reply:
-    """The reply to a call for the corpus `name`; without one, warned of what was left out."""
-    if name is not None or backend.default(kind) is not None:
-        return reply
-    sentences = [backend.left_out(kind), reply.warning]
-    return replace(reply, warning=" ".join(filter(None, sentences)) or None)
+def _with_left_out(reply: _Reply, left_out: str | None) -> _Reply:
+    """Warn of what was left out, before what limits the reply itself."""
+    return replace(reply, warning=" ".join(filter(None, [left_out, reply.warning])) or None)
 
 
 def _any_corpus(backend: Backend, name: str | None) -> str:
@@ -673,8 +670,8 @@ def _any_corpus(backend: Backend, name: str | None) -> str:
     if (default := backend.default("code")) is not None:
         return default
 
-    names = backend.names("code") or [
-        name for kind in ("reference", "product") for name in backend.names(kind)
+    names = backend.of_kind("code").names or [
+        name for kind in ("reference", "product") for name in backend.of_kind(kind).names
     ]
     if not names:
         raise NotFound("There is no corpus here.", field="corpus")
