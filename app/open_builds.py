@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from purlin.app.errors import Opening
+from purlin.app.errors import Opening, listed
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 RETRY_S = 60.0  # after which a refused build is tried again
 ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
-_MAX_NAMES = 20  # corpora listed in a sentence
 
 
 class Build(Protocol):
@@ -341,16 +340,12 @@ class OfKind(NamedTuple):
 def _left_out(opening: list[str], refused: list[str]) -> str | None:
     sentences = []
     if opening:
-        sentences.append(f"Not searched, as they are still being opened: {_listed(opening)}.")
+        sentences.append(f"Not searched, as they are still being opened: {listed(opening)}.")
     if refused:
         sentences.append(
-            f"Not searched, as they cannot be served: {_listed(refused)}; see /corpora."
+            f"Not searched, as they cannot be served: {listed(refused)}; see /corpora."
         )
     return " ".join(sentences) or None
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES])
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
@@ -386,7 +381,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
             return OfKind(names, _left_out(opening, refused))
         if opening:
             raise Opening(
-                f"Still being opened: {_listed(opening)}; try again in a moment.", field="corpus"
+                f"Still being opened: {listed(opening)}; try again in a moment.", field="corpus"
             )
         if refused:
             with self.lease(refused[0]):

@@ -27,7 +27,7 @@ from purlin.app.budget import (
     fit,
     fit_lines,
 )
-from purlin.app.errors import explain
+from purlin.app.errors import explain, listed
 from purlin.app.fields import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
-_MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
@@ -255,7 +254,7 @@ def _nothing_passes(
         nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
         text += f" Languages of the nearest hits: {', '.join(languages)[:_MAX_SHOWN] or 'none'}."
-    head = _warned(Head(text, _origin(reply, ())), reply)
+    head = _warned(Head(text, _origin_fields(reply)), reply)
     return fit(lambda _: head, "hits", [], arguments.max_tokens)
 
 
@@ -280,12 +279,12 @@ def _search_head(reply: SearchReply, count: int, near: str | None = None, change
     """The head of a result that shows the first `count` hits."""
     shown = reply.hits[:count]
     if not shown:
-        return _warned(Head(f"Nothing in {_names(reply)} fits.", _origin(reply, ())), reply)
+        return _warned(Head(f"Nothing in {_names(reply)} fits.", _origin_fields(reply)), reply)
 
     total = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
     subject = f" near {near[:_MAX_SHOWN]}" if near else ""
-    text = f"{total}{subject} in {_shown_origin(reply, shown)}"
-    structured = _origin(reply, shown)
+    text = f"{total}{subject} in {_origin_text(reply, shown)}"
+    structured = _origin_fields(reply, shown)
     if changed:
         text += f"; files changed since: {changed}, read these before you rely on them"
         structured["changed_files"] = changed
@@ -315,16 +314,16 @@ def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[st
     ]
 
 
-def _origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
-    """The origins for JSON."""
+def _origin_fields(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
+    """The origins as JSON."""
     origins = _origins(reply, shown)
     if isinstance(reply, SearchReply) and reply.corpora:
         return {"corpora": origins}
     return origins[0]
 
 
-def _shown_origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
-    """The origins for text."""
+def _origin_text(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
+    """The origins as text."""
     return ", ".join(
         f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
         for origin in _origins(reply, shown)
@@ -424,9 +423,14 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = _any_corpus(backend, arguments.corpus)
     reply = backend.document(corpus, _where(backend, corpus, arguments.id))
-    path, lines, span = _place(reply.location, reply.id)
-    all_lines = reply.body.split("\n")
-    first, last = _line_range(arguments.lines, len(all_lines))
+    lines = reply.body.split("\n")
+    first, last = _line_range(arguments.lines, len(lines))
+    head = _document_head(reply, corpus, len(lines))
+    return fit_lines(head, lines, first, last, arguments.max_tokens)
+
+
+def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
+    path, location, span = _place(reply.location, reply.id)
     identifier, title = reply.id[:_MAX_SHOWN], reply.title[:_MAX_SHOWN]
     # What the id ends or begins with is not said again.
     names = {}
@@ -434,20 +438,20 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
         names["path"] = path
     if not f"::{identifier}".endswith(f"::{title}"):
         names["title"] = title
-    head = Head(
-        f"{path}{span} {title} · {corpus} (build {reply.build})"
-        + (" · CHANGED since" if reply.stale else ""),
+
+    text = f"{path}{span} {title} · {corpus} (build {reply.build})"
+    return Head(
+        f"{text} · CHANGED since" if reply.stale else text,
         {
             "id": identifier,
             **names,
-            **lines,
+            **location,
             "corpus": corpus,
             "build": reply.build,
             "changed": bool(reply.stale),
-            "total_lines": len(all_lines),
+            "total_lines": total_lines,
         },
     )
-    return fit_lines(head, all_lines, first, last, arguments.max_tokens)
 
 
 def _line_range(lines: str | None, total: int) -> tuple[int, int]:
@@ -551,12 +555,12 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
 
     doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
     head = Head(
-        f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
+        f"{len(reply.answers)} answers from {_origin_text(reply)}; "
         f"answerable {reply.answerable:.2f}{doubt}",
         {
             "answerable": reply.answerable,
             "answer_type": reply.answer_type,
-            **_origin(reply),
+            **_origin_fields(reply),
             "reader": reply.reader,
         },
     )
@@ -644,7 +648,7 @@ def _corpora(backend: Backend, kind: Kind, name: str | None) -> tuple[list[str],
         if actual not in (kind, None):
             raise InvalidInput(
                 f"Corpus {name!r} is of kind {actual}. "
-                f"Those of kind {kind}: {_listed(backend.of_kind(kind).names) or 'none'}.",
+                f"Those of kind {kind}: {listed(backend.of_kind(kind).names) or 'none'}.",
                 field="corpus",
             )
         return [name], None
@@ -681,13 +685,9 @@ def _any_corpus(backend: Backend, name: str | None) -> str:
 def _only(names: Sequence[str]) -> str:
     if len(names) > 1:
         raise InvalidInput(
-            f"There are several: set `corpus` to one of {_listed(names)}.", field="corpus"
+            f"There are several: set `corpus` to one of {listed(names)}.", field="corpus"
         )
     return names[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES])
 
 
 # ---- the tools
