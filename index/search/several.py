@@ -128,8 +128,8 @@ def _rankings(
 
 def _summed_timings(rankings: Sequence[Ranked | None]) -> defaultdict[str, float]:
     timings: defaultdict[str, float] = defaultdict(float)
-    for ranked in rankings:
-        for step, took_ms in ranked.timings_ms.items() if ranked else ():
+    for ranked in filter(None, rankings):
+        for step, took_ms in ranked.timings_ms.items():
             timings[step] += took_ms
     return timings
 
