@@ -156,8 +156,9 @@ class Builder:
         self._home = home
         self._built = built
         self._keep = keep
-        self._tell = changed
-        self._changed = threading.Condition()
+        self._changed = changed
+        # Held to read or write what follows; notified when there are jobs, or no more to come.
+        self._condition = threading.Condition()
         self._jobs: list[Job] = []
         self._running: _Running | None = None
         self._problems: dict[str, str] = {}
@@ -167,23 +168,26 @@ class Builder:
 
     def add(self, *jobs: Job) -> None:
         """Queue jobs, except those that are waiting already."""
-        with self._changed:
+        with self._condition:
             self._jobs += [job for job in jobs if job not in self._jobs]
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._work, name="builder", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
-        self._tell(self.news())
+            self._condition.notify_all()
+        self._tell_changes()
+
+    def _tell_changes(self) -> None:
+        self._changed(self.news())
 
     def news(self) -> News:
         """Return what is being built, and what could not be."""
         building = self.building()
-        with self._changed:
+        with self._condition:
             return News(building, dict(self._problems))
 
     def building(self) -> dict[str, tuple[Kind, Building]]:
         """Kind and progress of each corpus that is being built, or waits to be; by its name."""
-        with self._changed:
+        with self._condition:
             waiting = list(self._jobs)
             running = self._running
 
@@ -198,21 +202,21 @@ class Builder:
 
     def problem(self, corpus: str) -> str | None:
         """Return why the last job for a corpus failed; None if it did not."""
-        with self._changed:
+        with self._condition:
             return self._problems.get(corpus)
 
     def names(self) -> set[str]:
         """Names of the corpora that are being built, or wait to be, or could not be built."""
         building = self.building()
-        with self._changed:
+        with self._condition:
             return {*self._problems, *building}
 
     def close(self) -> None:
         """Stop at once; what is being built is undone."""
-        with self._changed:
+        with self._condition:
             self._closing = True
             self._jobs.clear()
-            self._changed.notify_all()
+            self._condition.notify_all()
             process = self._process
         if process is not None:
             _stop(process)
@@ -230,12 +234,12 @@ class Builder:
                 self._again_later(job)
                 continue
 
-            with self._changed:
+            with self._condition:
                 self._running = None
                 before = self._problems.pop(job.corpus, None)
                 if event["end"] == "failed":
                     self._problems[job.corpus] = event["message"]
-            self._tell(self.news())
+            self._tell_changes()
 
             # The same problem again is not logged.
             if event["end"] == "failed" and event["message"] != before and not self._closing:
@@ -245,16 +249,10 @@ class Builder:
 
     def _next(self) -> Job | None:
         """Wait for the next job; None at the end."""
-        with self._changed:
-            unused = None
-            if not self._jobs and not self._keep:
-                unused, self._process = self._process, None
-        if unused is not None:
-            _stop(unused)
-            _close_pipes(unused)
-
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closing)
+        if not self._keep:
+            self._end_idle_process()
+        with self._condition:
+            self._condition.wait_for(lambda: self._jobs or self._closing)
             if self._closing:
                 return None
             job = self._jobs.pop(0)
@@ -275,11 +273,11 @@ class Builder:
                 if "end" in event:
                     return event
                 progress = (event["stage"], event["done"], event["total"])
-                with self._changed:
+                with self._condition:
                     assert self._running is not None
                     begins = self._running.stage == "start"
                     self._running.update(*progress)
-                self._tell(self.news())
+                self._tell_changes()
                 if begins:
                     _log.info("%s is being built", job.corpus)
                 lines(*progress)
@@ -289,15 +287,24 @@ class Builder:
 
     def _again_later(self, job: Job) -> None:
         _log.info("%s is being built by another process", job.corpus)
-        with self._changed:
+        with self._condition:
             self._running = None
-            self._changed.wait_for(lambda: self._closing, BUSY_RETRY_S)
+            self._condition.wait_for(lambda: self._closing, BUSY_RETRY_S)
         self.add(job)
 
     # ---- the process
 
+    def _end_idle_process(self) -> None:
+        """End the process if no job waits for it: its encoders take memory."""
+        with self._condition:
+            if self._jobs or self._process is None:
+                return
+            idle, self._process = self._process, None
+        _stop(idle)
+        _close_pipes(idle)
+
     def _started(self) -> subprocess.Popen[str]:
-        with self._changed:
+        with self._condition:
             if self._closing:
                 raise OSError("closing")
             if self._process is not None and self._process.poll() is not None:

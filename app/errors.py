@@ -11,7 +11,8 @@ from purlin.index.errors import PurlinError
 
 MAX_ERRORS = 10
 _MAX_IN_DETAIL = 3  # errors that the sentence mentions
-_MAX_QUOTED_CHARS = 60  # of anything that the client sent
+MAX_QUOTED_CHARS = 60  # of anything that the client sent
+_MAX_NAMES = 20  # corpora that a sentence names
 
 
 class Opening(PurlinError):
@@ -20,6 +21,11 @@ class Opening(PurlinError):
 
 class Left(PurlinError):
     """The client disconnected before the reply was sent; nobody reads this problem."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names of corpora for a sentence, as many as it takes."""
+    return ", ".join(names[:_MAX_NAMES])
 
 
 def explain(errors: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
@@ -42,7 +48,7 @@ def _field(location: Sequence[str | int]) -> str:
     """
     keys = location[1:] or location
     path = "".join(
-        f"[{key}]" if isinstance(key, int) else f".{key[:_MAX_QUOTED_CHARS]}" for key in keys
+        f"[{key}]" if isinstance(key, int) else f".{key[:MAX_QUOTED_CHARS]}" for key in keys
     )
     return path.removeprefix(".")
 
@@ -73,9 +79,9 @@ def _describe_input(error: Mapping[str, Any]) -> str:
         return f"it is a list of {len(value)}"
 
     # Cut before it is serialized: the value may have a million characters.
-    excerpt = value[: _MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value
+    excerpt = value[: MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value
     return f"it is {_shorten(json.dumps(excerpt))}"
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
+    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]}…"

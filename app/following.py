@@ -47,22 +47,28 @@ class Follower:
             self._stopped.wait(INTERVAL_S)
 
     def _follow(self) -> None:
-        problem = ""
-        try:
-            names = hosting.hosted(self._connection)
-            for name in sorted({*names, *self._attached}):
-                try:
-                    self._follow_one(name, is_there=name in names)
-                except Busy:
-                    # This machine is building it; the next round sees the result.
-                    continue
-                except PurlinError as error:
-                    problem = error.message
-        except PurlinError as error:
-            problem = error.message
+        problem = self._follow_all()
         if problem and problem != self._problem:
             _log.warning("%s", problem)
         self._problem = problem
+
+    def _follow_all(self) -> str:
+        """Follow each corpus once, and return the last problem; empty if there was none."""
+        problem = ""
+        try:
+            names = hosting.hosted(self._connection)
+        except PurlinError as error:
+            return error.message
+
+        for name in sorted({*names, *self._attached}):
+            try:
+                self._follow_one(name, is_there=name in names)
+            except Busy:
+                # This machine is building it; the next round sees the result.
+                continue
+            except PurlinError as error:
+                problem = error.message
+        return problem
 
     def _follow_one(self, name: str, *, is_there: bool) -> None:
         if is_there:

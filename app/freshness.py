@@ -33,20 +33,7 @@ def corpus_staleness(corpus: Corpus) -> Staleness | None:
     return staleness.find_staleness(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
 
 
-@dataclass(slots=True)
-class _Check:
-    """A check of the sources of one build, in a thread that a dead network drive may block."""
-
-    build: str
-    result: Staleness | None = None
-    started: float = field(default_factory=time.monotonic)
-    finished: threading.Event = field(default_factory=threading.Event)
-
-    def is_old(self) -> bool:
-        return self.finished.is_set() and time.monotonic() - self.started > RECHECK_S
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Look:
     """A look at some files, in a thread that a dead network drive may block."""
 
@@ -56,6 +43,17 @@ class _Look:
     def wait(self) -> bool:
         """Wait until the look is WAIT_S old at most; returns whether it is finished."""
         return self.finished.wait(max(0.0, self.started + WAIT_S - time.monotonic()))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Check(_Look):
+    """A look at all sources of one build."""
+
+    build: str
+    result: Staleness | None = None
+
+    def is_old(self) -> bool:
+        return self.finished.is_set() and time.monotonic() - self.started > RECHECK_S
 
 
 @dataclass(slots=True)
@@ -128,21 +126,21 @@ class Freshness:
         for _ in range(2):
             with self._lock:
                 outdated = files.outdated(unique)
-                look = self._look(corpus.manifest, files, outdated) if outdated else None
+                look = self._start_look(corpus.manifest, files, outdated) if outdated else None
             if look is None or not look.wait():
                 break
         with self._lock:
             return files.changed(unique)
 
-    def _look(self, manifest: Manifest, files: _Files, names: list[str]) -> _Look:
+    def _start_look(self, manifest: Manifest, files: _Files, names: list[str]) -> _Look:
         """Start to look at files, unless a look is under way. The caller holds the lock."""
         if files.look is None:
             files.look = _Look()
             arguments = (manifest, files, names, files.look)
-            threading.Thread(target=self._stat, args=arguments, daemon=True).start()
+            threading.Thread(target=self._run_look, args=arguments, daemon=True).start()
         return files.look
 
-    def _stat(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
+    def _run_look(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
         changed: set[str] = set()
         single = False
         try:
@@ -165,13 +163,13 @@ class Freshness:
             if check is None or check.build != build or check.is_old():
                 # The previous result is returned while the new check runs.
                 previous = check.result if check is not None and check.build == build else None
-                check = self._checks[name] = _Check(build, previous)
-                threading.Thread(target=self._run, args=(name, check), daemon=True).start()
+                check = self._checks[name] = _Check(build=build, result=previous)
+                threading.Thread(target=self._run_check, args=(name, check), daemon=True).start()
 
-        check.finished.wait(max(0.0, check.started + WAIT_S - time.monotonic()))
+        check.wait()
         return check.result
 
-    def _run(self, name: str, check: _Check) -> None:
+    def _run_check(self, name: str, check: _Check) -> None:
         try:
             with self._corpora.lease(name) as corpus:
                 check.result = corpus_staleness(corpus) if corpus.build == check.build else None

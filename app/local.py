@@ -26,6 +26,7 @@ from purlin.index.workspace import Workspace, content_filter, open_workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
+    from purlin.app.open_builds import OfKind
     from purlin.app.served import ServedCorpora
 
 # Names of the workspace as corpora, for each kind of content that it has.
@@ -54,20 +55,17 @@ class LocalCorpora:
 
     # ---- choosing
 
-    def names(self, kind: Kind) -> list[str]:
+    def of_kind(self, kind: Kind) -> OfKind:
         """The workspace, and the corpora of this kind in the home."""
         own = [name for name, its_kind in WORKSPACES.items() if its_kind == kind]
-        return own + self._in_home().names(kind)
-
-    def left_out(self, kind: Kind) -> str | None:
-        """Which corpora of this kind in the home are not in `names`, as a sentence."""
-        return self._in_home().left_out(kind)
+        in_home = self._in_home().of_kind(kind)
+        return in_home._replace(names=own + in_home.names)
 
     def default(self, kind: Kind) -> str | None:
         """The workspace for code; for questions its documentation, unless a home has references."""
         if kind == "code":
             return _CODE
-        if kind == "reference" and not self._in_home().names("reference"):
+        if kind == "reference" and not self._in_home().of_kind("reference").names:
             return _DOCS
         return None
 

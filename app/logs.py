@@ -95,7 +95,7 @@ class RequestLog:
             await self._app(scope, receive, watch)
         finally:
             # Before the reset, so that the line has the ids.
-            _log.info("%s", "request", extra={"request": _request_fields(scope, status, started)})
+            _log.info("request", extra={"request": _request_fields(scope, status, started)})
             _trace.reset(token)
 
 

@@ -34,6 +34,10 @@ from purlin.index.tuning import load_tuned, summary
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
 
+_log = logging.getLogger("purlin.main")
+
+_Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
+
 
 def create_app(
     settings: Settings, encoder: TextEncoder | None = None, shared: Shared | None = None
@@ -166,10 +170,6 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
             f"{error.name} is not installed: pip install 'purlin-search[otel]', or unset the variable."
         ) from None
     return Spans()
-
-
-_log = logging.getLogger("purlin.main")
-_Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
 
 def _lifespan(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from purlin.app.errors import MAX_QUOTED_CHARS
 from purlin.index.errors import PurlinError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ INTERNAL_ERROR, HEADER_MISMATCH, UNSUPPORTED_VERSION = -32603, -32020, -32022
 MAX_REQUEST_ID_CHARS = 256
 _META = "io.modelcontextprotocol/"
 VERSION_KEY = _META + "protocolVersion"
-_SHOWN = 60  # characters of a client's value that a message quotes
 _CACHED_MS = 60_000
 _INSTRUCTIONS = (
     "To find where code does something, call search_code with a few plain words or a name, then read the files that "
@@ -155,7 +155,9 @@ def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
 def check_version(requested: Any) -> bool:
     """Whether a version is one without handshake. Raises Refused for a version that is unknown."""
     if requested not in (*HANDSHAKE, *STATELESS):
-        shown = requested[:_SHOWN] if isinstance(requested, str) else type(requested).__name__
+        shown = (
+            requested[:MAX_QUOTED_CHARS] if isinstance(requested, str) else type(requested).__name__
+        )
         data = {"supported": [*HANDSHAKE, *STATELESS], "requested": shown}
         raise Refused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
     return requested in STATELESS
@@ -272,5 +274,5 @@ _STATELESS_METHODS: Mapping[str, _Method] = {
 def _method(name: str, stateless: bool) -> _Method:
     methods = _STATELESS_METHODS if stateless else _METHODS
     if name not in methods:
-        raise Refused(METHOD_NOT_FOUND, f"There is no method {name[:_SHOWN]!r} here.")
+        raise Refused(METHOD_NOT_FOUND, f"There is no method {name[:MAX_QUOTED_CHARS]!r} here.")
     return methods[name]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from purlin.app.errors import Opening
+from purlin.app.errors import Opening, listed
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 RETRY_S = 60.0  # after which a refused build is tried again
 ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
-_MAX_NAMES = 20  # corpora listed in a sentence
 
 
 class Build(Protocol):
@@ -207,7 +206,7 @@ class OpenBuilds(Generic[_B]):
             slot = self._slots.setdefault(name, _Slot(name))
             if slot.due(str(requested)):
                 slot.requested, slot.tried_at = str(requested), time.monotonic()
-                slot.loading = self._loader.submit(self._load, slot, requested)
+                slot.loading = self._loader.submit(self._serve, slot, requested)
         return slot
 
     def _requested(self, name: str) -> Path | Damaged:
@@ -242,7 +241,8 @@ class OpenBuilds(Generic[_B]):
 
     # ---- opening, in the loader's thread
 
-    def _load(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+    def _serve(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+        """Serve the requested build; if it is refused and nothing serves, the best older one."""
         problem = self._open(slot, requested) if isinstance(requested, Path) else requested
         # The same problem again, after a retry, is neither counted nor logged.
         if problem is not None and str(problem) != str(slot.problem):
@@ -271,11 +271,15 @@ class OpenBuilds(Generic[_B]):
             if self._slots.get(slot.name) is slot:
                 slot.switches += slot.open is not None
                 self._replace(slot, _Open(opened))
-                self._log.info("%s is served from build %s", slot.name, directory.name)
+                self._log.info("%s is served from %s", slot.name, self._described(opened))
             else:
                 # The name was deleted while its build was being opened.
                 opened.close()
         return None
+
+    def _described(self, opened: _B) -> str:
+        """Name a build in a log line."""
+        return f"build {opened.build}"
 
     def _fall_back(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
         """Put the newest sound build that is older than the refused one in service."""
@@ -299,14 +303,14 @@ class OpenBuilds(Generic[_B]):
                 return slot.open
             problem = slot.problem
 
-        field = self._catalog.item
+        item = self._catalog.item
         if problem is None:
             raise Opening(
-                f"{field.capitalize()} {slot.name!r} is still being opened: try again in a moment.",
-                field=field,
+                f"{item.capitalize()} {slot.name!r} is still being opened: try again in a moment.",
+                field=item,
             )
         # A new exception each time, because raising one again adds to its traceback.
-        raise type(problem)(problem.message, field=field)
+        raise type(problem)(problem.message, field=item)
 
     def _release(self, opened: _Open[_B]) -> None:
         with self._lock:
@@ -324,25 +328,24 @@ class OpenBuilds(Generic[_B]):
 
 
 class OfKind(NamedTuple):
-    """The sorted names of the corpora of a kind that are in service, and which others there are."""
+    """The sorted names of the corpora of a kind that are in service.
+
+    `left_out` is a sentence that names the others, None if there are none.
+    """
 
     names: list[str]
-    warning: str | None
+    left_out: str | None
 
 
 def _left_out(opening: list[str], refused: list[str]) -> str | None:
     sentences = []
     if opening:
-        sentences.append(f"Not searched, as they are still being opened: {_listed(opening)}.")
+        sentences.append(f"Not searched, as they are still being opened: {listed(opening)}.")
     if refused:
         sentences.append(
-            f"Not searched, as they cannot be served: {_listed(refused)}; see /corpora."
+            f"Not searched, as they cannot be served: {listed(refused)}; see /corpora."
         )
     return " ".join(sentences) or None
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES])
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
@@ -378,7 +381,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
             return OfKind(names, _left_out(opening, refused))
         if opening:
             raise Opening(
-                f"Still being opened: {_listed(opening)}; try again in a moment.", field="corpus"
+                f"Still being opened: {listed(opening)}; try again in a moment.", field="corpus"
             )
         if refused:
             with self.lease(refused[0]):
@@ -403,6 +406,11 @@ class OpenCorpora(OpenBuilds[Corpus]):
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)
         return corpus
+
+    def _described(self, opened: Corpus) -> str:
+        """Name the build and whose vectors it has: those of an interim one are replaced soon."""
+        build = "interim build" if opened.manifest.interim else "build"
+        return f"{build} {opened.build}, vectors by {opened.encoder.name}"
 
 
 class OpenClassifiers(OpenBuilds[TrainedClassifier]):

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.errors import Left, Opening, explain
+from purlin.app.errors import MAX_QUOTED_CHARS, Left, Opening, explain
 from purlin.app.open_builds import ENGINE_RETRY_S
 from purlin.index.errors import (
     Altered,
@@ -34,7 +34,6 @@ from purlin.index.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-_MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
 _log = logging.getLogger("purlin.problems")
 
@@ -159,7 +158,7 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
     # The framework repeats the status phrase where it has no message of its own.
     if detail == status.phrase:
-        path, method = request.url.path[:_MAX_QUOTED_CHARS], request.method[:_MAX_QUOTED_CHARS]
+        path, method = request.url.path[:MAX_QUOTED_CHARS], request.method[:MAX_QUOTED_CHARS]
         if status == HTTPStatus.NOT_FOUND:
             detail = f"There is nothing at {path}; /openapi.json lists all paths."
         elif status == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -191,7 +190,7 @@ class UnexpectedErrors:
             # Half a response cannot be turned into a problem any more.
             if response_started or scope["type"] != "http":
                 raise
-            path = ascii(scope["path"][:_MAX_QUOTED_CHARS])
+            path = ascii(scope["path"][:MAX_QUOTED_CHARS])
             _log.exception("%s %s failed", scope["method"], path)
             detail = "Something went wrong in the server; see its log for details."
             await reply(HTTPStatus.INTERNAL_SERVER_ERROR, detail)(scope, receive, send)

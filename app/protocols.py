@@ -20,6 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.encoding import BLOCK_TEXTS
+from purlin.app.errors import MAX_QUOTED_CHARS
 from purlin.app.fields import MAX_TEXT_CHARS, Strict
 from purlin.app.overload import raise_if_client_gone
 from purlin.app.problems import MEDIA_TYPE, responses
@@ -32,7 +33,6 @@ from purlin.index.search.corpus import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
-_MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
 protocols_router = APIRouter()
 _json_router = APIRouter(dependencies=[Depends(json_only)])
@@ -127,7 +127,7 @@ def encode_as_openai(body: EmbeddingsRequest, service: ServiceOf) -> Response:
     encoder = service.encoder
     if body.model != encoder.name:
         raise NotFound(
-            f"There is no model {body.model[:_MAX_QUOTED_CHARS]!r} here, only {encoder.name!r}.",
+            f"There is no model {body.model[:MAX_QUOTED_CHARS]!r} here, only {encoder.name!r}.",
             field="model",
         )
     _check_dimensions(body.dimensions, encoder)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
+from purlin.app.open_builds import OfKind
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
@@ -28,18 +28,12 @@ class ServedCorpora:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def names(self, kind: Kind) -> list[str]:
-        """Corpora of a kind that are in service. Raises Opening and refusals as `of_kind` does."""
+    def of_kind(self, kind: Kind) -> OfKind:
+        """Corpora of a kind. Raises Opening, and what a corpus is refused with, if none serves."""
         try:
-            return self._service.corpora.of_kind(kind).names
+            return self._service.corpora.of_kind(kind)
         except NotFound:
-            return []
-
-    def left_out(self, kind: Kind) -> str | None:
-        """Which corpora of a kind are not in `names`, as a sentence."""
-        with suppress(NotFound):
-            return self._service.corpora.of_kind(kind).warning
-        return None
+            return OfKind([], None)
 
     def default(self, kind: Kind) -> str | None:
         """No corpus stands out."""

@@ -48,56 +48,59 @@ class Service:
         *,
         max_searches: int | None = None,
     ) -> None:
+        self._settings = settings
         self._shared = shared = shared or Shared()
         self._turns = threading.BoundedSemaphore(max_searches or available_cpus())
-        timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
         self.encoder = encoder = encoders.own
+
+        timeout_s = settings.open_timeout_s
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
-        self._own_builder: Builder | None = None
-        self.builder: Builder | BuildingElsewhere = BuildingElsewhere(shared)
-        self.watcher: Watcher | None = None
-        # One worker builds, watches and follows for all.
-        if shared.number == 0:
-            self.builder = self._own_builder = Builder(
-                settings.home,
-                self._built,
-                keep=settings.watch,
-                changed=partial(tell_workers, shared),
-            )
-            if settings.watch:
-                directories = (settings.encoder, *ENCODERS.values())
-                self.watcher = Watcher(settings.home, self._own_builder, directories)
-        self.follower: Follower | None = None
-        if settings.milvus and shared.number == 0:
-            self.follower = Follower(settings.home, Connection.of(settings.milvus))
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
-
         self._seen_built = shared.built[0]
-        self._settings = settings
+
         self._reader: Reader | None = None
-        self._reader_directory = settings.reader
         self._reader_lock = threading.Lock()
         self.rerankers = Rerankers(settings.reranker, self.reader)
+
+        self.builder: Builder | BuildingElsewhere = BuildingElsewhere(shared)
+        self._own_builder: Builder | None = None
+        self._watcher: Watcher | None = None
+        self._follower: Follower | None = None
+        # One worker builds, watches and follows for all.
+        if shared.number == 0:
+            self._work_for_all()
+
+    def _work_for_all(self) -> None:
+        """Make what builds corpora, watches their sources and follows a Milvus, as far as it is set."""
+        home, settings = self.home, self._settings
+        self.builder = self._own_builder = Builder(
+            home, self._built, keep=settings.watch, changed=partial(tell_workers, self._shared)
+        )
+        if settings.watch:
+            directories = (settings.encoder, *ENCODERS.values())
+            self._watcher = Watcher(home, self._own_builder, directories)
+        if settings.milvus:
+            self._follower = Follower(home, Connection.of(settings.milvus))
 
     def open(self) -> None:
         """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
         self._shared.listeners.append(self._follow)
+
         if self._own_builder is not None:
             # What a worker before this one was building is no longer.
             tell_workers(self._shared, self._own_builder.news())
-        if self._own_builder is not None and self._settings.demo:
-            fingerprint = self.encoder.fingerprint
-            self._own_builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
-        if self.watcher is not None:
-            self.watcher.start()
-        if self.follower is not None:
-            self.follower.start()
+            if self._settings.demo:
+                fingerprint = self.encoder.fingerprint
+                self._own_builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
+        for helper in (self._watcher, self._follower):
+            if helper is not None:
+                helper.start()
 
     def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
@@ -124,12 +127,12 @@ class Service:
         """Return the reader, loaded on first use. Raises NotFound or Damaged."""
         with self._reader_lock:
             if self._reader is None:
-                if not self._reader_directory.is_dir():
+                if not self._settings.reader.is_dir():
                     raise NotFound(
                         "This server has no reader. Train one with `purlin train refqa`, "
                         "and set PURLIN_READER to its directory."
                     )
-                self._reader = Reader.load(self._reader_directory)
+                self._reader = Reader.load(self._settings.reader)
             return self._reader
 
     def reranker(self, kind: Kind, requested: bool | None) -> PassageReranker | None:
@@ -161,12 +164,9 @@ class Service:
 
     def close(self) -> None:
         """Stop making and opening builds, and close everything that is open."""
-        if self.watcher is not None:
-            self.watcher.close()
-        if self.follower is not None:
-            self.follower.close()
-        if self._own_builder is not None:
-            self._own_builder.close()
+        for helper in (self._watcher, self._follower, self._own_builder):
+            if helper is not None:
+                helper.close()
         self.corpora.close()
         self.classifiers.close()
         if self._reader is not None:

@@ -47,7 +47,7 @@ class Shared:
         self.number = number
         self._file = file
         self._bells = bells
-        self._threads = threading.Lock()
+        self._thread_lock = threading.Lock()
         self.listeners: list[Callable[[], None]] = []
 
         self._table_bytes = _table_bytes(workers)
@@ -63,10 +63,12 @@ class Shared:
         )
 
         start = _HEADER_CELLS
-        columns = [cells[start + n * workers : start + (n + 1) * workers] for n in range(_COLUMNS)]
-        self.running, self.waiting, self.oldest, self.granted = columns[:4]
-        self.sent, self.closed, self.started, self.body_bytes = columns[4:8]
-        self.written, self.beats = columns[8:]
+        self._columns = [
+            cells[start + n * workers : start + (n + 1) * workers] for n in range(_COLUMNS)
+        ]
+        self.running, self.waiting, self.oldest, self.granted = self._columns[:4]
+        self.sent, self.closed, self.started, self.body_bytes = self._columns[4:8]
+        self.written, self.beats = self._columns[8:]
 
         start += _COLUMNS * workers
         self.rate_uses = cells[start : start + MAX_RATES]
@@ -105,7 +107,7 @@ class Shared:
     @contextmanager
     def _locked_bytes(self, start: int, length: int) -> Iterator[None]:
         # The kernel's lock is between processes only.
-        with self._threads:
+        with self._thread_lock:
             if self._file is None:
                 yield
                 return
@@ -133,9 +135,7 @@ class Shared:
 
     def forget(self, worker: int) -> None:
         """Clear the cells of a worker that has ended. The caller holds the lock."""
-        for column in (self.running, self.waiting, self.oldest, self.granted, self.sent):
-            column[worker] = 0
-        for column in (self.closed, self.started, self.body_bytes, self.written, self.beats):
+        for column in self._columns:
             column[worker] = 0
 
     # ---- bells

@@ -24,19 +24,19 @@ class Slots:
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now."""
-        running, waiting = self._limits()
+        max_running, max_waiting = self._limits()
         shared = self._shared
-        return sum(shared.running) >= running and sum(shared.waiting) >= waiting
+        return sum(shared.running) >= max_running and sum(shared.waiting) >= max_waiting
 
     def enter(self) -> Literal["run", "wait", "refuse"]:
         """Take a slot if there is one, else a place in the queue, else nothing."""
         shared, own = self._shared, self._shared.number
         with shared.locked():
-            running, waiting = self._limits()
-            if sum(shared.running) < running:
+            max_running, max_waiting = self._limits()
+            if sum(shared.running) < max_running:
                 shared.running[own] += 1
                 return "run"
-            if sum(shared.waiting) >= waiting:
+            if sum(shared.waiting) >= max_waiting:
                 return "refuse"
             shared.waiting[own] += 1
             return "wait"
@@ -71,17 +71,17 @@ class Slots:
             shared.granted[own] = 0
             return granted
 
-    def reclaim(self, worker: int) -> None:
+    def reclaim(self, ended: int) -> None:
         """Grant the slots of a worker that has ended to requests that wait elsewhere."""
         shared = self._shared
-        granted = set()
+        workers = set()
         with shared.locked():
-            shared.forget(worker)
-            while (waiting := self._grant()) is not None:
-                shared.granted[waiting] += 1
-                granted.add(waiting)
-        for waiting in granted:
-            shared.ring(waiting)
+            shared.forget(ended)
+            while (worker := self._grant()) is not None:
+                shared.granted[worker] += 1
+                workers.add(worker)
+        for worker in workers:
+            shared.ring(worker)
 
     def refused(self) -> None:
         """Note a refusal, which may begin a rush or keep it going."""

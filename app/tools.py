@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -27,7 +27,7 @@ from purlin.app.budget import (
     fit,
     fit_lines,
 )
-from purlin.app.errors import explain
+from purlin.app.errors import explain, listed
 from purlin.app.fields import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
@@ -46,10 +46,12 @@ from purlin.index.search.several import MAX_CORPORA
 from purlin.index.search.why import relevant, why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
+if TYPE_CHECKING:
+    from purlin.app.open_builds import OfKind
+
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
-_MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
 _MAX_VARIANTS = 5  # variants of a product whose ids are shown
@@ -79,12 +81,8 @@ def document_id(corpus: Corpus, where: Where) -> str:
 class Backend(Protocol):
     """What the tools work on."""
 
-    def names(self, kind: Kind) -> list[str]:
-        """Corpora of a kind that can be searched, sorted. Raises Opening."""
-        ...
-
-    def left_out(self, kind: Kind) -> str | None:
-        """Which corpora of a kind cannot be searched now, as a sentence; None if all can."""
+    def of_kind(self, kind: Kind) -> OfKind:
+        """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
         ...
 
     def default(self, kind: Kind) -> str | None:
@@ -223,7 +221,7 @@ class SearchCode(Strict):
 
 def search_code(arguments: SearchCode, backend: Backend) -> Result:
     """Find code: hits with path and lines, why they match, and their text."""
-    corpora = _corpora(backend, "code", arguments.corpus)
+    corpora, left_out = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {}
     if arguments.language:
         # Repositories have it in lower case, other corpora as their records do.
@@ -234,7 +232,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = beginning_with(path)
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    reply = _with_left_out(reply, backend, "code", arguments.corpus)
+    reply = _with_left_out(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     return _code_hits(reply, arguments.max_tokens, query=arguments.query)
@@ -257,7 +255,7 @@ def _nothing_passes(
         nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
         text += f" Languages of the nearest hits: {', '.join(languages)[:_MAX_SHOWN] or 'none'}."
-    head = _warned(Head(text, _origin(reply, ())), reply)
+    head = _warned(Head(text, _origin_fields(reply)), reply)
     return fit(lambda _: head, "hits", [], arguments.max_tokens)
 
 
@@ -282,12 +280,12 @@ def _search_head(reply: SearchReply, count: int, near: str | None = None, change
     """The head of a result that shows the first `count` hits."""
     shown = reply.hits[:count]
     if not shown:
-        return _warned(Head(f"Nothing in {_names(reply)} fits.", _origin(reply, ())), reply)
+        return _warned(Head(f"Nothing in {_names(reply)} fits.", _origin_fields(reply)), reply)
 
     total = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
     subject = f" near {near[:_MAX_SHOWN]}" if near else ""
-    text = f"{total}{subject} in {_shown_origin(reply, shown)}"
-    structured = _origin(reply, shown)
+    text = f"{total}{subject} in {_origin_text(reply, shown)}"
+    structured = _origin_fields(reply, shown)
     if changed:
         text += f"; files changed since: {changed}, read these before you rely on them"
         structured["changed_files"] = changed
@@ -317,16 +315,16 @@ def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[st
     ]
 
 
-def _origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
-    """The origins for JSON."""
+def _origin_fields(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
+    """The origins as JSON."""
     origins = _origins(reply, shown)
     if isinstance(reply, SearchReply) and reply.corpora:
         return {"corpora": origins}
     return origins[0]
 
 
-def _shown_origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
-    """The origins for text."""
+def _origin_text(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
+    """The origins as text."""
     return ", ".join(
         f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
         for origin in _origins(reply, shown)
@@ -426,9 +424,14 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = _any_corpus(backend, arguments.corpus)
     reply = backend.document(corpus, _where(backend, corpus, arguments.id))
-    path, lines, span = _place(reply.location, reply.id)
-    all_lines = reply.body.split("\n")
-    first, last = _line_range(arguments.lines, len(all_lines))
+    lines = reply.body.split("\n")
+    first, last = _line_range(arguments.lines, len(lines))
+    head = _document_head(reply, corpus, len(lines))
+    return fit_lines(head, lines, first, last, arguments.max_tokens)
+
+
+def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
+    path, location, span = _place(reply.location, reply.id)
     identifier, title = reply.id[:_MAX_SHOWN], reply.title[:_MAX_SHOWN]
     # What the id ends or begins with is not said again.
     names = {}
@@ -436,20 +439,20 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
         names["path"] = path
     if not f"::{identifier}".endswith(f"::{title}"):
         names["title"] = title
-    head = Head(
-        f"{path}{span} {title} · {corpus} (build {reply.build})"
-        + (" · CHANGED since" if reply.stale else ""),
+
+    text = f"{path}{span} {title} · {corpus} (build {reply.build})"
+    return Head(
+        f"{text} · CHANGED since" if reply.stale else text,
         {
             "id": identifier,
             **names,
-            **lines,
+            **location,
             "corpus": corpus,
             "build": reply.build,
             "changed": bool(reply.stale),
-            "total_lines": len(all_lines),
+            "total_lines": total_lines,
         },
     )
-    return fit_lines(head, all_lines, first, last, arguments.max_tokens)
 
 
 def _line_range(lines: str | None, total: int) -> tuple[int, int]:
@@ -489,9 +492,9 @@ class SearchProducts(Strict):
 
 def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
-    corpora = _corpora(backend, "product", arguments.corpus)
+    corpora, left_out = _corpora(backend, "product", arguments.corpus)
     reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    reply = _without_unlike(_with_left_out(reply, backend, "product", arguments.corpus))
+    reply = _without_unlike(_with_left_out(reply, left_out))
     parts = [_product_part(arguments.query, hit) for hit in reply.hits]
     return fit(lambda count: _search_head(reply, count), "hits", parts, arguments.max_tokens)
 
@@ -542,9 +545,9 @@ class AskReference(Strict):
 
 def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
-    corpus = _only(_corpora(backend, "reference", arguments.corpus))
-    reply = backend.ask(corpus, arguments.question, arguments.k)
-    reply = _with_left_out(reply, backend, "reference", arguments.corpus)
+    corpora, left_out = _corpora(backend, "reference", arguments.corpus)
+    corpus = _only(corpora)
+    reply = _with_left_out(backend.ask(corpus, arguments.question, arguments.k), left_out)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
@@ -557,12 +560,12 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
 
     doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
     head = Head(
-        f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
+        f"{len(reply.answers)} answers from {_origin_text(reply)}; "
         f"answerable {reply.answerable:.2f}{doubt}",
         {
             "answerable": reply.answerable,
             "answer_type": reply.answer_type,
-            **_origin(reply),
+            **_origin_fields(reply),
             "reader": reply.reader,
         },
     )
@@ -639,35 +642,33 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
 # ---- choosing a corpus
 
 
-def _corpora(backend: Backend, kind: Kind, name: str | None) -> list[str]:
+def _corpora(backend: Backend, kind: Kind, name: str | None) -> tuple[list[str], str | None]:
     """The corpus named in the call, or the default one, or all of its kind.
 
-    Raises InvalidInput, which lists the corpora to choose from, or NotFound.
+    If all are meant, also a sentence on those that cannot be searched now. Raises InvalidInput,
+    which lists the corpora to choose from, or NotFound.
     """
     if name is not None:
         actual = backend.kind(name)
         if actual not in (kind, None):
             raise InvalidInput(
                 f"Corpus {name!r} is of kind {actual}. "
-                f"Those of kind {kind}: {_listed(backend.names(kind)) or 'none'}.",
+                f"Those of kind {kind}: {listed(backend.of_kind(kind).names) or 'none'}.",
                 field="corpus",
             )
-        return [name]
+        return [name], None
 
     if (default := backend.default(kind)) is not None:
-        return [default]
-    names = backend.names(kind)
+        return [default], None
+    names, left_out = backend.of_kind(kind)
     if not names:
         raise NotFound(f"There is no corpus of kind {kind} here.", field="corpus")
-    return names if len(names) <= MAX_CORPORA else [_only(names)]
+    return (names if len(names) <= MAX_CORPORA else [_only(names)]), left_out
 
 
-def _with_left_out(reply: _Reply, backend: Backend, kind: Kind, name: str | None) -> _Reply:
-    """The reply to a call for the corpus `name`; without one, warned of what was left out."""
-    if name is not None or backend.default(kind) is not None:
-        return reply
-    sentences = [backend.left_out(kind), reply.warning]
-    return replace(reply, warning=" ".join(filter(None, sentences)) or None)
+def _with_left_out(reply: _Reply, left_out: str | None) -> _Reply:
+    """Warn of what was left out, before what limits the reply itself."""
+    return replace(reply, warning=" ".join(filter(None, [left_out, reply.warning])) or None)
 
 
 def _any_corpus(backend: Backend, name: str | None) -> str:
@@ -678,8 +679,8 @@ def _any_corpus(backend: Backend, name: str | None) -> str:
     if (default := backend.default("code")) is not None:
         return default
 
-    names = backend.names("code") or [
-        name for kind in ("reference", "product") for name in backend.names(kind)
+    names = backend.of_kind("code").names or [
+        name for kind in ("reference", "product") for name in backend.of_kind(kind).names
     ]
     if not names:
         raise NotFound("There is no corpus here.", field="corpus")
@@ -689,13 +690,9 @@ def _any_corpus(backend: Backend, name: str | None) -> str:
 def _only(names: Sequence[str]) -> str:
     if len(names) > 1:
         raise InvalidInput(
-            f"There are several: set `corpus` to one of {_listed(names)}.", field="corpus"
+            f"There are several: set `corpus` to one of {listed(names)}.", field="corpus"
         )
     return names[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES])
 
 
 # ---- the tools

@@ -49,7 +49,7 @@ def two_nodes() -> Iterator[tuple[Node, Node]]:
     first = Node(f"purlin-a-{suffix}", "10.203.17.1", f"pa{suffix}")
     second = Node(f"purlin-b-{suffix}", "10.203.17.2", f"pb{suffix}")
     if shutil.which("ip") is None or not _ip("netns", "add", first.name):
-        pytest.skip("network namespaces need `ip` and its permission")
+        pytest.skip("takes network namespaces: root, and apt-get install iproute2")
 
     try:
         _ip("netns", "add", second.name)

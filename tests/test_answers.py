@@ -506,7 +506,7 @@ MISSING_IN_SOME_RELEASES = {
 }
 
 
-@pytest.mark.skipif(not MANUAL.is_dir(), reason="postgresql-doc-15 is not installed")
+@pytest.mark.skipif(not MANUAL.is_dir(), reason="takes a manual: apt-get install postgresql-doc-15")
 def test_answers_are_words_of_their_entries() -> None:
     sets = _sets()
     questions = [each for each in (*sets["postgresql"], *sets["postgresql-tuning"]) if each.answers]
@@ -519,7 +519,7 @@ def test_answers_are_words_of_their_entries() -> None:
             assert any(_holds(question, body) for body in bodies[str(question.entry)]), question
 
 
-@pytest.mark.skipif(not BASH.exists(), reason="bash-doc is not installed")
+@pytest.mark.skipif(not BASH.exists(), reason="takes a manual: apt-get install bash-doc")
 def test_answers_are_words_of_bashs_entries() -> None:
     questions = _sets()["bash"]
     bodies = _bodies(BASH, questions)
@@ -528,7 +528,9 @@ def test_answers_are_words_of_bashs_entries() -> None:
         assert _holds(question, body), question
 
 
-@pytest.mark.skipif(not (PERL[0] / "pod/perlfunc.pod").exists(), reason="perl-doc is not installed")
+@pytest.mark.skipif(
+    not (PERL[0] / "pod/perlfunc.pod").exists(), reason="takes manuals: apt-get install perl-doc"
+)
 def test_answers_are_words_of_perls_entries(tmp_path: Path) -> None:
     questions = _sets()["perl"]
     (tmp_path / "pod").mkdir()

@@ -80,7 +80,7 @@ def compose() -> Sequence[str]:
         if _works(*command, "version"):
             return command
 
-    pytest.skip("takes docker compose")
+    pytest.skip("takes docker compose: apt-get install docker-compose")
 
 
 class Project:
@@ -341,7 +341,7 @@ def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -
 def test_replicas_behind_a_proxy(compose: Sequence[str]) -> None:
     """Only the builder writes; what it builds is served, and a replica that stops costs no request."""
     if not _works("docker", "image", "inspect", PROXY_IMAGE):
-        pytest.skip(f"takes an image {PROXY_IMAGE!r}")
+        pytest.skip(f"takes an image: docker pull {PROXY_IMAGE}")
 
     port = str(free_ports(1))
     services = ["replica-1", "replica-2", "replica-3", "builder"]

@@ -334,7 +334,7 @@ def test_a_server_with_600_mb_under_heavy_requests(home: Path, released: Encoder
 LIBFAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
-@pytest.mark.skipif(LIBFAKETIME is None, reason="takes the Debian package faketime")
+@pytest.mark.skipif(LIBFAKETIME is None, reason="takes a library: apt-get install faketime")
 def test_a_wall_clock_set_back_changes_nothing(
     home: Path, released: Encoder, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ from purlin.index.static_encoder import VECTORS
 from tests.conftest import HashEncoder, source
 from tests.ensemble_files import write_ensemble
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
-from tests.static_files import write_static
+from tests.static_files import SELF_CHECK_WORDS, write_static
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +85,30 @@ def test_new_build_is_served(served: OpenCorpora, tmp_path: Path, encoder: HashE
     until(lambda: build_of(served) == second)
     builds.activate(tmp_path, "code", first)
     until(lambda: build_of(served) == first)
+
+
+def test_the_log_tells_an_interim_build_from_the_final_one(
+    tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = write_static(tmp_path / "static", SELF_CHECK_WORDS)
+    fast = load_encoder(directory)
+    many = [source("f", numbered(600))]
+    opened: list[str] = []
+
+    def look(stage: str, done: int, total: int | None) -> None:
+        if stage == "encode" and not opened:
+            opened.append(build_of(corpora))
+
+    caplog.set_level("INFO", "purlin.corpora")
+    encoders = Encoders(encoder, [directory])
+    with closing(OpenCorpora(tmp_path, encoders, timeout_s=10)) as corpora:
+        build(tmp_path, "code", "code", many, encoder, interim=fast, progress=look)
+        until(lambda: build_of(corpora) not in opened)
+        final = build_of(corpora)
+    assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
+        f"code is served from interim build {opened[0]}, vectors by tiny-static",
+        f"code is served from build {final}, vectors by hash",
+    ]
 
 
 def test_old_build_closes_after_its_last_use(

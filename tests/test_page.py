@@ -21,7 +21,6 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin import app
 from purlin.app.main import create_app
 from purlin.app.page import FILES, POLICY, prefers_html
 from purlin.app.settings import Settings
@@ -34,10 +33,10 @@ from purlin.index.sources.product_records import from_record
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
 from tests.indented import INDENTED
+from tests.scripts import WEB, evaluated
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, numbered, problem, serving, until
 from tests.tiny import staged
 
-WEB = Path(app.__file__).parent / "web"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 KEY = "a-key-for-the-page-of-tests"
 
@@ -306,7 +305,7 @@ def served(home: Path, **settings: Any) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def site(home: Path) -> Iterator[str]:
     if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
+        pytest.skip("takes a Chromium: apt-get install chromium, or Google Chrome")
     with served(home, reader=home / "none") as address:
         yield address
 
@@ -1071,10 +1070,9 @@ LANGUAGES = {
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_code_of_every_language_is_coloured(site: str, tab: Tab, name: str) -> None:
-    shown(tab, site)
+def test_code_of_every_language_is_coloured(name: str) -> None:
     text = (Path(__file__).parent / "data" / "code" / name).read_text()
-    tokens = on_page(tab, "syntax.js", f"m.tokens({json.dumps(text)}, '{LANGUAGES[name]}')")
+    tokens = evaluated("syntax.js", f"m.tokens({json.dumps(text)}, '{LANGUAGES[name]}')")
     ends = [0, *(token["end"] for token in tokens)]
     assert all(
         end <= token["start"] < token["end"] for end, token in zip(ends, tokens, strict=False)
@@ -1092,26 +1090,25 @@ def test_code_of_every_language_is_coloured(site: str, tab: Tab, name: str) -> N
 @pytest.mark.parametrize(
     "piece", ['"', "'", "/*", "`", '"""', "\\", "0", "a", "@", "#", "//", "\n", "🎉", "0x", "r'''"]
 )
-def test_crafted_code_is_coloured_quickly(site: str, tab: Tab, piece: str) -> None:
-    shown(tab, site)
+def test_crafted_code_is_coloured_quickly(piece: str) -> None:
     text = f"{json.dumps(piece)}.repeat(20000)"
     script = f"['python', 'php', 'java', 'tsx', 'go'].map(one => m.tokens({text}, one).length)"
-    assert len(on_page(tab, "syntax.js", script)) == 5
-    assert on_page(tab, "syntax.js", "m.tokens('def f(): pass', 'constructor')") == []
+    assert len(evaluated("syntax.js", script)) == 5
 
 
-def test_code_point_offsets_become_string_offsets(site: str, tab: Tab) -> None:
-    shown(tab, site)
+def test_code_of_an_unknown_language_has_no_colours() -> None:
+    assert evaluated("syntax.js", "m.tokens('def f(): pass', 'constructor')") == []
+
+
+def test_code_point_offsets_become_string_offsets() -> None:
     text = "a🎉b🎉🎉c"
     spans = [[5, 6], [0, 1], [2, 3], [3, 5], [6, 9]]
-    pieces = on_page(
-        tab,
+    pieces = evaluated(
         "marks.js",
         f"m.unitSpans({json.dumps(text)}, {spans}).map(s => {json.dumps(text)}.slice(s.start, s.end))",
     )
     assert pieces == ["a", "b", "🎉🎉", "c", ""]
-    cut = on_page(
-        tab,
+    cut = evaluated(
         "marks.js",
         "m.pieces('ab\\ncd', 0, 5, [{start: 1, end: 4, kind: 'string'}], [{start: 0, end: 2}])",
     )
@@ -1124,9 +1121,8 @@ def test_code_point_offsets_become_string_offsets(site: str, tab: Tab) -> None:
     ]
 
 
-def test_common_indentation_is_removed(site: str, tab: Tab) -> None:
-    shown(tab, site)
+def test_common_indentation_is_removed() -> None:
     definitions = [definition for definition, _ in INDENTED]
-    assert on_page(
-        tab, "code.js", f"{json.dumps(definitions)}.map((code) => m.surplus(...code))"
-    ) == [surplus for _, surplus in INDENTED]
+    assert evaluated("code.js", f"{json.dumps(definitions)}.map((code) => m.surplus(...code))") == [
+        surplus for _, surplus in INDENTED
+    ]

@@ -236,7 +236,7 @@ def test_errors_are_one_line_and_status_2(
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.skipif(shutil.which("git") is None, reason="takes git: apt-get install git")
 def test_search_clones_a_url(
     shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

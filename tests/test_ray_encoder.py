@@ -16,7 +16,7 @@ from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.ray_encoder import CHUNK_TEXTS, RayEncoder
 
-ray = pytest.importorskip("ray")
+ray = pytest.importorskip("ray", reason="takes Ray, which is in purlin-search[dev]")
 
 # Uneven, with an empty text, and a last chunk that is not full.
 TEXTS = [

@@ -27,7 +27,7 @@ HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.replicas.yml").read_text())["services"]
 REPLICAS = ("replica-1", "replica-2", "replica-3")
 
-needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed")
+needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="takes HAProxy: apt-get install haproxy")
 
 
 def test_only_the_builder_writes() -> None:

@@ -13,7 +13,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.repositories import clone, common_directory, find_root, is_url
 from purlin.index.storage import exclusive
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="takes git: apt-get install git")
 
 
 def test_nearest_directory_with_git_is_the_root(tmp_path: Path) -> None:

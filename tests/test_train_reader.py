@@ -422,8 +422,8 @@ def test_processes_draw_the_batch_that_a_single_one_would(base: Path, squad: Pat
         task.accelerator = cast(Any, SimpleNamespace(process_index=process, num_processes=2))
         part, part_rows = task.drawn(3)
         assert part_rows.tolist() == rows[process::2].tolist()
-        assert [(drawn.number, drawn.candidates) for drawn in part] == [
-            (drawn.number, drawn.candidates) for drawn in whole[process::2]
+        assert [(drawn.number, drawn.positions) for drawn in part] == [
+            (drawn.number, drawn.positions) for drawn in whole[process::2]
         ]
 
 

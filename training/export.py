@@ -166,9 +166,10 @@ def export(
         # Queries and passages share one tokenizer.
         write_tokenizer(passage_model.tokenizer, new / TOKENIZER)
         for role, directory in checkpoints.items():
+            # Loads the checkpoint again: a model that was traced cannot be compared with any more.
             write_graph(directory, new / GRAPHS[role], similarity)
-        write = partial(_write_encoder_settings, new, card, similarity=similarity)
-        write("none", passage_model, limit)
+        write_for = partial(_write_encoder_settings, new, card, passage_model, limit, similarity)
+        write_for("none")
         encoder = Encoder.load(new)
         _compare(models, encoder, card, "none")
 
@@ -177,7 +178,7 @@ def export(
             rows = [*encoder.tokenize(texts, role="passage"), *encoder.tokenize([""], role="query")]
             quantize_graphs(new, rows)
             # The graphs have changed, and their digests are part of the settings.
-            write(quantization, passage_model, limit)
+            write_for(quantization)
             _compare(models, Encoder.load(new), card, quantization)
 
         (new / CARD).write_text(_card_text(card, quantization, limit, similarity))
@@ -265,7 +266,8 @@ def refuse_difference(
     A graph without quantization is judged by the largest difference, one in 8 bits by similarity.
     """
     exact = quantization == "none"
-    if difference <= max_difference if exact else similarity >= min_similarity:
+    is_close = difference <= max_difference if exact else similarity >= min_similarity
+    if is_close:
         return
 
     remedy = "" if exact else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
@@ -337,7 +339,7 @@ def _update_digests(settings_path: Path) -> None:
     content = json.loads(settings_path.read_bytes())
     content["files"] = file_digests(settings_path.parent, content["files"])
 
-    names = [field.name for field in fields(settings_type) if field.name in content]
+    names = {each.name for each in fields(settings_type)} & content.keys()
     settings = settings_type(**{name: content[name] for name in names})
     _write_json(settings_path, content | {"fingerprint": settings.fingerprint})
 
@@ -623,11 +625,10 @@ def _strip(path: Path) -> None:
 def _write_encoder_settings(
     directory: Path,
     card: Card,
-    quantization: Quantization,
     model: SentenceTransformer,
     max_tokens: int,
-    *,
     similarity: Similarity,
+    quantization: Quantization,
 ) -> None:
     settings = EncoderSettings(
         card.name,
@@ -666,15 +667,14 @@ def _compare(
         # Of vectors of any length, as a share of it.
         scale = lengths if encoder.similarity == "dot" else 1.0
         difference = np.abs(expected / lengths - vectors / scale).max()
+        cosines = (expected / lengths * encoder.encode(probes(), role=role)).sum(axis=1)
 
         refuse_difference(
             "vectors",
             quantization,
             difference=float(difference),
             max_difference=MAX_VECTOR_DIFFERENCE,
-            similarity=float(
-                (expected / lengths * encoder.encode(probes(), role=role)).sum(axis=1).min()
-            ),
+            similarity=float(cosines.min()),
             min_similarity=MIN_COSINE,
             similarity_name="lowest cosine",
         )

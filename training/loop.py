@@ -444,14 +444,13 @@ class _Loop(Generic[B]):
     def run(self, progress: StepProgress) -> None:
         started = time.monotonic() - self.state.seconds
         per_step = self.settings.accumulation
-        first_batch = self.state.step * per_step
-
         workers = self.settings.workers
         if workers is None:
             workers = default_workers(self.accelerator.device, self.accelerator.num_processes)
-        last_batch = self.total * per_step
 
-        prefetcher = _Prefetcher(self.task, first_batch, last_batch, workers)
+        prefetcher = _Prefetcher(
+            self.task, self.state.step * per_step, self.total * per_step, workers
+        )
         with closing(prefetcher) as batches, float32_gradients():
             while not self.state.finished:
                 losses: dict[str, float] = {}
@@ -663,17 +662,17 @@ class _Pace:
 
 
 class _Prefetcher(Generic[B]):
-    """Returns batches `number` to `last` in order, prepared ahead where the task is ready for it.
+    """Returns batches `number` to `end` - 1 in order, prepared ahead where the task is ready for it.
 
     With `workers` they are prepared by as many processes, otherwise by a thread. A worker has the
     task as it was when its process began: after each batch that the task has to be prepared for,
     new ones begin. Order and content are the same in all cases.
     """
 
-    def __init__(self, task: Task[B], number: int, last: int, workers: int = 0) -> None:
+    def __init__(self, task: Task[B], number: int, end: int, workers: int = 0) -> None:
         self.task = task
         self.number = number
-        self.last = last
+        self.end = end
         self.workers = workers
         self.batches: Iterator[B | PurlinError] | None = None
 
@@ -689,15 +688,18 @@ class _Prefetcher(Generic[B]):
         if not self.task.ready(self.number):
             self.batches = None
         self.task.prepare(self.number)
+        return self._from_workers() if self.workers else self._from_thread()
 
-        if self.workers:
-            self.batches = self.batches or iter(self._loader())
-            self.number += 1
-            prepared = next(self.batches)
-            if isinstance(prepared, PurlinError):
-                raise prepared
-            return prepared
+    def _from_workers(self) -> B:
+        self.batches = self.batches or iter(self._loader())
+        self.number += 1
+        prepared = next(self.batches)
+        if isinstance(prepared, PurlinError):
+            raise prepared
+        return prepared
 
+    def _from_thread(self) -> B:
+        """Return the batch that the thread has prepared, and have it prepare the next one."""
         batch = self.coming.result() if self.coming else self.task.batch(self.number)
         self.number += 1
         ready = self.task.ready(self.number)
@@ -706,8 +708,7 @@ class _Prefetcher(Generic[B]):
 
     def _loader(self) -> DataLoader[B | PurlinError]:
         """Return the batches from the current one to the last that the task is ready for."""
-        following = range(self.number, self.last)
-        numbers = list(itertools.takewhile(self.task.ready, following))
+        numbers = list(itertools.takewhile(self.task.ready, range(self.number, self.end)))
         return DataLoader(
             _Batches(self.task, numbers),
             batch_size=None,

@@ -423,12 +423,12 @@ class DrawnQuestion:
     """A question of a batch: its packed passages, the one with the answer, and the answer's tokens.
 
     `right` and `span` as in `ReadingBatch`. `number` counts questions over all sources, and
-    `candidates` are the positions of the passages among `Questions.candidates`.
+    `positions` are those of the passages among `Questions.candidates`.
     """
 
     number: int
     packed: list[serving.PackedPassage]
-    candidates: list[int]
+    positions: list[int]
     right: int
     span: tuple[int, int]
 
@@ -466,10 +466,10 @@ class ReaderTask(CrossEncoderTask):
     def drawn(self, number: int) -> tuple[list[DrawnQuestion], NDArray[np.int64]]:
         """Return this process's questions of a batch, and their rows."""
         rows, rngs = self.schedule.part(number, self.accelerator)
-        questions = [self._drawn(int(row), rng) for row, rng in zip(rows, rngs, strict=True)]
-        return questions, rows
+        drawn = [self._draw(int(row), rng) for row, rng in zip(rows, rngs, strict=True)]
+        return drawn, rows
 
-    def _drawn(self, row: int, rng: random.Random) -> DrawnQuestion:
+    def _draw(self, row: int, rng: random.Random) -> DrawnQuestion:
         """Pack a question with its passage, unless that is left out, and with wrong ones."""
         source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
         source = self.sources[source_number]
@@ -511,21 +511,21 @@ class ReaderTask(CrossEncoderTask):
 
     def batch(self, number: int) -> ReadingBatch:
         """Return this process's part of batch `number`."""
-        questions, rows = self.drawn(number)
-        packed = [sequence for question in questions for sequence in question.packed]
+        drawn, rows = self.drawn(number)
+        packed = [sequence for question in drawn for sequence in question.packed]
         ids, mask = self._padded(packed)
 
         outside = hidden(packed, ids.shape[1])
         if self.recipe.reading.equations:
             outside = mask == 0
-        right = torch.tensor([question.right for question in questions])
-        spans = torch.tensor([question.span for question in questions])
-        soft = self._soft_targets(questions, packed, ids.shape[1])
+        right = torch.tensor([question.right for question in drawn])
+        spans = torch.tensor([question.span for question in drawn])
+        soft = self._soft_targets(drawn, packed, ids.shape[1])
         return ReadingBatch(rows, ids, mask, outside, right, spans, soft)
 
     def _soft_targets(
         self,
-        questions: Sequence[DrawnQuestion],
+        drawn: Sequence[DrawnQuestion],
         packed: Sequence[serving.PackedPassage],
         width: int,
     ) -> SoftTargets | None:
@@ -533,8 +533,8 @@ class ReaderTask(CrossEncoderTask):
             return None
 
         scores = [
-            [self.scores.of(question.number)[position] for position in question.candidates]
-            for question in questions
+            [self.scores.of(question.number)[position] for position in question.positions]
+            for question in drawn
         ]
         return distillation.soft_targets(scores, packed, width, self.recipe.teacher.temperature)
 
@@ -698,17 +698,17 @@ def _teacher_scores(
         return None
 
     read, teacher_digest = _open_teacher(recipe, teacher, accelerator)
-    questions: list[ScoredQuestion] = []
+    scored: list[ScoredQuestion] = []
     for source in sources:
         for number, item in enumerate(source.items):
             rows = source.candidates(number, teacher.passages)
-            questions.append((item.question, [source.pool.passages[row] for row in rows]))
+            scored.append((item.question, [source.pool.passages[row] for row in rows]))
 
-    texts = ((text, map(serving.model_text, passages)) for text, passages in questions)
+    texts = ((text, map(serving.model_text, passages)) for text, passages in scored)
     everything = [teacher_digest, *((text, *passages) for text, passages in texts)]
-    files = ScoreFiles(directory, digest(everything), len(questions))
+    files = ScoreFiles(directory, digest(everything), len(scored))
     files.compute(
-        questions,
+        scored,
         read,
         process=accelerator.process_index,
         processes=accelerator.num_processes,

@@ -15,7 +15,7 @@ from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, reading_passage
 from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
-from purlin.index.records import Answer, Excerpt, Hit
+from purlin.index.records import Answer, Document, Excerpt, Hit
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 from purlin.index.search.filters import Filter
 
@@ -80,21 +80,27 @@ def answer_question(
     ]
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
-    settings = reader.settings
     word_weights = corpus.weights(question)
     reading = rank_answers(
-        parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
+        parsed,
+        passages,
+        logits,
+        prior_weight=reader.settings.prior_weight,
+        word_weights=word_weights,
+        k=k,
     )
 
     # Estimate whether there is an answer at all.
-    best_document = ranked[_best_passage(reading)].document if ranked else None
     features = calibration_features(
-        [passage.hit for passage in retrieved], best_document, word_weights, reading.answerable
+        [passage.hit for passage in retrieved],
+        _best_document(ranked, reading),
+        word_weights,
+        reading.answerable,
     )
 
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
-        answerable=logistic(features, settings.calibration),
+        answerable=logistic(features, reader.settings.calibration),
         answer_type=parsed.answer_type.name,
         hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
         read_passages=reading.read_passages,
@@ -118,8 +124,11 @@ def _by_structure(
     return [retrieved[row] for row in order], priors
 
 
-def _best_passage(reading: ReadingResult) -> int:
-    return reading.answers[0].passage if reading.answers else 0
+def _best_document(ranked: Sequence[Retrieved], reading: ReadingResult) -> Document | None:
+    """Return the document of the best answer; without answers, of the passage ranked first."""
+    if not ranked:
+        return None
+    return ranked[reading.answers[0].passage if reading.answers else 0].document
 
 
 def _reordered_hits(

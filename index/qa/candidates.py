@@ -120,9 +120,10 @@ def _add_parameters(
         default = parameter.default
         if question.asks_for_default and default is not None and default[1] <= len(text):
             # The default is a candidate without features of its own.
-            candidates[default] |= {}
-
-        for span in _occurrences(parameter.name, text) if asks_for_name else ():
+            candidates.setdefault(default, {})
+        if not asks_for_name:
+            continue
+        for span in _occurrences(parameter.name, text):
             candidates[span] |= {
                 "typed": 1.0,
                 "optional": float(parameter.optional),

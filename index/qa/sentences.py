@@ -119,20 +119,28 @@ def _sentence_spans(passage: ReadingPassage) -> Iterator[CharSpan]:
 
 
 def _prose(passage: ReadingPassage) -> Iterator[CharSpan]:
-    """Yield the paragraphs that are not code."""
+    """Yield the paragraphs that are not code, and each row of a table by itself."""
     text = passage.text
-    start = passage.structure.signature_end
+    for start, end in _paragraphs(text, passage.structure.signature_end):
+        if _is_prose(text[start:end]):
+            yield from _rows_apart(text, start, end)
+
+
+def _paragraphs(text: str, start: int) -> Iterator[CharSpan]:
+    """Yield what stands between empty lines."""
     for match in _PARAGRAPH.finditer(text, start):
-        yield from _unless_code(text, start, match.start())
+        yield start, match.start()
         start = match.end()
-    yield from _unless_code(text, start, len(text))
+    yield start, len(text)
 
 
-def _unless_code(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    lines = [line for line in text[start:end].split("\n") if line.strip()]
-    code = sum(_CODE.match(line) is not None for line in lines)
-    if lines and 2 * code <= len(lines) and not lines[0].startswith(">>>"):
-        yield from _rows_apart(text, start, end)
+def _is_prose(paragraph: str) -> bool:
+    """Return whether a paragraph begins no example, and at most half of its lines are code."""
+    lines = [line for line in paragraph.split("\n") if line.strip()]
+    if not lines or lines[0].startswith(">>>"):
+        return False
+    code_lines = sum(_CODE.match(line) is not None for line in lines)
+    return 2 * code_lines <= len(lines)
 
 
 def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
@@ -160,7 +168,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
             continue
         if " " in said and not _ASIDE.match(said):
             yield first, last
-        position = max(position, border)
+        position = border
 
 
 # -- features

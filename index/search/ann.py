@@ -151,16 +151,16 @@ class Graph:
         `allowed` (n,) restricts the rows. There are at least `depth`, or all that are allowed.
         """
         count = _fetched(depth)
-        total = len(self) if allowed is None else int(np.count_nonzero(allowed))
-        if total <= count:
+        allowed_rows = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        if allowed_rows <= count:
             return np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
 
         # So wide that a filter leaves enough of the beam, whose share of allowed rows varies.
-        rows_per_allowed = len(self) / total
+        rows_per_allowed = len(self) / allowed_rows
         beam = self._width(math.ceil(depth * rows_per_allowed))
         if allowed is not None:
             beam = max(beam, math.ceil(_FILTER_MARGIN * count * rows_per_allowed))
-        while total > beam * _ROWS_PER_BEAM:
+        while allowed_rows > beam * _ROWS_PER_BEAM:
             if allowed is None:
                 rows = self._walk(query, count, beam)
             else:
@@ -190,17 +190,17 @@ class Graph:
         import faiss
 
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        nearest, distances = [], []
+        nearest, products = [], []
         for start in range(0, len(rows), _COMPARED_TOGETHER):
             part = rows[start : start + _COMPARED_TOGETHER]
             index = faiss.clone_index(self._empty)
             index.add_sa_codes(self._codes.take(part, axis=0))
             with _one_thread():
-                part_distances, positions = index.search(query[None], min(count, len(part)))
+                part_products, positions = index.search(query[None], min(count, len(part)))
             nearest.append(part[positions[0]])
-            distances.append(part_distances[0])
+            products.append(part_products[0])
 
-        order = np.argsort(-np.concatenate(distances), kind="stable")[:count]
+        order = np.argsort(-np.concatenate(products), kind="stable")[:count]
         return np.concatenate(nearest)[order]
 
     # ---- measuring
@@ -214,11 +214,13 @@ class Graph:
         probes = probes_near(sample)
         nearest = exact_cosines(probes, blocks, min(MEASURED, len(self)))
 
-        for self._beam in _BEAMS:
+        for beam in _BEAMS:
+            self._beam = beam
             shallow = self._recall(probes, nearest[:, :SHALLOW], SHALLOW, score)
             if shallow >= _RECALL_SHALLOW:
                 break
-        for self._widening in _WIDENINGS:
+        for widening in _WIDENINGS:
+            self._widening = widening
             deep = self._recall(probes, nearest, DEEP, score)
             if deep >= _RECALL_DEEP:
                 break

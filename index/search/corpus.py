@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -43,9 +42,8 @@ from purlin.index.search.local import LocalPassages
 from purlin.index.search.query_log import Nearness, QueryLog, blend
 from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
-from purlin.index.search.store import Documents, StoredPassage
+from purlin.index.search.store import StoredPassage
 from purlin.index.search.tokens import matches, tokens
-from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -199,7 +197,8 @@ class _Query:
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
     the query, `excluded` those that are no hits. `shown` is what is highlighted in hits.
-    `reranked` tells whether a ranking model follows, `has_feedback` whether the first hits tell more.
+    `has_evidence` tells whether the model of a repository ranks the first rows, `has_feedback` whether
+    the first hits tell more.
     """
 
     text: str
@@ -214,7 +213,7 @@ class _Query:
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
     shown: _Shown = _Shown()
-    reranked: bool = False
+    has_evidence: bool = False
     has_feedback: bool = False
 
 
@@ -325,12 +324,9 @@ class Corpus:
             for name in manifest.segments
         ]
 
-        order = None
-        if segments.ORDER_FILE in manifest.files:
-            order = read_array(files.read(directory / segments.ORDER_FILE))
-        numeric = json.loads(files.read(directory / segments.FIELDS_FILE))
-        live = None if order is None else order >= 0
-        documents = Documents([part.store for part in parts], numeric, live)
+        order = segments.read_order(directory, manifest, files)
+        stores = [part.store for part in parts]
+        documents = segments.read_documents(directory, files, stores, order)
 
         log = None
         if query_log.VECTORS_FILE in manifest.files:
@@ -346,7 +342,7 @@ class Corpus:
             manifest,
             encoder,
             Dense([part.vectors for part in parts]),
-            Lexical([part.postings for part in parts], live),
+            Lexical([part.postings for part in parts], segments.live_rows(order)),
             LocalPassages(documents, order),
             listing,
             log=log,
@@ -505,7 +501,7 @@ class Corpus:
         """
         check_search(query, k, 0, mode)
         clock = _Clock()
-        prepared = self._prepare(query, mode, filter, clock, reranks=False)
+        prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []
@@ -595,7 +591,7 @@ class Corpus:
         clock: _Clock,
         vector: Vectors | None = None,
         *,
-        reranks: bool = True,
+        with_evidence: bool = True,
     ) -> _Query:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
@@ -604,7 +600,7 @@ class Corpus:
         text = query if len(named) else self._corrected(query)
         prepared = _Query(text, query, mode, allowed, documents, shown=self._shown(text))
         prepared.named = named
-        prepared.reranked = reranks and self._has_model and mode != "dense"
+        prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
 
         if mode != "lexical":
@@ -622,7 +618,7 @@ class Corpus:
 
         if mode != "dense":
             prepared.weights = self.weights(text)
-            if prepared.reranked:
+            if prepared.has_evidence:
                 prepared.defining = self._defining(query)
         clock.lap("lexical")
         return prepared
@@ -690,15 +686,15 @@ class Corpus:
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
     ) -> _Ranking:
         """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
-        if not (query.reranked or query.has_feedback):
+        if not (query.has_evidence or query.has_feedback):
             return self._rank_by_text(query, needed, clock, distinct=distinct)
 
         # The same documents whatever is asked for, so that pages are consistent.
         candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
         pool = self._score(query, candidates, clock, distinct=True)
         clock.lap("fuse")
-        if query.reranked:
-            first = self._reranked(query, pool.take(slice(repository.DEPTH)))
+        if query.has_evidence:
+            first = self._with_evidence(query, pool.take(slice(repository.DEPTH)))
             clock.lap("rerank")
         else:
             first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
@@ -729,7 +725,7 @@ class Corpus:
                 return ranking
             depth *= 4
 
-    def _reranked(self, query: _Query, ranking: _Ranking) -> _Ranking:
+    def _with_evidence(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by the model of a repository."""
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
@@ -775,13 +771,13 @@ class Corpus:
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
         dense_rows = lexical_rows = _NO_ROWS
         cosines = shares = _NO_SCORES
-        cosine, share, more = 0.0, 0.0, False
+        least_cosine, least_share, more = 0.0, 0.0, False
 
         if query.vector is not None:
             needed = depth + len(query.excluded)
             dense_rows, cosines = self._dense.search(query.vector, needed, query.allowed)
             if len(dense_rows) == needed:
-                cosine, more = float(cosines[-1]), True
+                least_cosine, more = float(cosines[-1]), True
             kept = ~np.isin(dense_rows, query.excluded)
             dense_rows, cosines = dense_rows[kept], cosines[kept]
             clock.lap("dense")
@@ -789,13 +785,15 @@ class Corpus:
         if query.mode != "dense":
             lexical_rows, shares = self._lexical_best(query, depth)
             if len(lexical_rows) == depth:
-                share = float(shares[-1])
+                least_share = float(shares[-1])
                 # In hybrid mode, the dense retriever tells whether there are other rows.
                 more = more or query.mode == "lexical"
             clock.lap("lexical")
 
         fusion = self._fusion(query)
-        bound = fusion.fuse(np.array([cosine], np.float32), np.array([share], np.float32))
+        bound = fusion.fuse(
+            np.array([least_cosine], np.float32), np.array([least_share], np.float32)
+        )
         if query.nearness is not None:
             documents, nearness = query.nearness.nearest(depth)
             near = self._passages.passages_of(documents)
@@ -861,7 +859,7 @@ class Corpus:
         """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
         documents = self._passages.document_of(rows)
         texts = self._fusion(query).fuse(cosines, shares)
-        if not query.reranked:
+        if not query.has_evidence:
             texts = texts * self._priors(documents)
         if query.nearness is not None:
             texts = blend(texts, query.nearness.of(documents))

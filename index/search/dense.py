@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -145,7 +146,7 @@ def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterat
 
 
 def _sample(path: Path, rows: int) -> Vectors:
-    """Every so manieth vector, at most `_SAMPLE_ROWS`."""
+    """Every n-th vector, so that there are at most `_SAMPLE_ROWS`."""
     step = max(-(-rows // _SAMPLE_ROWS), 1)
     parts, start = [], 0
     for block in _blocks(path):
@@ -172,6 +173,15 @@ def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
     """
     cosines: Vectors = np.vecdot(vectors.astype(np.float32, copy=False), query)
     return cosines
+
+
+def _least_of_nearest(cosines: Vectors, depth: int) -> float:
+    """The least of the `depth` highest cosines (n,), but above the -inf of rows that are left out."""
+    if not depth or not len(cosines):
+        return math.inf
+    position = max(len(cosines) - depth, 0)
+    # No cosine is as low as -2, whatever its rounding error.
+    return max(float(np.partition(cosines, position)[position]), -2.0)
 
 
 class StoredVectors(Protocol):
@@ -287,10 +297,7 @@ class VectorSegment:
             if allowed is not None:
                 cosines[~allowed[start : start + len(cosines)]] = -np.inf
 
-            position = max(len(cosines) - depth, 0)
-            some = depth and len(cosines)
-            lowest = np.partition(cosines, position)[position] if some else np.inf
-            rows = np.flatnonzero(cosines >= max(lowest, -2.0))
+            rows = np.flatnonzero(cosines >= _least_of_nearest(cosines, depth))
             all_rows.append(start + rows)
             all_cosines.append(cosines[rows])
         return np.concatenate(all_rows), np.concatenate(all_cosines)

@@ -215,7 +215,7 @@ class Lexical:
             for unread in token.unread[:]
             if unread.tier.least_burden == 0
         ]
-        met = [rows := np.zeros(0, np.int64)]
+        met = [np.zeros(0, np.int64)]
         lowest, sums = 0.0, self._sums()
 
         try:

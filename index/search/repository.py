@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import chain, islice, takewhile
 
@@ -121,44 +121,43 @@ def weigh(
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]
-    numbers = {path: number for number, path in enumerate(files)}
-    # A document without a path is a file of its own.
-    file_of = np.array(
-        [
-            numbers[path] if path is not None else len(files) + row
-            for row, path in enumerate(documents.paths)
-        ],
-        dtype=np.int64,
-    )
+    file_of = _file_numbers(documents.paths, files)
+
+    # Those after the paths of files are of documents without one.
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
-    words = _PathWords([tokens_of[path] for path in files])
-    matched = words.matched(weights) / np.float32(total)
+    matched = _PathWords([tokens_of[path] for path in files]).matched(weights) / np.float32(total)
     path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
     definition[named & (definition == 0.0)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
+
     superseded = _superseded(files, existing_paths)
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
-    parts = {
-        "text": text,
-        "path": path_shares[file_of],
-        "name": _shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
-        "file": _other_hits(file_of, text),
-        "definition": definition,
-        "role": np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
-    }
 
-    once = Evidence(**parts, repetition=np.ones(len(text), dtype=np.float32))
-    order = once.order()
-    repetition = np.empty(len(text), dtype=np.float32)
-    repetitions = np.minimum(_counted(file_of[order]), MOST_REPETITIONS)
-    repetition[order] = np.float32(REPETITION) ** repetitions
-    return Evidence(**parts, repetition=repetition)
+    unrepeated = Evidence(
+        text=text,
+        path=path_shares[file_of],
+        name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
+        file=_other_hits(file_of, text),
+        definition=definition,
+        role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
+        repetition=np.ones(len(text), dtype=np.float32),
+    )
+    return replace(unrepeated, repetition=_repetition(file_of, unrepeated.order()))
 
 
 # ---- paths
+
+
+def _file_numbers(paths: Sequence[str | None], files: Sequence[str]) -> Rows:
+    """Number (n,) of each document's file; one without a path is a file of its own."""
+    numbers = {path: number for number, path in enumerate(files)}
+    return np.array(
+        [numbers[path] if path is not None else len(files) + row for row, path in enumerate(paths)],
+        dtype=np.int64,
+    )
 
 
 class _PathWords:
@@ -237,8 +236,8 @@ def _without_version(path: str) -> Sequence[str]:
     parts = path.split("/")
     return tuple(
         "/".join((*parts[:at], *parts[at + 1 :]))
-        for at, part in enumerate(parts[:-1])
-        if _VERSION.fullmatch(part)
+        for at, folder in enumerate(parts[:-1])
+        if _VERSION.fullmatch(folder)
     )
 
 
@@ -314,6 +313,14 @@ def _counted(values: Rows) -> Rows:
     counted = np.empty(len(values), dtype=np.int64)
     counted[order] = np.arange(len(values)) - np.repeat(starts, lengths)
     return counted
+
+
+def _repetition(files: Rows, order: Rows) -> Vectors:
+    """Factors (n,) on the scores of passages that come in this order: 1 for a file's first hit."""
+    repetition = np.empty(len(files), dtype=np.float32)
+    repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
+    repetition[order] = np.float32(REPETITION) ** repetitions
+    return repetition
 
 
 def _other_hits(files: Rows, text: Vectors) -> Vectors:

@@ -61,25 +61,41 @@ class Segment:
             for name, entry in manifest.files.items()
             if name.startswith(prefix)
         }
-        reader = Store(directory, manifest.kind, files)
+        store = Store(directory, manifest.kind, files)
 
         if opened is not None and opened.entries == entries:
             files.skip(directory)
-            return cls(directory.name, reader, opened.postings, opened.vectors, entries)
+            return cls(directory.name, store, opened.postings, opened.vectors, entries)
         postings = Postings.load(directory / LEXICAL_DIRECTORY, files)
         vectors = VectorSegment.load(directory, files)
-        return cls(directory.name, reader, postings, vectors, entries)
+        return cls(directory.name, store, postings, vectors, entries)
 
 
 def open_documents(directory: Path, manifest: Manifest) -> Documents:
     """Open the documents of a build; what is read is verified."""
     files = Files(directory, manifest)
     stores = [Store(directory / name, manifest.kind, files) for name in manifest.segments]
-    order = None
-    if ORDER_FILE in manifest.files:
-        order = read_array(files.read(directory / ORDER_FILE))
+    return read_documents(directory, files, stores, read_order(directory, manifest, files))
+
+
+def read_documents(
+    directory: Path, files: Files, stores: Sequence[Store], order: NDArray[np.int32] | None
+) -> Documents:
+    """Read what a build says of the documents in the stores of its segments. Raises Damaged."""
     numeric = json.loads(files.read(directory / FIELDS_FILE))
-    return Documents(stores, numeric, None if order is None else order >= 0)
+    return Documents(stores, numeric, live_rows(order))
+
+
+def read_order(directory: Path, manifest: Manifest, files: Files) -> NDArray[np.int32] | None:
+    """Read a build's `order.npy`; None if it has none. Raises Damaged."""
+    if ORDER_FILE not in manifest.files:
+        return None
+    return read_array(files.read(directory / ORDER_FILE))
+
+
+def live_rows(order: NDArray[np.int32] | None) -> NDArray[np.bool_] | None:
+    """Return the mask (passages,) of those that were not removed since; None if none was."""
+    return None if order is None else order >= 0
 
 
 def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
@@ -87,8 +103,8 @@ def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
     numbers = {(file.segment, file.number) for file in listing.files}
     parts = [
         skipped
-        for segment, reader in enumerate(stores)
-        for number, skipped in reader.skipped()
+        for segment, store in enumerate(stores)
+        for number, skipped in store.skipped()
         if (segment, number) in numbers
     ]
     return [*listing.skipped, *parts]
@@ -98,13 +114,13 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
     """Map each field of the live passages' documents to whether any of its values is a number."""
     numeric: dict[str, bool] = {}
     start = 0
-    for reader in stores:
+    for store in stores:
         rows = None
         if live is not None:
-            rows = np.zeros(len(reader), dtype=np.bool_)
-            rows[reader.document_of[live[start : start + len(reader.document_of)]]] = True
-            start += len(reader.document_of)
-        for name, is_numeric in reader.field_types(rows).items():
+            rows = np.zeros(len(store), dtype=np.bool_)
+            rows[store.document_of[live[start : start + len(store.document_of)]]] = True
+            start += len(store.document_of)
+        for name, is_numeric in store.field_types(rows).items():
             numeric[name] = numeric.get(name, False) or is_numeric
     return numeric
 
@@ -117,13 +133,13 @@ def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArr
     """
     of_segments = []
     numbers = np.array(files, dtype=np.int64).reshape(-1, 2)
-    for segment, reader in enumerate(stores):
+    for segment, store in enumerate(stores):
         own = np.flatnonzero(numbers[:, 0] == segment)
         # Number of a file -> its position; numbers without documents do not matter.
-        count = max(int(numbers[own, 1].max(initial=-1)), int(reader.file_of.max(initial=-1))) + 1
+        count = max(int(numbers[own, 1].max(initial=-1)), int(store.file_of.max(initial=-1))) + 1
         position_of = np.full(count, -1, dtype=np.int64)
         position_of[numbers[own, 1]] = own
-        of_segments.append(position_of[reader.file_of[reader.document_of]])
+        of_segments.append(position_of[store.file_of[store.document_of]])
 
     positions = np.concatenate(of_segments)
     order = np.full(len(positions), -1, dtype=np.int32)

@@ -73,30 +73,15 @@ def search_corpora(
     check_search(query, k, offset, mode)
     _check_corpora(corpora, filter)
 
-    timings: defaultdict[str, float] = defaultdict(float)
     reranks = any(rerankers)
     needed = max(offset + k, RERANK_DEPTH) if reranks else offset + k
-    vectors: dict[str, Vectors | None] = {}
-    rankings: list[Ranked | None] = []
-    for corpus in corpora:
-        if filter and not filter.keys() <= set(corpus.field_names):
-            rankings.append(None)
-            continue
-
-        encoder = corpus.encoder.fingerprint
-        ranked = corpus.rank(query, needed, mode=mode, filter=filter, vector=vectors.get(encoder))
-        if ranked.corrected is None:
-            vectors[encoder] = ranked.query.vector
-        rankings.append(ranked)
-
+    rankings = _rankings(corpora, query, needed, mode, filter)
     if reranks:
         rankings = _reranked(corpora, rankings, rerankers)
-    for ranked_corpus in (each for each in rankings if each):
-        for step, took_ms in ranked_corpus.timings_ms.items():
-            timings[step] += took_ms
 
     started = time.perf_counter()
     hits = _page(corpora, rankings, offset, k, explain=explain)
+    timings = _summed_timings(rankings)
     timings["fetch"] += (time.perf_counter() - started) * 1000
     searched = tuple(map(_searched, corpora, rankings))
     total = sum(each.total for each in searched)
@@ -119,6 +104,34 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
             f"None of these corpora has a filterable field {unknown[:80]!r}. They have: {listed}.",
             field=f"filter.{unknown[:80]}",
         )
+
+
+def _rankings(
+    corpora: Sequence[Corpus], query: str, depth: int, mode: Mode, filter: Filter | None
+) -> list[Ranked | None]:
+    """Rank each corpus, encoding the query once per encoder; None for one without a field."""
+    vectors: dict[str, Vectors | None] = {}
+    rankings: list[Ranked | None] = []
+    for corpus in corpora:
+        if filter and not filter.keys() <= set(corpus.field_names):
+            rankings.append(None)
+            continue
+
+        encoder = corpus.encoder.fingerprint
+        ranked = corpus.rank(query, depth, mode=mode, filter=filter, vector=vectors.get(encoder))
+        # In another spelling, the vector is not that of the query as it was written.
+        if ranked.corrected is None:
+            vectors[encoder] = ranked.query.vector
+        rankings.append(ranked)
+    return rankings
+
+
+def _summed_timings(rankings: Sequence[Ranked | None]) -> defaultdict[str, float]:
+    timings: defaultdict[str, float] = defaultdict(float)
+    for ranked in filter(None, rankings):
+        for step, took_ms in ranked.timings_ms.items():
+            timings[step] += took_ms
+    return timings
 
 
 def _reranked(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ from purlin.cli.console import (
     HOME,
     EncoderDirectory,
     Home,
+    ShowProgress,
     err,
     open_encoder,
     out,
@@ -25,6 +27,9 @@ from purlin.index.records import Kind, Secondary, Splitter
 
 if TYPE_CHECKING:
     from purlin.index.builds import Manifest
+    from purlin.index.encoder import TextEncoder
+    from purlin.index.engines.milvus import Connection
+    from purlin.index.indexing.build import Options
     from purlin.index.indexing.gate import Judgements
 
 app = typer.Typer(no_args_is_help=True, help="Build, list, show, activate and delete corpora.")
@@ -120,13 +125,10 @@ def index_build(
     Example: purlin index build code ~/src/project --name project
     """
     from purlin.index import builds
-    from purlin.index.encoder import STATIC_ENCODER, load_encoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options, build, file_digests
-    from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
-    from purlin.index.sources.unassigned import left_out, remark
 
     columns = _columns(column or [])
     log = read_log(query_log) if query_log else []
@@ -142,29 +144,52 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url, columns)
     origin = tuple(str(path.absolute()) for path in paths)
-
     chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
-    # Documents in an engine are sent once, with the vectors that stay.
-    early = engine is None and STATIC_ENCODER.is_dir()
-    interim = load_encoder(STATIC_ENCODER) if early else None
+    interim = _interim_encoder(engine)
 
     active = builds.active_manifest(home, name)
-    if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
-        err.print(f"going on from {unfinished}")
-    interrupted = "interrupted; the same command goes on from there"
-    with undone_if_interrupted(interrupted), progress_bars() as progress:
+    with _shown_progress(home, name) as progress:
         manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
                          judged=judged, force=force, interim=interim, engine=engine)  # fmt: skip
 
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
-        return
+    else:
+        report_build(manifest)
+        _report_options(manifest, paths, options)
 
-    report_build(manifest)
-    if log:
-        out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
-    if kind == "product":
-        for line in filter(None, [*left_out(paths, columns), remark(paths, columns)]):
+
+def _interim_encoder(engine: Connection | None) -> TextEncoder | None:
+    """Open the encoder whose vectors serve until the others are there; None if nothing does."""
+    from purlin.index.encoder import STATIC_ENCODER, load_encoder
+
+    # Documents in an engine are sent once, with the vectors that stay.
+    early = engine is None and STATIC_ENCODER.is_dir()
+    return load_encoder(STATIC_ENCODER) if early else None
+
+
+@contextmanager
+def _shown_progress(home: Path, name: str) -> Iterator[ShowProgress]:
+    """Show the progress of a build, and what it goes on from, or how to go on if it is interrupted."""
+    from purlin.index import builds
+    from purlin.index.indexing.unfinished import Unfinished
+
+    if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
+        err.print(f"going on from {unfinished}")
+    interrupted = "interrupted; the same command goes on from there"
+    with undone_if_interrupted(interrupted), progress_bars() as progress:
+        yield progress
+
+
+def _report_options(manifest: Manifest, paths: Sequence[Path], options: Options) -> None:
+    """Print what came of the query log, and which tables and columns of products were not used."""
+    from purlin.index.sources.unassigned import left_out, remark
+
+    if options.log:
+        logged, total = manifest.logged, len(options.log)
+        out.print(f"query log: {logged:,} of {total:,} queries lead to its documents")
+    if manifest.kind == "product":
+        for line in filter(None, [*left_out(paths, options.columns), remark(paths, options.columns)]):
             out.print(line)
 
 
