@@ -189,7 +189,9 @@ def _report_options(manifest: Manifest, paths: Sequence[Path], options: Options)
         logged, total = manifest.logged, len(options.log)
         out.print(f"query log: {logged:,} of {total:,} queries lead to its documents")
     if manifest.kind == "product":
-        for line in filter(None, [*left_out(paths, options.columns), remark(paths, options.columns)]):
+        for line in filter(
+            None, [*left_out(paths, options.columns), remark(paths, options.columns)]
+        ):
             out.print(line)
 
 
