@@ -43,6 +43,7 @@ from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.filters import beginning_with
 from purlin.index.search.several import MAX_CORPORA
+from purlin.index.search.snippets import first_line, telling_row
 from purlin.index.search.why import relevant, why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
@@ -52,6 +53,7 @@ MAX_ID_CHARS = 2_000
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
+_TELLING_ROWS = 16  # of long code, so many rows that say most about the query are in the middle
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 
@@ -358,7 +360,14 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    return Part(head, fields, "code", hit.text)
+    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+
+
+def _focus(query: str, code: str) -> int:
+    """The offset of the middle of the lines that say most about the query; 0 is the beginning."""
+    row = telling_row(query, code, _TELLING_ROWS)
+    lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]
+    return sum(len(line) + 1 for line in lines)
 
 
 def _place(location: Location, document_id: str) -> tuple[str, dict[str, Any], str]:

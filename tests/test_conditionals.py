@@ -99,7 +99,16 @@ def test_only_characters_become_spaces(source: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     [b'"\\', b"'\\", b"/*", b"#if A\n", b"#if A\n{\n", b"#if A\n{\n#endif\n", b"#if /*", b"{" * 9],
-    ids=["quotes", "apostrophes", "comments", "open", "open-braces", "closed", "directive", "brace"],
+    ids=[
+        "quotes",
+        "apostrophes",
+        "comments",
+        "open",
+        "open-braces",
+        "closed",
+        "directive",
+        "brace",
+    ],
 )
 def test_hostile_files_take_no_time_to_speak_of(piece: bytes) -> None:
     # They take a tenth of a second; were it the square of that, this would take hours.

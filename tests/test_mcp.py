@@ -22,9 +22,10 @@ from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
 from purlin.app.served import ServedCorpora
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Location
+from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
+from purlin.replies import SearchReply
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import (
@@ -650,6 +651,31 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
 
     whole = call(client, "search_code", query="append rows", k=4, max_tokens=20_000)
     assert "cut" not in str(whole["structuredContent"])
+
+
+def test_long_code_is_cut_to_the_lines_that_tell() -> None:
+    lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
+    lines[299] = "    a.retry()"
+    hit = Hit(
+        "a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), Location("a.py", 11, 409)
+    )
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+
+    result = tools._code_hits(reply, 400, query="where do we retry")
+    (shown,) = result.structured["hits"]
+    assert shown["cut"] and shown["opening"] == "def f(a):"
+    assert (
+        shown["code"].splitlines()
+        == lines[shown["code_line"] - 11 :][: shown["code"].count("\n") + 1]
+    )
+    assert "    a.retry()" in shown["code"].splitlines()
+    assert f"\ndef f(a):\n… line {shown['code_line']}:\n    a.step(" in result.text
+
+    # Lines of a class that has members elsewhere have no numbers.
+    partly = replace(hit, location=Location("a.py", 11, 900))
+    result = tools._code_hits(replace(reply, hits=(partly,)), 400, query="where do we retry")
+    assert "code_line" not in result.structured["hits"][0]
+    assert "lines\n    a.step(" in result.text
 
 
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:

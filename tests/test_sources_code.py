@@ -813,7 +813,10 @@ def test_roles_by_path(path: str, expected: str) -> None:
         ("export { a };\n\n//# sourceMappingURL=a.js.map\n", "generated"),
         (".a {}\n/*# sourceMappingURL=a.css.map */", "generated"),
         ("//# sourceMappingURL=a.js.map\nexport { a };\n", "source"),
-        ('"use strict";\nObject.defineProperty(exports, "__esModule", { value: true });\n', "generated"),
+        (
+            '"use strict";\nObject.defineProperty(exports, "__esModule", { value: true });\n',
+            "generated",
+        ),
         ("Object.defineProperty(exports, Symbol.toStringTag, { value: 'Module' });\n", "generated"),
         ("Object.defineProperty(exports, 'name', { value: 1 });\n", "source"),
     ],

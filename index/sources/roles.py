@@ -35,7 +35,8 @@ _GENERATED_HEADER = re.compile(
 )
 # What compilers of JavaScript and TypeScript write: how a module is exported, and at the end its map.
 _COMPILED_HEADER = re.compile(
-    rb"^Object\.defineProperty\(exports, ?(?:[\"']__esModule[\"']|Symbol\.toStringTag),", re.MULTILINE
+    rb"^Object\.defineProperty\(exports, ?(?:[\"']__esModule[\"']|Symbol\.toStringTag),",
+    re.MULTILINE,
 )
 _SOURCE_MAP = (b"//# sourceMappingURL=", b"/*# sourceMappingURL=")
 
