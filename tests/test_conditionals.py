@@ -32,9 +32,11 @@ def rows(path: Path, source: str) -> list[tuple[str, int, int]]:
         "#ifdef A\n\tif(a){\n#endif\n\tg();\n#ifdef A\n\t}\n#endif",
         "\tif(a){\n\t\tg();\n#ifdef A\n\t}else if(b){\n\t\th();\n#endif\n\t}",
         "\tif(a) g();\n#ifdef A\n\telse h();\n#endif",
-        "#ifdef A\n#ifdef B\n\tif(a)\n#endif\n\t{\n\t\tg();\n\t}\n#endif\n#if B\n\tif(a){\n\t\tg();\n\t}else\n#endif\n\t{\n\t\th();\n\t}",
+        "#ifdef A\n#ifdef B\n\tif(a)\n#endif\n\t{\n\t\tg();\n\t}\n#endif\n"
+        "#if B\n\tif(a){\n\t\tg();\n\t}else\n#endif\n\t{\n\t\th();\n\t}",
         "#if 0\n\tif(a){{\n#elif B\n\tif(a){\n#else\n#endif\n\t}",
-        "\tg(\"}\", '{', '\\'', \"\\\"{\"); // {\n\t/* { */\n#ifdef A /* {\n*/\n\tif(a){ // '\n#endif\n#if B\n\t}\n#endif",
+        "\tg(\"}\", '{', '\\'', \"\\\"{\"); // {\n\t/* { */\n"
+        "#ifdef A /* {\n*/\n\tif(a){ // '\n#endif\n#if B\n\t}\n#endif",
         "#define OPEN {\\\n\t{\n#  if A\n\tif(a){\n#  endif\n\t}",
     ],
     ids=["else", "twice", "chain", "else-alone", "nested", "zero", "no-code", "define"],
@@ -83,8 +85,8 @@ def test_the_text_of_a_definition_is_what_the_file_says(tmp_path: Path) -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["#if A", "#if 0", "#ifdef __cplusplus", "#else", "#elif B", "#endif", "#define C {\\"]
-            + ["{", "}", ";", "else", '"', "'", "/*", "*/", "//", "\\", "\r", "\n", "x"]
+            "#if A|#if 0|#ifdef __cplusplus|#else|#elif B|#endif|#define C {\\|{|}|;|else"
+            "|\"|'|/*|*/|//|\\|\r|\n|x".split("|")
         )
     ).map("\n".join)
 )

@@ -656,26 +656,23 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
 def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
     lines[299] = "    a.retry()"
-    hit = Hit(
-        "a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), Location("a.py", 11, 409)
-    )
+    place = Location("a.py", 11, 409)
+    hit = Hit("a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), place, {})
     reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
 
     result = tools._code_hits(reply, 400, query="where do we retry")
     (shown,) = result.structured["hits"]
-    assert shown["cut"] and shown["opening"] == "def f(a):"
-    assert (
-        shown["code"].splitlines()
-        == lines[shown["code_line"] - 11 :][: shown["code"].count("\n") + 1]
-    )
-    assert "    a.retry()" in shown["code"].splitlines()
+    code, row = shown["code"].splitlines(), shown["code_line"] - 11
+    assert (shown["cut"], shown["opening"]) == (True, "def f(a):")
+    assert code == lines[row : row + len(code)]
+    assert "    a.retry()" in code
     assert f"\ndef f(a):\n… line {shown['code_line']}:\n    a.step(" in result.text
 
     # Lines of a class that has members elsewhere have no numbers.
     partly = replace(hit, location=Location("a.py", 11, 900))
     result = tools._code_hits(replace(reply, hits=(partly,)), 400, query="where do we retry")
     assert "code_line" not in result.structured["hits"][0]
-    assert "lines\n    a.step(" in result.text
+    assert " lines\n    a.step(" in result.text
 
 
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:

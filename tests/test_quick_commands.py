@@ -183,7 +183,8 @@ def test_json_has_as_many_lines_as_asked_for(
         records.append(json.loads(capsys.readouterr().out))
     whole, few, none = records
 
-    assert whole["text"] == LONG.strip() and "text_row" not in whole
+    assert whole["text"] == LONG.strip()
+    assert "text_row" not in whole
     assert few["text"].splitlines() == LONG.splitlines()[few["text_row"] :][:3]
     assert [few["text"][start:end] for start, end in few["highlights"]] == ["retry", "receipt"]
     assert (none["text"], none["highlights"]) == ("", [])
