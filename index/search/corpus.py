@@ -45,6 +45,7 @@ from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
 from purlin.index.search.tokens import matches, tokens
+from purlin.index.search.uses import used_name, users
 from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096
@@ -198,7 +199,7 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `shown` is what is highlighted in hits.
+    the query, `excluded` those that are no hits. `used` is the name whose uses are asked for. `shown` is what is highlighted in hits.
     `reranked` tells whether a ranking model follows, `has_feedback` whether the first hits tell more.
     """
 
@@ -213,6 +214,7 @@ class _Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    used: str | None = None
     shown: _Shown = _Shown()
     reranked: bool = False
     has_feedback: bool = False
@@ -624,6 +626,9 @@ class Corpus:
             prepared.weights = self.weights(text)
             if prepared.reranked:
                 prepared.defining = self._defining(query)
+                prepared.used = self._used(query)
+            if prepared.used is not None:
+                prepared.weights = self.weights(prepared.used)
         clock.lap("lexical")
         return prepared
 
@@ -660,6 +665,12 @@ class Corpus:
         if not names or "name" not in self.field_names:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
+
+    def _used(self, query: str) -> str | None:
+        """The name whose uses the query asks for, if it is that of a symbol."""
+        name = used_name(query)
+        is_symbol = name is not None and (repository.is_telling(name) or len(self._defining(name)))
+        return name if is_symbol else None
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
         """Return what a filter allows, and how many documents that is."""
@@ -734,17 +745,28 @@ class Corpus:
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
+        using = self._using(query, ranking.rows)
+        symbol = None if using is None else query.used
         evidence = repository.weigh(
-            query.text,
+            symbol or query.text,
             query.weights,
             details,
             ranking.texts,
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
+            using,
         )
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
+
+    def _using(self, query: _Query, rows: Rows) -> NDArray[np.bool_] | None:
+        """Which of the rows use the name whose uses are asked for; None if nothing of them does."""
+        if query.used is None:
+            return None
+        stored = self._passages.fetch(rows.tolist())
+        using = users(query.used, [passage.document for passage in stored])
+        return using if using.any() else None
 
     def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by how similar they are to the first of them, too."""
