@@ -199,7 +199,8 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `used` is the name whose uses are asked for. `shown` is what is highlighted in hits.
+    the query, `excluded` those that are no hits. `used` is the name whose uses are asked for, and
+    `shown` what is highlighted in hits.
     `reranked` tells whether a ranking model follows, `has_feedback` whether the first hits tell more.
     """
 
