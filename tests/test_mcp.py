@@ -62,6 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, content in FILES.items():
         (sources / path).parent.mkdir(exist_ok=True)
         (sources / path).write_text(content)
+    (sources / "web" / "data.py").write_bytes(b"\0")
 
     build(home, "project", "code", open_source("code", [sources]), HashEncoder())
     (pages / "functions.html").write_text(REFERENCE_PAGE)
@@ -198,6 +199,11 @@ def test_search_filters_by_path_and_language(
         assert text(result) == (
             'Nothing in project fits path nowhere: leave it out, or search content "all".'
         )
+
+
+def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> None:
+    result = call(client, "search_code", query="download a page", path="web/data")
+    assert text(result).endswith(" web/data.py is not indexed (binary: it holds a zero byte).")
 
 
 def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestClient) -> None:

@@ -558,7 +558,8 @@ class Corpus:
         listed = ", ".join(
             f"{document.title[:80]} ({document.location.start_line})" for document in nearest
         )
-        has = f"nearest are {listed}" if listed else "that file has none"
+        unread = None if documents else self.listing.unread(path)
+        has = unread or (f"nearest are {listed}" if listed else "that file has none")
         raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
 
     def _documents_of(self, path: str) -> list[Document]:
