@@ -720,8 +720,9 @@ TOOLS = (
         "search",
         "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
         "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
-        'and lines, why it was found, and the code, best first; for "who calls NAME" its callers. Not for exact strings or patterns (grep), for a file '
-        "whose path you know (read it), or for what documentation says (ask_reference).",
+        "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers. Not for exact "
+        "strings or patterns (grep), for a file whose path you know (read it), or for what documentation says "
+        "(ask_reference).",
         SearchCode,
         search_code,
     ),
