@@ -155,7 +155,7 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
     fields = {**part.fields, part.name: text}
     if above or below:
         fields["cut"] = True
-    if opening:
+    if opening and part.first_line is not None:
         before = part.text[: end - len(part.text[start:end].lstrip("\n"))]
         fields |= {"opening": opening, "code_line": part.first_line + before.count("\n")}
         above = f"{opening}\n… line {fields['code_line']}:"
