@@ -104,8 +104,9 @@ def test_users_come_before_the_definition(corpus: Corpus) -> None:
 
 
 def test_names_without_uses_and_other_words_are_searched_as_before(corpus: Corpus) -> None:
-    # Nothing uses it, nor is it defined here.
     for query in ("who calls header_names", "who calls headers"):
-        hit = corpus.search(query).hits[0]
+        hit = corpus.search(query, explain=True).hits[0]
         assert hit.title == "header_names"
         assert "uses" not in why(query, hit)
+        # It is defined, but that is not what was asked.
+        assert hit.score < corpus.search("header_names").hits[0].score == 1.0

@@ -747,28 +747,25 @@ class Corpus:
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
-        using = self._using(query, ranking.rows)
-        symbol = None if using is None else query.used
         evidence = repository.weigh(
-            symbol or query.text,
+            query.used or query.text,
             query.weights,
             details,
             ranking.texts,
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
-            using,
+            self._using(query, ranking.rows),
         )
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _using(self, query: _Query, rows: Rows) -> NDArray[np.bool_] | None:
-        """Which of the rows use the name whose uses are asked for; None if nothing of them does."""
+        """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
         if query.used is None:
             return None
         stored = self._passages.fetch(rows.tolist())
-        using = users(query.used, [passage.document for passage in stored])
-        return using if using.any() else None
+        return users(query.used, [passage.document for passage in stored])
 
     def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by how similar they are to the first of them, too."""
