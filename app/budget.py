@@ -19,6 +19,7 @@ MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 2_000
 _MARK = 40  # bytes reserved for the note on what was cut
 # The last line of a result in which a text was cut.
 _REST = "Cut: read_document shows a hit whole."
+_OPENING = 160  # characters of the first line of a text that is shown from further below
 _QUOTES = 2  # bytes around a text as JSON
 _MIN_PART = 40  # shortest part of a line worth showing, in characters
 
@@ -48,7 +49,8 @@ class Part:
     """One hit, answer or label ranking of a result.
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
-    be cut to the lines around the offset `focus`.
+    be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, what
+    is cut above keeps its first line, and the number is told at which the text goes on.
     """
 
     head: str
@@ -56,6 +58,7 @@ class Part:
     name: str = ""
     text: str = ""
     focus: int = 0
+    first_line: int | None = None
 
     def fixed_size(self) -> int:
         """Bytes of everything but the text."""
@@ -143,6 +146,8 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
         return part.head, dict(part.fields)
 
     start, end = window(part.text, part.focus, room)
+    if opening := _opening(part, start):
+        start, end = window(part.text, part.focus, room - size(opening))
     text = part.text[start:end].strip("\n")
     above = _omitted_lines(part.text[:start])
     below = _omitted_lines(part.text[end:])
@@ -150,7 +155,18 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
     fields = {**part.fields, part.name: text}
     if above or below:
         fields["cut"] = True
+    if opening and part.first_line is not None:
+        before = part.text[: end - len(part.text[start:end].lstrip("\n"))]
+        fields |= {"opening": opening, "code_line": part.first_line + before.count("\n")}
+        above = f"{opening}\n… line {fields['code_line']}:"
     return "\n".join(filter(None, [part.head, above, text, below])), fields
+
+
+def _opening(part: Part, start: int) -> str:
+    """The first line of a text whose lines are numbered, if it is cut from its beginning to `start`."""
+    if part.first_line is None or not part.text[:start].strip():
+        return ""
+    return part.text.partition("\n")[0][:_OPENING]
 
 
 def _omitted_lines(text: str) -> str:

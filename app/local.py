@@ -130,6 +130,13 @@ class LocalCorpora:
                 document, corpus=corpus, build=opened.build, took_ms=0, stale=bool(changed)
             )
 
+    def unread(self, corpus: str, beginning: str) -> str | None:
+        """Which files whose path begins so are not indexed, and why; None if all are."""
+        if corpus not in WORKSPACES:
+            return self._in_home().unread(corpus, beginning)
+        with self._fresh(corpus) as opened:
+            return opened.listing.unread(beginning)
+
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""
         served = self._in_home()

@@ -98,6 +98,11 @@ class ServedCorpora:
                 where = document_id(opened, where)
         return show_document(corpus, where, self._service)
 
+    def unread(self, corpus: str, beginning: str) -> str | None:
+        """Which files whose path begins so are not indexed, and why; None if all are."""
+        with self._service.corpora.lease(corpus) as opened:
+            return opened.listing.unread(beginning)
+
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
         return qa_reply(QaRequest(question=question, corpus=corpus, k=k), self._service)

@@ -43,6 +43,7 @@ from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.filters import beginning_with
 from purlin.index.search.several import MAX_CORPORA
+from purlin.index.search.snippets import first_line, telling_row
 from purlin.index.search.why import relevant, why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
@@ -53,8 +54,10 @@ MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
 _MAX_SHOWN = 200  # characters of a title, path or link
+_MAX_NOTES = 400  # characters on what is not indexed
 _MAX_FIELDS = 12  # fields of a product that are shown
 _MAX_VARIANTS = 5  # variants of a product whose ids are shown
+_TELLING_ROWS = 16  # of long code, so many rows that say most about the query are in the middle
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 
@@ -117,6 +120,10 @@ class Backend(Protocol):
 
     def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
+        ...
+
+    def unread(self, corpus: str, beginning: str) -> str | None:
+        """Which files whose path begins so are not indexed, and why; None if all are."""
         ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
@@ -251,6 +258,10 @@ def _nothing_passes(
     if arguments.content != "all":
         advice += ', or search content "all"'
     text = f"Nothing in {_names(reply)} fits {' and '.join(filters)}: {advice}."
+    if arguments.path:
+        beginning = backend.relative(corpora[0], arguments.path)
+        notes = (backend.unread(corpus, beginning) for corpus in corpora)
+        text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
     if arguments.language:
         nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
@@ -357,7 +368,14 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    return Part(head, fields, "code", hit.text)
+    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+
+
+def _focus(query: str, code: str) -> int:
+    """The offset of the middle of the lines that say most about the query; 0 is the beginning."""
+    row = telling_row(query, code, _TELLING_ROWS)
+    lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]
+    return sum(len(line) + 1 for line in lines)
 
 
 def _place(location: Location, document_id: str) -> tuple[str, dict[str, Any], str]:
@@ -704,8 +722,9 @@ TOOLS = (
         "search",
         "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
         "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
-        "and lines, why it was found, and the code, best first. Not for exact strings or patterns (grep), for a file "
-        "whose path you know (read it), or for what documentation says (ask_reference).",
+        "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers. Not for exact "
+        "strings or patterns (grep), for a file whose path you know (read it), or for what documentation says "
+        "(ask_reference).",
         SearchCode,
         search_code,
     ),
@@ -715,7 +734,7 @@ TOOLS = (
         "search",
         "Find the code nearest in meaning to a function or class: others like it, its twins in other languages, its "
         "tests. Use it before changing one of several alike places, or to follow a convention. Not for callers or "
-        "definitions of a name (grep).",
+        "definitions of a name (search_code).",
         FindRelated,
         find_related,
     ),

@@ -22,9 +22,10 @@ from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
 from purlin.app.served import ServedCorpora
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Location
+from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
+from purlin.replies import SearchReply
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import (
@@ -61,6 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, content in FILES.items():
         (sources / path).parent.mkdir(exist_ok=True)
         (sources / path).write_text(content)
+    (sources / "web" / "data.py").write_bytes(b"\0")
 
     build(home, "project", "code", open_source("code", [sources]), HashEncoder())
     (pages / "functions.html").write_text(REFERENCE_PAGE)
@@ -197,6 +199,11 @@ def test_search_filters_by_path_and_language(
         assert text(result) == (
             'Nothing in project fits path nowhere: leave it out, or search content "all".'
         )
+
+
+def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> None:
+    result = call(client, "search_code", query="download a page", path="web/data")
+    assert text(result).endswith(" web/data.py is not indexed (binary: it holds a zero byte).")
 
 
 def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestClient) -> None:
@@ -667,6 +674,28 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
 
     whole = call(client, "search_code", query="append rows", k=4, max_tokens=20_000)
     assert "cut" not in str(whole["structuredContent"])
+
+
+def test_long_code_is_cut_to_the_lines_that_tell() -> None:
+    lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
+    lines[299] = "    a.retry()"
+    place = Location("a.py", 11, 409)
+    hit = Hit("a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), place, {})
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+
+    result = tools._code_hits(reply, 400, query="where do we retry")
+    (shown,) = result.structured["hits"]
+    code, row = shown["code"].splitlines(), shown["code_line"] - 11
+    assert (shown["cut"], shown["opening"]) == (True, "def f(a):")
+    assert code == lines[row : row + len(code)]
+    assert "    a.retry()" in code
+    assert f"\ndef f(a):\n… line {shown['code_line']}:\n    a.step(" in result.text
+
+    # Lines of a class that has members elsewhere have no numbers.
+    partly = replace(hit, location=Location("a.py", 11, 900))
+    result = tools._code_hits(replace(reply, hits=(partly,)), 400, query="where do we retry")
+    assert "code_line" not in result.structured["hits"][0]
+    assert " lines\n    a.step(" in result.text
 
 
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:

@@ -420,3 +420,27 @@ def test_corpora_of_a_home_are_searched_by_name(
     assert "function fetchPage" in text(replies[9])
     with pytest.raises(NotFound):
         local.kind("none")
+
+
+def test_a_file_that_is_not_indexed_is_named_with_its_reason(
+    local: LocalCorpora, project: Path
+) -> None:
+    for name in ("one", "two"):
+        (project / f"big_{name}.py").write_bytes(b"x = 1\n\0")
+    asked = {
+        1: ("search_code", {"query": "rows", "path": "big_one.py"}),
+        2: ("search_code", {"query": "rows", "path": "big"}),
+        3: ("search_code", {"query": "rows", "path": "nowhere.py"}),
+        4: ("read_document", {"id": "big_two.py:1"}),
+        5: ("read_document", {"id": "nowhere.py:1"}),
+    }
+    calls = (call(number, name, **arguments) for number, (name, arguments) in asked.items())
+    replies = talk(local, *calls)
+    texts = {number: replies[number]["result"]["content"][0]["text"] for number in asked}
+
+    reason = "is not indexed (binary: it holds a zero byte)"
+    assert texts[1].endswith(f" big_one.py {reason}.")
+    assert texts[2].endswith(f" big_one.py {reason}, and 1 more.")
+    assert "not indexed" not in texts[3]
+    assert texts[4].endswith(f"; big_two.py {reason}.")
+    assert texts[5].endswith("; that file has none.")

@@ -152,6 +152,44 @@ def test_search_sees_what_changed_since(
     assert "1 new" in err
 
 
+LONG = "def send_all():\n" + "    prepare()\n" * 20 + "    retry_receipt()\n" + "    log()\n" * 20
+
+
+def test_lines_of_a_long_definition_are_those_that_tell(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "long.py").write_text("import mail\n\n\n" + LONG)
+    query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
+    assert _purlin(*query, "--lines", 5) == 0
+    place, *lines = capsys.readouterr().out.splitlines()
+    assert place.startswith("long.py:4-45  1. send_all")
+    assert lines[:3] == ["   │ def send_all():", "   │ … line 24:", "   │     prepare()"]
+    assert "   │     retry_receipt()" in lines[:5]
+
+    # There is no room for them.
+    assert _purlin(*query, "--lines", 2) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "   │     prepare()"
+
+
+def test_json_has_as_many_lines_as_asked_for(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "long.py").write_text(LONG)
+    query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
+
+    records = []
+    for options in ((), ("--lines", 3), ("--lines", 0)):
+        assert _purlin(*query, "--json", *options) == 0
+        records.append(json.loads(capsys.readouterr().out))
+    whole, few, none = records
+
+    assert whole["text"] == LONG.strip()
+    assert "text_row" not in whole
+    assert few["text"].splitlines() == LONG.splitlines()[few["text_row"] :][:3]
+    assert [few["text"][start:end] for start, end in few["highlights"]] == ["retry", "receipt"]
+    assert (none["text"], none["highlights"]) == ("", [])
+
+
 def test_json_has_a_record_per_line(
     shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

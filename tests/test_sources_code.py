@@ -809,6 +809,16 @@ def test_roles_by_path(path: str, expected: str) -> None:
         ("def f():\n    return 'Code generated, DO NOT EDIT'\n", "source"),
         ("x=1;" * 2000, "minified"),
         ("x = 1\n" * 2000, "source"),
+        # What a compiler made of another file.
+        ("export { a };\n\n//# sourceMappingURL=a.js.map\n", "generated"),
+        (".a {}\n/*# sourceMappingURL=a.css.map */", "generated"),
+        ("//# sourceMappingURL=a.js.map\nexport { a };\n", "source"),
+        (
+            '"use strict";\nObject.defineProperty(exports, "__esModule", { value: true });\n',
+            "generated",
+        ),
+        ("Object.defineProperty(exports, Symbol.toStringTag, { value: 'Module' });\n", "generated"),
+        ("Object.defineProperty(exports, 'name', { value: 1 });\n", "source"),
     ],
 )
 def test_roles_by_content(content: str, expected: str) -> None:

@@ -29,6 +29,21 @@ def test_words_are_told_by_the_first_place_that_has_them() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("query", "title", "reason"),
+    [
+        ("was_installed_by_pip", "install", "name: installed; "),
+        ("signCookieLater", "sign_cookie", "name: sign, Cookie; "),
+        ("sign_cookie", "SignCookie", "name: sign_cookie; "),
+        ("cookie-sign", "sign_cookie", "name: cookie-sign; "),
+        ("sign_all", "sign", "name: sign; "),
+    ],
+)
+def test_of_a_name_only_the_words_are_told_that_match(query: str, title: str, reason: str) -> None:
+    hit = replace(HIT, title=title, text="", location=Location(None))
+    assert why(query, hit).startswith(reason)
+
+
 def test_stretches_of_a_script_without_spaces_are_told_apart() -> None:
     hit = replace(HIT, text="# クッキーに署名する\ndef f(): ...")
     assert (

@@ -44,6 +44,7 @@ from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import StoredPassage
 from purlin.index.search.tokens import matches, tokens
+from purlin.index.search.uses import used_name, users
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -196,9 +197,9 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `shown` is what is highlighted in hits.
-    `has_evidence` tells whether the model of a repository ranks the first rows, `has_feedback` whether
-    the first hits tell more.
+    the query, `excluded` those that are no hits. `used` is the name whose uses are asked for, and
+    `shown` what is highlighted in hits. `has_evidence` tells whether the model of a repository ranks
+    the first rows, `has_feedback` whether the first hits tell more.
     """
 
     text: str
@@ -212,6 +213,7 @@ class _Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    used: str | None = None
     shown: _Shown = _Shown()
     has_evidence: bool = False
     has_feedback: bool = False
@@ -551,7 +553,8 @@ class Corpus:
         listed = ", ".join(
             f"{document.title[:80]} ({document.location.start_line})" for document in nearest
         )
-        has = f"nearest are {listed}" if listed else "that file has none"
+        unread = None if documents else self.listing.unread(path)
+        has = unread or (f"nearest are {listed}" if listed else "that file has none")
         raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
 
     def _documents_of(self, path: str) -> list[Document]:
@@ -620,6 +623,9 @@ class Corpus:
             prepared.weights = self.weights(text)
             if prepared.has_evidence:
                 prepared.defining = self._defining(query)
+                prepared.used = self._used(query)
+            if prepared.used is not None:
+                prepared.weights = self.weights(prepared.used)
         clock.lap("lexical")
         return prepared
 
@@ -656,6 +662,12 @@ class Corpus:
         if not names or "name" not in self.field_names:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
+
+    def _used(self, query: str) -> str | None:
+        """The name whose uses the query asks for, if it is that of a symbol."""
+        name = used_name(query)
+        is_symbol = name is not None and (repository.is_telling(name) or len(self._defining(name)))
+        return name if is_symbol else None
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
         """Return what a filter allows, and how many documents that is."""
@@ -731,16 +743,24 @@ class Corpus:
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
         evidence = repository.weigh(
-            query.text,
+            query.used or query.text,
             query.weights,
             details,
             ranking.texts,
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
+            self._using(query, ranking.rows),
         )
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
+
+    def _using(self, query: _Query, rows: Rows) -> NDArray[np.bool_] | None:
+        """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
+        if query.used is None:
+            return None
+        stored = self._passages.fetch(rows.tolist())
+        return users(query.used, [passage.document for passage in stored])
 
     def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by how similar they are to the first of them, too."""

@@ -12,6 +12,7 @@ from purlin.index.records import PART, Skipped, Stamp
 from purlin.index.search.store import storable
 
 LISTING_FILE = "files.json"
+_MAX_SHOWN = 200  # characters of a path or a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,20 @@ class Listing:
         read = dict.fromkeys(file.name for file in self.files)
         skipped = dict.fromkeys(item.path for item in self.skipped)
         return list(islice(read, most)), list(islice(skipped, most))
+
+    def unread(self, beginning: str) -> str | None:
+        """Which files whose path begins so were left out, and why the first was; None if none was."""
+        read = {file.name for file in self.files}
+        left_out = {
+            item.path: item.reason
+            for item in self.skipped
+            if item.path.startswith(beginning) and item.path not in read
+        }
+        if not left_out:
+            return None
+        path, reason = next(iter(left_out.items()))
+        others = f", and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
+        return f"{path[:_MAX_SHOWN]} is not indexed ({reason[:_MAX_SHOWN]}){others}"
 
     def of_segment(self, segment: int) -> Iterator[IndexedFile]:
         """Yield the files that one segment has."""

@@ -10,7 +10,8 @@ several hits is a better place to look than one with a single hit. The model wei
 words of the path and of the definition's name match, `file` is the mean text score of the file's
 other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
 puts tests, examples and the like after other code, and `repetition` puts a file's further hits
-after the first ones of other files. All parts are in 0-1, so scores are, too.
+after the first ones of other files. Where the query asks who uses a symbol, `definition` is that of
+passages that use it. All parts are in 0-1, so scores are, too.
 
 Weights were fitted on docs/results.md's repository queries; docs/lab-notebook.md has what lost.
 """
@@ -48,6 +49,8 @@ REPETITION, MOST_REPETITIONS = 0.6, 2
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
 SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
+# What uses the symbol whose uses are asked for stands before what defines it.
+USE, DEFINITION_OF_USED = 0.8, 0.2
 
 _MIN_PREFIX = 4
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -111,12 +114,14 @@ def weigh(
     text: Vectors,
     named: NDArray[np.bool_],
     existing_paths: Callable[[Iterable[str]], set[str]],
+    users: NDArray[np.bool_] | None = None,
 ) -> Evidence:
     """Weigh documents (n,) with their text scores, best first.
 
     `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
     query. The order of documents decides which of a file's equal hits comes first. A document
     without a path gets no evidence from files. `existing_paths` tells which paths the corpus has.
+    `users` masks the documents that use the symbol that is the query, if it was asked who does.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
@@ -129,6 +134,10 @@ def weigh(
     path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
+    if users is not None:
+        definition = np.maximum(
+            users * np.float32(USE), definition * np.float32(DEFINITION_OF_USED)
+        )
     definition[named & (definition == 0.0)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
 
@@ -257,6 +266,11 @@ def names_of(query: str) -> list[str]:
     """Return the names of the symbol that the query is, outermost first; none if it is more."""
     query = query.strip()
     return _SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
+
+
+def is_telling(name: str) -> bool:
+    """Whether a word can only be the name of a symbol: CamelCase, snake_case and the like."""
+    return _TELLING.search(name) is not None
 
 
 def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[str], float]]:

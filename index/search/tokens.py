@@ -223,6 +223,14 @@ def split(word: str) -> tuple[str, ...]:
     return _split_name(word)
 
 
+def pieces(word: str) -> list[str]:
+    """The parts of a name as they are written: `getHTTPResponse` -> get, HTTP, Response.
+
+    A run of a script without spaces has none.
+    """
+    return [] if _is_unspaced(word) else _PART.findall(word)
+
+
 def _is_unspaced(word: str) -> bool:
     return not word.isascii() and _UNSPACED.match(word) is not None
 

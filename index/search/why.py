@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
-from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, tokens
+from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, pieces, tokens
+from purlin.index.search.uses import used_name
 
 _WORD = re.compile(rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}")
 # Words of one place that are listed.
@@ -30,12 +31,21 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
+    if (name := used_name(query)) and _uses(name, hit):
+        return f"uses {name}"
+
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
     largest = _largest(hit.scores, explanation)
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
+
+
+def _uses(name: str, hit: Hit) -> bool:
+    """Whether a hit was found because it uses a name."""
+    parts = (hit.explanation or {}).get("parts", {})
+    return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
 
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
@@ -50,9 +60,17 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         own = frozenset(tokens(word))
         for part, part_tokens in tokens_of.items():
             if not own.isdisjoint(part_tokens):
-                words[part].append(word)
+                words[part] += _matching(word, part_tokens)
                 break
     return [(part, listed) for part, listed in words.items() if listed]
+
+
+def _matching(word: str, part_tokens: frozenset[str]) -> list[str]:
+    """A word of the query, or those of its pieces that match if it does as a whole in no way."""
+    whole, *others = tokens(word)
+    if whole in part_tokens or part_tokens.issuperset(others):
+        return [word]
+    return [piece for piece in pieces(word) if not part_tokens.isdisjoint(tokens(piece))] or [word]
 
 
 def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
-VERSION = 5
+VERSION = 6
 
 MAX_SIGNATURE_LINE = 300  # characters
 _FIRST_LINE_BYTES = 128

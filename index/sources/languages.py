@@ -13,6 +13,7 @@ from inspect import cleandoc
 
 import tree_sitter as ts
 
+from purlin.index.sources.conditionals import resolved
 from purlin.index.sources.syntax import KindOf, Language
 
 _STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
@@ -423,6 +424,7 @@ C = Language(
     body_starts=_types("{ ; field_declaration_list enumerator_list preproc_arg"),
     dull=_types(_C_DULL),
     is_tolerant=True,
+    rewrite=resolved,
 )
 
 CPP = Language(
@@ -451,6 +453,7 @@ CPP = Language(
     dull=_types(_C_DULL),
     generics=True,
     is_tolerant=True,
+    rewrite=resolved,
     shells=(("", ""), ("class _ {", "};")),
 )
 

@@ -33,6 +33,12 @@ _GENERATED_HEADER = re.compile(
     rb"|generated .{0,200}do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
 )
+# What compilers of JavaScript and TypeScript write: how a module is exported, and at the end its map.
+_COMPILED_HEADER = re.compile(
+    rb"^Object\.defineProperty\(exports, ?(?:[\"']__esModule[\"']|Symbol\.toStringTag),",
+    re.MULTILINE,
+)
+_SOURCE_MAP = (b"//# sourceMappingURL=", b"/*# sourceMappingURL=")
 
 # Generated code says so in its first lines. Minified code has very long ones on average.
 _HEADER_LINES, _HEADER_BYTES = 20, 4096
@@ -62,4 +68,10 @@ def _role_by_content(content: bytes) -> str | None:
         return "minified"
 
     header = b"\n".join(content[:_HEADER_BYTES].split(b"\n")[:_HEADER_LINES])
-    return "generated" if _GENERATED_HEADER.search(header) else None
+    last_line = content.rstrip().rpartition(b"\n")[2]
+    is_generated = (
+        _GENERATED_HEADER.search(header) is not None
+        or _COMPILED_HEADER.search(header) is not None
+        or last_line.startswith(_SOURCE_MAP)
+    )
+    return "generated" if is_generated else None

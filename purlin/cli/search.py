@@ -25,6 +25,9 @@ What changed since the last search is indexed first; the index is that of the wh
 is kept in the user's cache directory (PURLIN_CACHE). With --corpus, corpora of a home are searched
 instead. Exit status: 0 with hits, 1 without, 2 for an error."""
 EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
+_LINES = 8
+# So few lines are the first ones: there is no room for others.
+_FEW_LINES = 4
 # A best score below it suggests that what is searched for is elsewhere.
 _LOW_SCORE = 0.1
 
@@ -69,7 +72,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action=argparse.BooleanOptionalAction,
         help="Score the first 20 hits again with a reranker (PURLIN_RERANKER) [default: if known to help].",
     )
-    add("--lines", type=int, default=8, help="Lines of text per hit [default: 8].")
+    add(
+        "--lines",
+        type=int,
+        help="Lines of text per hit, those that say most about QUERY [default: 8; with --json, all].",
+    )
     add("--json", action="store_true", help="One JSON object per hit.")
     add(
         "--encoder",
@@ -252,45 +259,78 @@ def _print_hits(
     shown = relevant(hits)
     for hit in shown:
         if options.json:
-            _print_json(options.query, hit, corpora[hit.corpus or first.name], root)
+            _print_json(options, hit, corpora[hit.corpus or first.name], root)
         else:
-            _print_hit(options.query, hit, options.lines, root, named=bool(others))
+            _print_hit(options, hit, root, named=bool(others))
     return shown
 
 
-def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None:
+def _print_json(options: argparse.Namespace, hit: Hit, corpus: Corpus, root: Path | None) -> None:
+    """Print a hit with all that is known of it; of its text, with --lines, that many lines."""
     from dataclasses import asdict
 
     from purlin.index.search.why import why
 
     record = asdict(hit) | {
-        "why": why(query, hit),
+        "why": why(options.query, hit),
         "root": None if root is None else str(root),
         "corpus": corpus.name,
         "build": corpus.build,
         "encoder": corpus.encoder.name,
     }
+    if options.lines is not None:
+        record |= _shown_lines(options.query, hit, max(options.lines, 0))
     print_line(json.dumps(record, ensure_ascii=False))
 
 
-def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bool) -> None:
-    """Print where a hit is, what it is and why it was found, then its first lines.
+def _shown_lines(query: str, hit: Hit, count: int) -> dict[str, object]:
+    """The `count` lines of the text that say most about the query, with their highlights.
 
-    `named` says of which corpus it is.
+    `text_row` is how many lines of the text are above them.
     """
+    from purlin.index.search.snippets import telling_row
+
+    row = telling_row(query, hit.text, count) if count else 0
+    lines = hit.text.split("\n")
+    start = sum(len(line) + 1 for line in lines[:row])
+    text = "\n".join(lines[row : row + count])
+    highlights = [
+        (first - start, end - start)
+        for first, end in hit.highlights
+        if start <= first and end - start <= len(text)
+    ]
+    return {"text": text, "text_row": row, "highlights": highlights}
+
+
+def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, named: bool) -> None:
+    """Print where a hit is, what it is and why it was found, then lines of it.
+
+    These are its first line and those that say most about the query. `named` says of which corpus
+    it is.
+    """
+    from purlin.index.search.snippets import first_line, telling_row
     from purlin.index.search.why import why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
     corpus = f"[{hit.corpus}] " if named else ""
     title = corpus + styled(visible(hit.title), terminal.CYAN)
-    reason = styled(f"({visible(why(query, hit))})", terminal.DIM)
+    reason = styled(f"({visible(why(options.query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
     first, *rest = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
     if hit.fields.get("signature"):
         surplus = terminal.surplus_indentation(hit.text, str(hit.fields["language"]))
         rest = [line[surplus:] for line in rest]
-    for line in [first, *rest][: max(lines, 0)]:
+    lines = [first, *rest]
+
+    count = _LINES if options.lines is None else max(options.lines, 0)
+    # The first line, which is mostly a signature, and a mark of what is left out take two.
+    row = telling_row(options.query, hit.text, count - 2) if count > _FEW_LINES else 0
+    if row > 1:
+        start = first_line(hit)
+        mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
+        lines = [first, mark, *lines[row:]]
+    for line in lines[:count]:
         print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
     print_line()
 

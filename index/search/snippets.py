@@ -1,0 +1,65 @@
+"""Which lines of a long text to show for a query."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+
+from purlin.index.records import Hit
+from purlin.index.search.tokens import matches, tokens
+
+# How many times as much as the beginning a stretch says that is shown instead.
+_MORE = 1.5
+# Sums of weights differ by so much however they are added up.
+_ROUNDING = 1e-9
+
+
+def first_line(hit: Hit) -> int | None:
+    """The number of the first line of a hit's text; None if lines of the file are left out of it."""
+    location = hit.location
+    if location.start_line is None or location.end_line is None:
+        return None
+    is_whole = hit.text.count("\n") == location.end_line - location.start_line
+    return location.start_line if is_whole else None
+
+
+def telling_row(query: str, text: str, rows: int) -> int:
+    """The row where the stretch of `rows` rows begins that has most of the query's words.
+
+    That is 0 unless a stretch has half as much again as the beginning, which tells what the text is.
+    A word counts for less the more often the text has it.
+    """
+    ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
+    if len(ends) <= rows:
+        return 0
+
+    words_at: list[list[str]] = [[] for _ in ends]
+    row = 0
+    for start, end in matches(text, frozenset(tokens(query))):
+        while ends[row] <= start:
+            row += 1
+        words_at[row].append(text[start:end].lower())
+    counts = Counter(word for words in words_at for word in words)
+
+    # Slide the stretch down the text: what it has is counted, what it says is told by distinct words.
+    inside: Counter[str] = Counter()
+    best_row, best, weight = 0, 0.0, 0.0
+    for last, words in enumerate(words_at):
+        for word in words:
+            inside[word] += 1
+            weight += 1 / counts[word] if inside[word] == 1 else 0.0
+        first = last - rows + 1
+        for word in words_at[first - 1] if first > 0 else ():
+            inside[word] -= 1
+            weight -= 1 / counts[word] if inside[word] == 0 else 0.0
+
+        if first == 0:
+            best = _MORE * weight
+        elif first > 0 and weight > best + _ROUNDING:
+            best_row, best = first, weight
+    if not best_row:
+        return 0
+
+    # Its last row has a match: as many rows go below as stay above.
+    first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
+    return min((best_row + first_match) // 2, len(words_at) - rows)

@@ -1,0 +1,77 @@
+"""Lines of a long text that are shown for a query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purlin.index.records import Hit, Location
+from purlin.index.search.snippets import first_line, telling_row
+
+BODY = ["def f():", '    """Upload."""'] + [f"    a{row}()" for row in range(40)]
+
+
+def code(**rows: str) -> str:
+    lines = list(BODY)
+    for row, line in rows.items():
+        lines[int(row.removeprefix("at"))] = line
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        # As many rows above the matches as below them.
+        (code(at30="    retry()", at33="    backoff()"), 28),
+        (code(at40="    retry()", at41="    backoff()"), 34),
+        # The beginning has as much, or nearly.
+        (code(), 0),
+        (code(at30="    retry()"), 0),
+        (code(at2="    retry()", at30="    retry()", at31="    backoff()"), 0),
+        (code(at30="    upload()", at31="    upload()"), 0),
+        ("\n".join(BODY[:8]), 0),
+        ("", 0),
+    ],
+    ids=["two", "last", "none", "one", "both", "common", "short", "empty"],
+)
+def test_lines_with_most_of_the_words_are_shown(text: str, row: int) -> None:
+    assert telling_row("retry an upload with backoff", text, 8) == row
+
+
+def test_a_word_that_is_everywhere_tells_little() -> None:
+    text = "\n".join(["start"] + ["config file"] * 30 + ["parse"] + ["config file"] * 30)
+    row = telling_row("parse the config file", text, 6)
+    assert row <= 31 < row + 6
+
+
+@given(
+    st.lists(st.sampled_from(["retry", "upload", "x", "", "retried Uploads", "été"]), max_size=30),
+    st.integers(1, 12),
+)
+def test_the_stretch_is_inside_the_text(lines: list[str], rows: int) -> None:
+    row = telling_row("retry uploads", "\n".join(lines), rows)
+    assert 0 <= row <= max(0, len(lines) - rows)
+
+
+HIT = Hit(
+    id="a.py::f",
+    document_id="a.py::f",
+    rank=1,
+    score=0.5,
+    scores={},
+    title="f",
+    text="def f():\n    pass",
+    highlights=(),
+    location=Location("a.py", 7, 8),
+    fields={},
+    explanation={},
+)
+
+
+def test_lines_are_numbered_if_none_is_left_out() -> None:
+    assert first_line(HIT) == 7
+    assert first_line(replace(HIT, location=Location("a.py", 7, 20))) is None
+    assert first_line(replace(HIT, location=Location("a.py"))) is None
