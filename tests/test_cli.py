@@ -170,7 +170,7 @@ def test_a_wrong_setting_is_named(
 def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _run("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
     assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
-    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.56  (name: DDR4-3200; meaning ")
+    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.55  (name: DDR4-3200; meaning ")
     output = _run(
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
     ).stdout
