@@ -17,6 +17,9 @@ from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
+from purlin.index.encoder import load_encoder
+from purlin.index.indexing.build import build
+from purlin.index.sources import open_source
 from tests.indented import INDENTED
 from tests.static_files import SELF_CHECK_WORDS, write_static
 from tests.tiny import staged
@@ -101,6 +104,27 @@ def test_methods_are_printed_without_the_indentation_of_their_class(
     assert _purlin("search", "Basket.empty", "--encoder", encoder, "-k", 1) == 0
     lines = capsys.readouterr().out.splitlines()[1:4]
     assert lines == ["   │ def empty(self):", "   │     if self:", "   │         self.clear()"]
+
+
+def test_signatures_of_a_reference_are_printed_as_they_are(
+    tmp_path: Path,
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (
+        "<dl><dt id='price'><code>format_price(price)</code></dt><dd>The price as text.</dd></dl>"
+    )
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "shop.html").write_text(f"<html><body>{page}</body></html>")
+    sources = open_source("reference", [tmp_path / "pages"], base_url="https://example.org")
+    build(tmp_path / "home", "manual", "reference", sources, load_encoder(Path(encoder)))
+    monkeypatch.setenv("PURLIN_HOME", str(tmp_path / "home"))
+
+    assert _purlin("search", "--corpus", "manual", "format price", "--encoder", encoder) == 0
+    place, line, *_ = capsys.readouterr().out.splitlines()
+    assert place.startswith("https://example.org/shop.html#price  1. ")
+    assert line == "   │ format_price(price)"
 
 
 def test_search_names_files_from_the_working_directory(

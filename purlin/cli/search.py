@@ -318,8 +318,10 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
     first, *rest = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
-    if hit.fields.get("signature"):
-        surplus = terminal.surplus_indentation(hit.text, str(hit.fields["language"]))
+    # Entries of a reference have signatures, too, and no language.
+    language = hit.fields.get("language")
+    if hit.fields.get("signature") and language is not None:
+        surplus = terminal.surplus_indentation(hit.text, str(language))
         rest = [line[surplus:] for line in rest]
     lines = [first, *rest]
 
