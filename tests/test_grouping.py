@@ -129,7 +129,7 @@ def test_an_unknown_field_is_named(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status", "variants"),
+    ("options", "status", "variants"),
     [
         ({"group_by": "parent"}, 200, [2, 0]),
         ({}, 200, [None] * 4),
@@ -142,13 +142,13 @@ def test_an_unknown_field_is_named(corpus: Corpus) -> None:
 def test_requests_choose_a_field(
     tmp_path: Path,
     chosen: object,
-    wanted: Mapping[str, object],
+    options: Mapping[str, object],
     status: int,
     variants: list[int | None] | None,
 ) -> None:
     _corpus(tmp_path, "shop", _shirts(2) + _hats(1))
     with serving(tmp_path) as client:
-        reply = client.post("/search", json={"corpus": chosen, "query": "shirt", **wanted})
+        reply = client.post("/search", json={"corpus": chosen, "query": "shirt", **options})
 
     assert reply.status_code == status
     if variants is None:

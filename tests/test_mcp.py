@@ -679,8 +679,8 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
 def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
     lines[299] = "    a.retry()"
-    place = Location("a.py", 11, 409)
-    hit = Hit("a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), place, {})
+    location = Location("a.py", 11, 409)
+    hit = Hit("a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), location, {})
     reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
 
     result = tools._code_hits(reply, 400, query="where do we retry")

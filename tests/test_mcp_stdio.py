@@ -427,16 +427,16 @@ def test_a_file_that_is_not_indexed_is_named_with_its_reason(
 ) -> None:
     for name in ("one", "two"):
         (project / f"big_{name}.py").write_bytes(b"x = 1\n\0")
-    asked = {
+    requests = {
         1: ("search_code", {"query": "rows", "path": "big_one.py"}),
         2: ("search_code", {"query": "rows", "path": "big"}),
         3: ("search_code", {"query": "rows", "path": "nowhere.py"}),
         4: ("read_document", {"id": "big_two.py:1"}),
         5: ("read_document", {"id": "nowhere.py:1"}),
     }
-    calls = (call(number, name, **arguments) for number, (name, arguments) in asked.items())
+    calls = (call(number, name, **arguments) for number, (name, arguments) in requests.items())
     replies = talk(local, *calls)
-    texts = {number: replies[number]["result"]["content"][0]["text"] for number in asked}
+    texts = {number: replies[number]["result"]["content"][0]["text"] for number in requests}
 
     reason = "is not indexed (binary: it holds a zero byte)"
     assert texts[1].endswith(f" big_one.py {reason}.")

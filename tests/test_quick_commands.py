@@ -122,8 +122,8 @@ def test_signatures_of_a_reference_are_printed_as_they_are(
     monkeypatch.setenv("PURLIN_HOME", str(tmp_path / "home"))
 
     assert _purlin("search", "--corpus", "manual", "format price", "--encoder", encoder) == 0
-    place, line, *_ = capsys.readouterr().out.splitlines()
-    assert place.startswith("https://example.org/shop.html#price  1. ")
+    heading, line, *_ = capsys.readouterr().out.splitlines()
+    assert heading.startswith("https://example.org/shop.html#price  1. ")
     assert line == "   │ format_price(price)"
 
 
@@ -185,8 +185,8 @@ def test_lines_of_a_long_definition_are_those_that_tell(
     (shop / "long.py").write_text("import mail\n\n\n" + LONG)
     query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
     assert _purlin(*query, "--lines", 5) == 0
-    place, *lines = capsys.readouterr().out.splitlines()
-    assert place.startswith("long.py:4-45  1. send_all")
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.startswith("long.py:4-45  1. send_all")
     assert lines[:3] == ["   │ def send_all():", "   │ … line 24:", "   │     prepare()"]
     assert "   │     retry_receipt()" in lines[:5]
 

@@ -622,14 +622,14 @@ def _read_decoder(decoder: nn.Module, path: Path) -> None:
 
 def _prepared(model: TextModel, inner: Any) -> TextModel:
     if model.settings.frozen_layers:
-        freeze(inner, model.settings.frozen_layers)
+        _freeze(inner, model.settings.frozen_layers)
     if model.settings.gradient_checkpointing:
         # transformers 5 has renamed the method.
         getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)()
     return model
 
 
-def freeze(transformer: nn.Module, count: int) -> None:
+def _freeze(transformer: nn.Module, count: int) -> None:
     """Keep the embeddings and the lowest `count` layers of a BERT from being trained.
 
     Raises InvalidInput if it has fewer layers, or no list of them.

@@ -80,14 +80,9 @@ def answer_question(
     ]
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
-    word_weights = corpus.weights(question)
+    settings, word_weights = reader.settings, corpus.weights(question)
     reading = rank_answers(
-        parsed,
-        passages,
-        logits,
-        prior_weight=reader.settings.prior_weight,
-        word_weights=word_weights,
-        k=k,
+        parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
 
     # Estimate whether there is an answer at all.
@@ -100,7 +95,7 @@ def answer_question(
 
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
-        answerable=logistic(features, reader.settings.calibration),
+        answerable=logistic(features, settings.calibration),
         answer_type=parsed.answer_type.name,
         hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
         read_passages=reading.read_passages,

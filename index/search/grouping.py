@@ -34,7 +34,7 @@ class Search(Protocol[Result_co]):
 
 def check_group_by(name: str, corpora: Sequence[Corpus]) -> None:
     """Raise InvalidInput for a field that none of the corpora has."""
-    names = sorted({field for corpus in corpora for field in corpus.field_names})
+    names = sorted(set().union(*(corpus.field_names for corpus in corpora)))
     if name not in names:
         raise InvalidInput(unknown_field(name, names), field="group_by")
 
@@ -49,8 +49,8 @@ def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int
     groups: dict[tuple[str | None, str], _Group] = {}
     read = 0
     while True:
-        wanted = min(MAX_K if read else READ_FIRST, MAX_RANK - read)
-        page = search(k=wanted, offset=read)
+        count = min(MAX_K if read else READ_FIRST, MAX_RANK - read)
+        page = search(k=count, offset=read)
         for hit in page.hits:
             key = hit.corpus, str(hit.fields.get(group_by, hit.document_id))
             if (group := groups.get(key)) is not None:
@@ -58,8 +58,8 @@ def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int
             else:
                 groups[key] = _Group(hit if offset <= len(groups) < offset + k else None)
 
-        read += wanted
-        if len(groups) >= offset + k or len(page.hits) < wanted or read >= MAX_RANK:
+        read += count
+        if len(groups) >= offset + k or len(page.hits) < count or read >= MAX_RANK:
             break
 
     shown = list(groups.values())[offset : offset + k]

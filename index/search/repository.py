@@ -53,7 +53,7 @@ SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
 USE, DEFINITION_OF_USED = 0.8, 0.2
 
 _MIN_PREFIX = 4
-_SEPARATOR = re.compile(r"::|->|[.#\\]")
+SEPARATOR = re.compile(r"::|->|[.#\\]")
 _NAME = re.compile(r"[^\W\d][\w$]*[!?]?(?:(?:::|->|[.#\\])[\w$]+[!?]?)*(?:\(\))?")
 # CamelCase, snake_case, or a name after a separator: in a sentence, other words are just words.
 _TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\(\)$")
@@ -265,7 +265,7 @@ def _shares(weights: Mapping[str, float], total: float, title_tokens: Sequence[s
 def names_of(query: str) -> list[str]:
     """Return the names of the symbol that the query is, outermost first; none if it is more."""
     query = query.strip()
-    return _SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
+    return SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
 
 
 def is_telling(name: str) -> bool:
@@ -284,7 +284,7 @@ def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[st
         if _TELLING.search(match.group()):
             symbol = match.group().removesuffix("()")
             share = sum(weights.get(token, 0.0) for token in dict.fromkeys(tokens(symbol))) / total
-            yield _SEPARATOR.split(symbol), share
+            yield SEPARATOR.split(symbol), share
 
 
 def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]) -> Vectors:

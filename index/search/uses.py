@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.records import Document
+from purlin.index.search.repository import SEPARATOR
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
@@ -21,7 +22,6 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[^\W\d][\w$]*")
-_SEPARATOR = re.compile(r"::|->|[.#\\]")
 
 
 def used_name(query: str) -> str | None:
@@ -29,7 +29,7 @@ def used_name(query: str) -> str | None:
     match = _QUESTION.fullmatch(" ".join(query.split()).rstrip("?.! "))
     if match is None:
         return None
-    name = _SEPARATOR.split(match["used"] or match["subject"])[-1]
+    name = SEPARATOR.split(match["used"] or match["subject"])[-1]
     return name if _NAME.fullmatch(name) else None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from html import unescape
 
 from purlin.index.sources.manual_pages import titled
-from purlin.index.sources.roff import BOLD, PLAIN, Page
+from purlin.index.sources.roff import BOLD, PLAIN, Page, not_a_module
 
 # Of what a page defines, and how much text its references to that may add.
 MAX_ATTRIBUTES = 500
@@ -222,9 +222,7 @@ class _Reader:
         prefix = self._attributes.get("idprefix", "_")
         separator = self._attributes.get("idseparator", "_")[:1]
         words = _BETWEEN_WORDS.split(_NOT_IN_ID.sub("", text.lower()))
-        name = (prefix + separator.join(words)).rstrip(separator or None)
-        # An id of this form would name a module of Python.
-        name = name.replace("module-", "module_")
+        name = not_a_module((prefix + separator.join(words)).rstrip(separator or None))
 
         number = self._ids[name] = self._ids.get(name, 0) + 1
         return name if number == 1 else f"{name}{separator}{number}"

@@ -93,13 +93,7 @@ def from_record(
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
 
-    # These are fields only: nobody searches for their text.
     price = values.get("price") if "price" in names else _nested_price(others)
-    unnamed = {
-        "locale": named_value(values.get("locale")),
-        "parent": _parent(values.get("parent")),
-        "price": price_of(price),
-    }
     return Document(
         id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
@@ -107,7 +101,7 @@ def from_record(
         body=body,
         summary=summary,
         location=Location(url=web_address(values.get("url"))),
-        fields=_fields(others, attributes, named | unnamed),
+        fields=_fields(others, attributes, named | _unsearched(values, price)),
         entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
     )
@@ -149,6 +143,15 @@ def _other_columns(record: Mapping[str, object], excluded: Set[str]) -> dict[str
         name: _amount(record[name]) if standard_of(name) == "price" else record[name]
         for name in named_freely(record)
         if name not in excluded
+    }
+
+
+def _unsearched(values: Mapping[str, object], price: object) -> dict[str, Value | None]:
+    """Standard columns that are fields only: nobody searches for their text."""
+    return {
+        "locale": named_value(values.get("locale")),
+        "parent": _parent(values.get("parent")),
+        "price": price_of(price),
     }
 
 

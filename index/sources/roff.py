@@ -386,8 +386,7 @@ class Page:
         name = "_".join(name.lstrip("-").split())[:MAX_NAME]
         if not name:
             return ""
-        # An id of this form would name a module of Python.
-        name = name.replace("module-", "module_")
+        name = not_a_module(name)
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         return self._id(name if number == 1 else f"{name}~{number}")
 
@@ -395,6 +394,11 @@ class Page:
         """The attribute of an id, or nothing; the first element of an id has it."""
         self.anchor_lines.setdefault(anchor, self.line)
         return f' id="{escape(anchor)}"' if anchor else ""
+
+
+def not_a_module(name: str) -> str:
+    """Change an id that would name a module of Python."""
+    return name.replace("module-", "module_")
 
 
 def _names(term: str) -> list[str]:
