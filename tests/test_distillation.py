@@ -191,6 +191,33 @@ def test_the_loss_is_the_divergence_of_the_equation(none_score: float | None) ->
     )
 
 
+def test_a_question_that_the_teacher_has_not_read_adds_nothing() -> None:
+    generator = torch.Generator().manual_seed(3)
+    starts, ends = torch.randn(2, 4, 5, generator=generator)
+    selected = torch.randn(4, generator=generator)
+    packed = [PackedPassage(np.arange(5), 1, ((0, 1), (1, 2), (2, 3)))] * 4
+    scores = [
+        [PassageScores(float(row), *np.eye(3, dtype=np.float32)[:2], np.array(packed[0].offsets))]
+        for row in range(4)
+    ]
+    first, second = scores[0] + scores[1], scores[2] + scores[3]
+
+    def losses(
+        questions: list[list[PassageScores] | None], rows: slice = slice(None)
+    ) -> dict[str, float]:
+        targets = soft_targets(questions, packed[rows], 5, 2.0)
+        values = distillation_loss(starts[rows], ends[rows], selected[rows], targets, 2.0, 0.0)
+        return {name: float(loss) for name, loss in values.items()}
+
+    alone = losses([second], slice(2, 4))
+    assert losses([None, second]) == pytest.approx(
+        {name: loss / 2 for name, loss in alone.items()}, rel=1e-5
+    )
+    assert losses([None, second])["soft select"] > 0
+    assert losses([first, second])["soft span"] > losses([None, second])["soft span"] > 0
+    assert losses([None, None]) == {"soft select": 0.0, "soft span": 0.0}
+
+
 def divergence(theirs: list[float], ours: list[float]) -> float:
     return sum(p * math.log(p / q) for p, q in zip(theirs, ours, strict=True))
 
@@ -388,6 +415,45 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
     assert task.backward(task.batch(0))["loss"] > 0.01
 
 
+def test_a_source_that_is_not_taught_keeps_its_labels_alone(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that is its own teacher: any other question's scores would be a loss."""
+    torch.manual_seed(5)
+    base = tiny_base(tmp_path / "base")
+    squad = QuestionSource(format="squad", path=sources / "squad.jsonl", taught=False)
+    recipe = tiny_recipe(
+        base,
+        sources,
+        asked=(squad, unlabelled(sources)),
+        teacher=TeacherSettings(base=str(base), passages=2),
+        loop=LoopSettings(batch_size=5, precision="fp32"),
+    )
+    student = reader.load_reader_model(recipe.model).eval()
+    mined = [
+        reader.Questions(pool, items, Miner(pool).wrong(items, 3), source.taught)
+        for source in recipe.asked
+        for pool, items in [load_questions(source, {})]
+    ]
+    labelled, taught = (len(questions.items) for questions in mined)
+
+    monkeypatch.setattr(reader, "load_reader_model", lambda *_, **__: student)
+    accelerator = make_accelerator(recipe.loop, cpu=True)
+    scores = reader._teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
+    assert scores is not None
+    assert scores.count == taught
+
+    task = reader.ReaderTask(student, mined, recipe, accelerator, scores=scores)
+    batch = task.batch(0)
+    assert sorted(batch.rows) == list(range(labelled + taught))
+    assert batch.soft is not None
+    assert batch.soft.taught.tolist() == [row >= labelled for row in batch.rows]
+
+    losses = task.backward(batch)
+    assert losses["soft select"] + losses["soft span"] == pytest.approx(0.0, abs=1e-5)
+    assert losses["select"] > 0
+
+
 def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -> None:
     base = tiny_base(tmp_path / "base")
     recipe = tiny_recipe(
@@ -418,6 +484,27 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         ({"asked": "unlabelled"}, r"the recipe has no \[teacher\]"),
         ({"dev": "unlabelled", "teacher": {"base": "x"}}, "nothing can be measured"),
         ({"name": "teacher"}, "Rename the recipe"),
+        (
+            {
+                "asked": [{"format": "squad", "path": "squad.jsonl", "taught": False}],
+                "teacher": {"base": "x"},
+            },
+            r"no \[\[asked\]\] is taught",
+        ),
+        (
+            {
+                "asked": [
+                    {
+                        "format": "unlabelled",
+                        "path": "asked.jsonl",
+                        "reference": str(HTML),
+                        "taught": False,
+                    }
+                ],
+                "teacher": {"base": "x"},
+            },
+            "no teacher reads",
+        ),
     ],
 )
 def test_recipes_with_unusable_teachers_are_refused(

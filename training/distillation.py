@@ -82,17 +82,19 @@ class SoftTargets:
     """A teacher's logits and distributions for B questions with P passages each.
 
     `selected` (B, P) are logits; `start` and `end` (B * P, t) distributions over the student's
-    tokens at the teacher's temperature; `has_target` (B * P,) tells where there is one.
+    tokens at the teacher's temperature; `has_target` (B * P,) tells where there is one, and
+    `taught` (B,) which questions the teacher has read.
     """
 
     selected: Tensor
     start: Tensor
     end: Tensor
     has_target: Tensor
+    taught: Tensor
 
     def on(self, device: torch.device) -> SoftTargets:
         """Return the targets on a device."""
-        tensors = (self.selected, self.start, self.end, self.has_target)
+        tensors = (self.selected, self.start, self.end, self.has_target, self.taught)
         return SoftTargets(*(tensor.to(device) for tensor in tensors))
 
 
@@ -239,29 +241,36 @@ def _split(arrays: dict[str, NDArray[np.generic]]) -> list[list[PassageScores]]:
 
 
 def soft_targets(
-    scores: Sequence[Sequence[PassageScores]],
+    scores: Sequence[Sequence[PassageScores] | None],
     packed: Sequence[PackedPassage],
     width: int,
     temperature: float,
 ) -> SoftTargets:
     """Return the targets of a batch.
 
-    `scores` are those of each question's passages, `packed` the student's sequences of all
-    questions in the same order, padded to `width` tokens.
+    `scores` are those of each question's passages, or None for a question that the teacher has not
+    read; `packed` the student's sequences of all questions in the same order, padded to `width`
+    tokens.
     """
     start, end = torch.zeros(2, len(packed), width)
     has_target = torch.zeros(len(packed), dtype=torch.bool)
-    passages = [passage for question in scores for passage in question]
+    selected = torch.zeros(len(scores), len(packed) // len(scores))
+    taught = torch.tensor([passages is not None for passages in scores])
 
-    for row, (passage, sequence) in enumerate(zip(passages, packed, strict=True)):
-        aligned = aligned_distributions(passage, sequence.offsets, temperature)
-        if aligned is not None:
-            tokens = slice(sequence.first, sequence.first + len(sequence.offsets))
-            start[row, tokens], end[row, tokens] = map(torch.from_numpy, aligned)
-            has_target[row] = True
+    for question, passages in enumerate(scores):
+        if passages is None:
+            continue
+        selected[question] = torch.tensor([passage.selected for passage in passages])
 
-    selected = torch.tensor([[passage.selected for passage in question] for question in scores])
-    return SoftTargets(selected, start, end, has_target)
+        for row, passage in enumerate(passages, start=question * len(passages)):
+            sequence = packed[row]
+            aligned = aligned_distributions(passage, sequence.offsets, temperature)
+            if aligned is not None:
+                tokens = slice(sequence.first, sequence.first + len(sequence.offsets))
+                start[row, tokens], end[row, tokens] = map(torch.from_numpy, aligned)
+                has_target[row] = True
+
+    return SoftTargets(selected, start, end, has_target, taught)
 
 
 def aligned_distributions(
@@ -311,7 +320,8 @@ def distillation_loss(
     temperature: float,
     none_score: float | None,
 ) -> dict[str, Tensor]:
-    """Return the losses "soft select" and "soft span", each a mean over B questions.
+    """Return the losses "soft select" and "soft span", each a mean over B questions, of which those
+    that the teacher has not read add nothing.
 
     They are temperature^2 times the Kullback-Leibler divergence of teacher and student (Hinton et
     al. 2015): over passages, and over the first and the last token in each passage, weighted by the
@@ -327,7 +337,7 @@ def distillation_loss(
         columns = [F.pad(column, (0, 1), value=none_score) for column in columns]
     student, teacher = (torch.log_softmax(column / temperature, dim=1) for column in columns)
 
-    divergence = F.kl_div(student, teacher, reduction="sum", log_target=True)
+    divergences = F.kl_div(student, teacher, reduction="none", log_target=True).sum(1)
     weights = teacher[:, :p].exp().reshape(-1) * targets.has_target
     spans = torch.zeros_like(weights)
     for logits, target in ((starts, targets.start), (ends, targets.end)):
@@ -335,4 +345,7 @@ def distillation_loss(
         spans = spans + F.kl_div(log_probabilities, target, reduction="none").sum(1)
 
     scale = temperature**2 / b
-    return {"soft select": scale * divergence, "soft span": scale * (weights * spans).sum()}
+    return {
+        "soft select": scale * (divergences * targets.taught).sum(),
+        "soft span": scale * (weights * spans).sum(),
+    }

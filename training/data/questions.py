@@ -125,6 +125,9 @@ class QuestionSource:
     recipe with a teacher, whose scores are all that is learnt from them. Of rows that name an
     `entry`, those are dropped whose entry is left out.
 
+    Of a source that is not `taught`, a recipe's teacher reads no question: for a teacher that was
+    asked about entries that are left out here. What is learnt from it are its labels alone.
+
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
     does (`purlin.training.data.splitting`); by default they are those that are served.
     """
@@ -139,11 +142,18 @@ class QuestionSource:
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     splitter: Splitter | None = None
+    taught: bool = True
 
     def __post_init__(self) -> None:
         formats = get_args(QuestionFormat)
         if self.format not in formats:
             raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
+        if self.format == "unlabelled" and not self.taught:
+            raise InvalidInput(
+                "Nothing can be learnt from questions without labels that no teacher reads; remove "
+                "taught.",
+                field="taught",
+            )
 
         check_options(
             self.format,
