@@ -42,6 +42,9 @@ MIN_SAME_ANSWER = 20
 # as if they had it.
 MAX_SAME_FORM = 0.3
 
+# Whose cosines with all passages are in memory at a time.
+QUERIES_PER_BLOCK = 128
+
 
 def check_options(
     format: str,
@@ -525,9 +528,8 @@ class Miner:
 
         if self.encoder is not None and self.vectors is not None:
             texts = [question.question for question in questions]
-            vectors = self.encoder.encode(texts, role="query")
-            cosines = (self.vectors @ vector for vector in vectors)
-            rankings.append(self._rank(questions, cosines, depth))
+            queries = self.encoder.encode(texts, role="query")
+            rankings.append(self._rank(questions, _cosines(queries, self.vectors), depth))
 
         return np.stack(rankings, axis=2).reshape(len(questions), -1)
 
@@ -552,6 +554,12 @@ class Miner:
         best = top(scores, depth)
         following = (row + 1 + np.arange(depth)) % len(scores)
         return np.resize(best if len(best) else following, depth).astype(np.int32)
+
+
+def _cosines(queries: Vectors, passages: Vectors) -> Iterator[NDArray[np.float32]]:
+    """Yield each query's cosines with all passages, computed in blocks."""
+    for start in range(0, len(queries), QUERIES_PER_BLOCK):
+        yield from queries[start : start + QUERIES_PER_BLOCK] @ passages.T
 
 
 def _number(texts: Sequence[str]) -> NDArray[np.int64]:
