@@ -36,7 +36,7 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 7
+VERSION = 8
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
