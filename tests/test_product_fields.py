@@ -168,6 +168,8 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         ("memory_gb", "many", "Memory gb: many"),
         ("fits_in", True, "Fits in: Yes"),
         ("_kg", 3, "Kg: 3"),
+        ("attr_n_megapixel", 12, "Megapixel: 12"),
+        ("attr_n_weight_kg", 3, "Weight: 3 kg"),
     ],
 )
 def test_unit_in_the_name_of_a_number_stands_behind_it(

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.product_fields import ICECAT
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, broken, cut, part_files
 from purlin.index.sources.product_columns import (
-    ICECAT,
     TEXT_COLUMNS,
     check_roles,
     column_names,
