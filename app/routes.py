@@ -35,7 +35,13 @@ from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.grouping import Result, Search, check_group_by, search_grouped
+from purlin.index.search.grouping import (
+    Result,
+    Search,
+    can_group,
+    search_grouped,
+    without_variants,
+)
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
     ActiveReply,
@@ -171,7 +177,8 @@ def _page(search: Search[Result], request: SearchRequest, corpora: Sequence[Corp
     """The page that a request asks for, of hits or of groups of them."""
     if request.group_by is None:
         return search(k=request.k, offset=request.offset)
-    check_group_by(request.group_by, corpora)
+    if not can_group(request.group_by, corpora):
+        return without_variants(search(k=request.k, offset=request.offset))
     return search_grouped(search, request.group_by, k=request.k, offset=request.offset)
 
 

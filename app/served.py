@@ -15,11 +15,9 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.grouping import PARENT
 from purlin.index.workspace import content_filter
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
-
-# The field by which variants are hits of one product.
-PARENT = "parent"
 
 
 class ServedCorpora:

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from purlin.index.quantities import unit_of
 from purlin.index.records import Value
 
 _CODE_NAME = re.compile(
@@ -27,14 +28,8 @@ _OPTION_NAME = re.compile(
     r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur)"
 )
 _UNIT_NAME = re.compile(r"(.+)[ _.](?:units?|uom|unit_?text)", re.I | re.S)
-# Units that end the name of a column of numbers, as people write them: power_w, "Weight (kg)".
-_UNITS_IN_NAMES = {
-    unit.lower(): unit
-    for unit in (
-        "W kW Wh kWh V mAh Ah VA kVA kg g mg lb lbs oz l ml cl cm mm km inch inches in ft "
-        "GB TB MB Hz kHz MHz GHz K dB rpm dpi ppm Mbps min minutes hours days months years"
-    ).split()
-}
+# What names of Icecat's attributes begin with, which tells their type: text, number or boolean.
+ICECAT = re.compile(r"attr_([tnb])_(?=.)")
 # Lengths of a GTIN, which is written with as many leading zeros as a form has room for.
 _BARCODE_DIGITS = (12, 13, 14)
 _BARCODE = re.compile(r"0*([1-9][0-9]{9,13})")
@@ -114,8 +109,9 @@ def without_unit(
 def _unit_in_name(name: str, value: Value) -> tuple[str, str] | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    base, _, last = name.rstrip(" )]").replace("(", "_").replace("[", "_").rpartition("_")
-    unit = _UNITS_IN_NAMES.get(last.strip().lower())
+    words = ICECAT.sub("", name).rstrip(" )]")
+    base, _, last = words.replace("(", "_").replace("[", "_").rpartition("_")
+    unit = unit_of(last.strip())
     return None if unit is None or not base.strip() else (base.strip(), unit)
 
 

@@ -1,7 +1,8 @@
 """Quantities of products in one spelling, so that equal ones have equal tokens.
 
 `17"`, 17-inch and 17 in. become 17in; 2 TB and 2,000 GB become 2000gb. BM25 reads products and the
-queries for them like this, while encoders and people see what was written.
+queries for them like this, while encoders and people see what was written. The answers of references have
+units of their own (`purlin.index.qa.answer_types`): pixels and seconds, but no kilograms.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-# The units that quantities of a measure are written in, largest first, with their size and names;
-# a quantity gets the first that makes it whole. Units without a name of their own are only read.
+# The units that quantities of a measure are written in, largest first, with their size and names as
+# people write them; a quantity gets the first that makes it whole. Units without a name of their own
+# are only read.
 _MEASURES: tuple[tuple[tuple[str, int, str], ...], ...] = (
     (
-        ("", 1_000_000, "tb tib terabyte terabytes"),
-        ("gb", 1_000, "gb gib gbyte gbytes gigabyte gigabytes"),
-        ("mb", 1, "mb mib mbyte mbytes megabyte megabytes"),
+        ("", 1_000_000, "TB TiB terabyte terabytes"),
+        ("gb", 1_000, "GB GiB GByte GBytes gigabyte gigabytes"),
+        ("mb", 1, "MB MiB MByte MBytes megabyte megabytes"),
     ),
     (
-        ("", 1_000, "gbps gbit/s"),
-        ("mbps", 1, "mbps mbit/s"),
+        ("", 1_000, "Gbps Gbit/s"),
+        ("mbps", 1, "Mbps Mbit/s"),
     ),
     (
-        ("", 1_000, "ghz gigahertz"),
-        ("mhz", 1, "mhz megahertz"),
+        ("", 1_000, "GHz gigahertz"),
+        ("mhz", 1, "MHz megahertz"),
     ),
     (
         ("m", 1_000, "m metre metres meter meters"),
@@ -47,21 +49,30 @@ _MEASURES: tuple[tuple[tuple[str, int, str], ...], ...] = (
         ("ml", 1, "ml millilitre millilitres milliliter milliliters"),
     ),
     (
-        ("", 1_000, "kw kilowatt kilowatts"),
-        ("w", 1, "w watt watts"),
+        ("", 1_000, "kW kilowatt kilowatts"),
+        ("w", 1, "W watt watts"),
     ),
-    (("", 1_000, "kva"), ("va", 1, "va")),
-    (("", 1_000, "ah"), ("mah", 1, "mah")),
-    (("v", 1, "v volt volts"),),
-    (("mp", 1, "mp mpix megapixel megapixels"),),
+    (("", 1_000, "kVA"), ("va", 1, "VA")),
+    (("", 1_000, "Ah"), ("mah", 1, "mAh")),
+    (("v", 1, "V volt volts"),),
+    (("mp", 1, "MP Mpix megapixel megapixels"),),
 )
 _BYTES = _MEASURES[0]
-# The measure of each name of a unit, and the unit's size in it.
+# The measure of each name of a unit in lower case, and the unit's size in it.
 _UNITS = {
-    name: (measure, size)
+    name.lower(): (measure, size)
     for measure in _MEASURES
     for _, size, names in measure
     for name in names.split()
+}
+# Units whose quantities are left as they are: few products have them in several spellings.
+_OTHER_UNITS = "Wh kWh mg km Hz kHz K dB rpm dpi ppm min minutes hours days months years"
+_WRITTEN = {
+    name.lower(): name
+    for name in " ".join(
+        [*(row[2] for measure in _MEASURES for row in measure), _OTHER_UNITS]
+    ).split()
+    if name[0].isalpha()
 }
 
 _WORDS = "|".join(sorted((name for name in _UNITS if name[0].isalpha() and name != "in"), key=len))
@@ -90,6 +101,11 @@ class Quantity(NamedTuple):
     start: int
     end: int
     spelling: str
+
+
+def unit_of(word: str) -> str | None:
+    """The unit that a word is whatever its case, as people write it; None if it is none."""
+    return _WRITTEN.get(word.lower())
 
 
 def quantities(text: str) -> Iterator[Quantity]:

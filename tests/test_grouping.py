@@ -13,11 +13,11 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.grouping import MAX_VARIANTS, check_group_by, search_grouped
+from purlin.index.search.grouping import MAX_VARIANTS, can_group, search_grouped
 from purlin.index.search.several import search_corpora
 from purlin.index.sources.product_records import from_record
 from tests.conftest import HashEncoder, source
-from tests.serving import serving
+from tests.serving import FUNCTIONS, make, problem, serving
 
 COLOURS = "red blue green black".split()
 
@@ -123,9 +123,31 @@ def test_pages_beyond_the_limits_are_refused(corpus: Corpus) -> None:
 
 
 def test_an_unknown_field_is_named(corpus: Corpus) -> None:
-    check_group_by("parent", [corpus])
+    assert can_group("parent", [corpus])
     with pytest.raises(InvalidInput, match=r"no filterable field 'parant'\. Did you mean 'parent'"):
-        check_group_by("parant", [corpus])
+        can_group("parant", [corpus])
+
+
+@pytest.mark.parametrize("chosen", ["hats", ["hats"], ["hats", "code"]])
+def test_a_catalogue_without_variants_may_be_asked_for_them(tmp_path: Path, chosen: object) -> None:
+    _corpus(tmp_path, "hats", _hats(2))
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    request = {"corpus": chosen, "query": "wool hat", "k": 1, "offset": 1}
+    with serving(tmp_path) as client:
+        plain = client.post("/search", json=request).json()
+        grouped = client.post("/search", json={**request, "group_by": "parent"}).json()
+
+    assert grouped["hits"] == [{**hit, "variants": []} for hit in plain["hits"]]
+    assert grouped["total"] == plain["total"]
+
+
+def test_code_has_no_variants(tmp_path: Path) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with serving(tmp_path) as client:
+        reply = client.post(
+            "/search", json={"corpus": "code", "query": "sort", "group_by": "parent"}
+        )
+    assert problem(reply, 422)["errors"][0]["field"] == "group_by"
 
 
 @pytest.mark.parametrize(

@@ -516,6 +516,7 @@ def test_variants_of_a_product_are_one_hit(tmp_path: Path, tab: Tab) -> None:
         assert sorted(tab.texts(".variants li")) == ["S", "Small"]
         assert tab.run("document.querySelector('.variants a').href") == "https://shop.example/Small"
         assert tab.run("document.querySelector('.more').hidden")
+        assert tab.requests.count(f"{address}search") == 1
 
 
 def test_filter_belongs_to_its_corpus(site: str, tab: Tab) -> None:
@@ -1119,6 +1120,28 @@ def test_code_point_offsets_become_string_offsets() -> None:
         (3, 4, "string", False),
         (4, 5, None, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "kinds"),
+    [
+        ("shop", ["product"]),
+        ("shop,src", ["product", "code"]),
+        ("kind:product", ["product"]),
+        ("src", ["code"]),
+        ("new", [None]),
+        ("unknown", []),
+        ("", []),
+    ],
+)
+def test_a_choice_of_corpora_has_their_kinds(choice: str, kinds: list[str | None]) -> None:
+    known = [
+        {"name": "shop", "kind": "product"},
+        {"name": "src", "kind": "code"},
+        {"name": "new", "kind": None},
+    ]
+    expression = f"m.kindsOf({json.dumps(choice)}, {json.dumps(known)})"
+    assert evaluated("chooser.js", expression) == kinds
 
 
 def test_common_indentation_is_removed() -> None:

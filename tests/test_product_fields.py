@@ -160,10 +160,16 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         ("power_w", 10, "Power: 10 W"),
         ("Weight (kg)", 1.5, "Weight: 1.5 kg"),
         ("screen_size_inches", 15.6, "Screen size: 15.6 inches"),
+        ("cable_length_m", 2, "Cable length: 2 m"),
+        ("Volume (LITRES)", 0.5, "Volume: 0.5 litres"),
+        ("camera_mp", 12, "Camera: 12 MP"),
+        ("motor_rpm", 900, "Motor: 900 rpm"),
         ("usb_c", 2, "Usb c: 2"),
         ("memory_gb", "many", "Memory gb: many"),
         ("fits_in", True, "Fits in: Yes"),
         ("_kg", 3, "Kg: 3"),
+        ("attr_n_megapixel", 12, "Megapixel: 12"),
+        ("attr_n_weight_kg", 3, "Weight: 3 kg"),
     ],
 )
 def test_unit_in_the_name_of_a_number_stands_behind_it(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -12,12 +15,19 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.repeat import repeat_build
 from purlin.index.search.corpus import Corpus
-from purlin.index.sources import open_source
-from purlin.index.sources.unassigned import left_out, remark
+from purlin.index.sources import open_source, tables
+from purlin.index.sources.unassigned import Unassigned
 from tests.conftest import HashEncoder
 from tests.product_files import write
 
 ODD = "Ref,Title,Prose,Firm,Amount\nA-1,Saw,Cuts wood,Acme,5\nA-2,Vice,Holds wood,Acme,6\n"
+
+
+def remarks(path: Path, columns: Mapping[str, str] | None = None) -> list[str]:
+    """What is said of the tables at a path after a build has listed them."""
+    unassigned = Unassigned(columns or {})
+    list(open_source("product", [path], columns=columns, on_sample=unassigned.add))
+    return unassigned.remarks()
 
 
 def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
@@ -26,17 +36,18 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
         'not recognised as id, description, brand, price: columns "Ref", "Prose", "Firm", "Amount" '
         'are only filterable; --column id="Ref" assigns one'
     )
-    assert remark([path], {}) == line
-    assert remark([tmp_path], {}) == line
+    assert remarks(path) == [line]
+    assert remarks(tmp_path) == [line]
 
-    assert remark([path], {"id": "Ref"}).endswith('; --column description="Prose" assigns one')
+    (line,) = remarks(path, {"id": "Ref"})
+    assert line.endswith('; --column description="Prose" assigns one')
 
     columns = {"id": "Ref", "brand": "Firm", "description": "Prose"}
-    assert remark([path], columns) == (
+    assert remarks(path, columns) == [
         'not recognised as price: column "Amount" is only filterable; '
         '--column price="Amount" assigns one'
-    )
-    assert remark([path], {**columns, "price": "Amount"}) == ""
+    ]
+    assert remarks(path, {**columns, "price": "Amount"}) == []
 
 
 @pytest.mark.parametrize(
@@ -55,25 +66,45 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
     ],
 )
 def test_no_remark_where_nothing_could_be_assigned(tmp_path: Path, table: str) -> None:
-    assert remark([write(tmp_path / "a.csv", table)], {}) == ""
+    assert remarks(write(tmp_path / "a.csv", table)) == []
 
 
 def test_tables_without_text_are_named(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ODD)
-    write(tmp_path / "b.csv", "Tuote;Hinta\nSaha;5\n")
+    (tmp_path / "stock").mkdir()
+    write(tmp_path / "a.csv", "id,title,description,brand,price\n1,Saw,Cuts wood,Acme,5\n")
+    write(tmp_path / "stock" / "b.csv", "Tuote;Hinta\nSaha;5\n")
     write(tmp_path / "c.csv", "")
     reason = (
         "none of its columns is known to hold text; it has Tuote, Hinta; "
         '--column title="COLUMN" assigns the title'
     )
-    assert left_out([tmp_path], {}) == [f"b.csv was left out: {reason}"]
-    assert left_out([tmp_path], {"title": "Tuote"}) == []
+    assert remarks(tmp_path)[0] == f"stock/b.csv was left out: {reason}"
+    assert not any("left out" in line for line in remarks(tmp_path, {"title": "Tuote"}))
+
+
+def test_a_build_opens_a_table_no_more_often_for_its_remarks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.csv", ODD)
+    opened: list[Path] = []
+    open_text = tables.open_text
+
+    def counted(path: Path, *encoding: str) -> AbstractContextManager[IO[str]]:
+        opened.append(path)
+        return open_text(path, *encoding)
+
+    monkeypatch.setattr(tables, "open_text", counted)
+    list(open_source("product", [path]))
+    without_remarks = len(opened)
+    opened.clear()
+    assert remarks(path)
+    assert len(opened) == without_remarks
 
 
 def test_beir_corpora_have_no_remark_and_no_columns_to_assign(tmp_path: Path) -> None:
     record = {"_id": "1", "title": "Saw", "text": "Cuts wood.", "Firm": "Acme"}
     path = write(tmp_path / "corpus.jsonl", json.dumps(record))
-    assert remark([path], {}) == ""
+    assert remarks(path) == []
     with pytest.raises(InvalidInput, match=r"corpus\.jsonl is a corpus of BEIR's form"):
         open_source("product", [path], columns={"brand": "Firm"})
 
@@ -81,7 +112,7 @@ def test_beir_corpora_have_no_remark_and_no_columns_to_assign(tmp_path: Path) ->
 def test_a_cell_that_is_no_text_does_not_stop_the_remark(tmp_path: Path) -> None:
     rows = [{"id": 1, "title": "Saw", "Price tag": "a\0b"}, {"id": 2, "title": "Vice"}]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
-    assert "price" not in remark([path], {})
+    assert not any("price" in line for line in remarks(path))
 
 
 def test_wrong_columns_are_refused_before_anything_is_read(tmp_path: Path) -> None:

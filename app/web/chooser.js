@@ -24,6 +24,14 @@ export function requested(choice) {
   return choice.includes(",") ? choice.split(",") : choice;
 }
 
+/** The kinds of the corpora that a choice stands for, as far as these are among those `known`. */
+export function kindsOf(choice, known) {
+  const corpus = requested(choice);
+  if (corpus.kind) return [corpus.kind];
+  const names = [corpus].flat();
+  return known.filter((one) => names.includes(one.name)).map((one) => one.kind);
+}
+
 /**
  * `wanted` says which corpora are offered, `several` whether groups of them are, too. `changed` is called with the
  * choice that somebody makes, `arrived` when a corpus can be searched that could not be before.

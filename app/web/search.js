@@ -1,7 +1,7 @@
 // Search: the query field, the corpora, the hits and their facets.
 
 import { latest, post } from "./api.js";
-import { chooser, noCorpora, requested, soon } from "./chooser.js";
+import { chooser, kindsOf, noCorpora, requested, soon } from "./chooser.js";
 import { el, fill, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { hitCard, walk } from "./hits.js";
@@ -95,8 +95,9 @@ export function search(root) {
   function ask(values, corpus) {
     const filter = parsed(values.filter);
     const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
+    if (kindsOf(corpus, corpora.known()).includes("product")) request.group_by = "parent";
     results.setAttribute("aria-busy", "true");
-    run((signal) => together(request, signal), (reply) => draw(request, reply), failed);
+    run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
   }
 
   function draw(request, reply) {
@@ -119,14 +120,6 @@ export function search(root) {
   }
 
   return { show, field };
-}
-
-/** The reply to a request, which from then on asks for the variants of a product together if there are any. */
-async function together(request, signal) {
-  const reply = await post("search", request, signal);
-  if (!reply.hits.some((hit) => hit.fields.parent)) return reply;
-  request.group_by = "parent";
-  return post("search", request, signal);
 }
 
 const withVariants = (hit) => [hit, ...(hit.variants ?? []).map(({ fields }) => ({ fields: { ...hit.fields, ...fields } }))];

@@ -243,6 +243,27 @@ class Ranked:
         """Name of the model that scored the first hits again, if one did."""
         return None if self.ranking.reading is None else self.ranking.reading.name
 
+    def reread(self, relevance: Vectors, reranker: str, weight: float) -> _Ranking:
+        """The ranking with the first rows ordered anew by a reranker's `relevance` (n,) of them.
+
+        Rows that the query names exactly keep their scores.
+        """
+        read, count = len(relevance), len(self.ranking.rows)
+        head = self.ranking.take(np.arange(read))
+        rest = self.ranking.take(np.arange(read, count))
+
+        means = (1.0 - weight) * head.scores + weight * relevance
+        exact = np.isin(head.rows, np.concatenate([self.query.named, self.query.defining]))
+        scores = np.where(exact, head.scores, means).astype(np.float32)
+        order = np.argsort(-scores, kind="stable")
+
+        evidence = self.ranking.evidence
+        if evidence is not None:
+            evidence = evidence.take(np.concatenate([order, np.arange(read, len(evidence.role))]))
+        reading = _Reading(reranker, weight, relevance[order], head.scores[order])
+        head = replace(head.take(order), scores=scores[order])
+        return replace(head.then(rest), evidence=evidence, reading=reading)
+
 
 class _Clock:
     """Milliseconds per step of a search."""
@@ -448,38 +469,23 @@ class Corpus:
         `deadline`, a time of `time.monotonic()`, stays in its order.
         """
         clock = _Clock(ranked.timings_ms)
-        ranking, query = ranked.ranking, ranked.query
-        depth = min(depth, len(ranking.rows))
-        weight = reranker.weights[self.manifest.kind]
-        stored = self._passages.fetch(ranking.rows[:depth].tolist())
+        depth = min(depth, len(ranked.ranking.rows))
+        stored = self._passages.fetch(ranked.ranking.rows[:depth].tolist())
         relevance = reranker.relevance(
-            query.text,
+            ranked.query.text,
             [(each.document, each.passage) for each in stored],
             deadline=deadline or time.monotonic() + RERANK_SECONDS,
         )
-
-        read = len(relevance)
-        head = ranking.take(np.arange(read))
-        scores = (1.0 - weight) * head.scores + weight * relevance
-        exact = np.isin(head.rows, np.concatenate([query.named, query.defining]))
-        scores = np.where(exact, head.scores, scores).astype(np.float32)
-        order = np.argsort(-scores, kind="stable")
-        rest = ranking.take(np.arange(read, len(ranking.rows)))
-        reading = _Reading(reranker.name, weight, relevance[order], head.scores[order])
-
-        evidence = ranking.evidence
-        if evidence is not None:
-            evidence = evidence.take(np.concatenate([order, np.arange(read, len(evidence.role))]))
-        head = replace(head.take(order), scores=scores[order])
-        reranked = replace(head.then(rest), evidence=evidence, reading=reading)
+        ranking = ranked.reread(relevance, reranker.name, reranker.weights[self.manifest.kind])
         clock.lap("read")
+
         warning = None
-        if read < depth:
-            warning = f"The reranker read only {read} of {depth} hits in time."
+        if len(relevance) < depth:
+            warning = f"The reranker read only {len(relevance)} of {depth} hits in time."
         return replace(
             ranked,
-            ranking=reranked,
-            scores=reranked.scores,
+            ranking=ranking,
+            scores=ranking.scores,
             timings_ms=clock.laps,
             warning=" ".join(filter(None, [ranked.warning, warning])) or None,
         )

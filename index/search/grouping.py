@@ -20,6 +20,9 @@ from purlin.index.search.several import SeveralResult
 READ_FIRST = 200
 MAX_VARIANTS = 100
 
+# The field that tells which product a record is a variant of. A catalogue without variants lacks it.
+PARENT = "parent"
+
 Result = TypeVar("Result", SearchResult, SeveralResult)
 Result_co = TypeVar("Result_co", SearchResult, SeveralResult, covariant=True)
 
@@ -32,11 +35,22 @@ class Search(Protocol[Result_co]):
         ...
 
 
-def check_group_by(name: str, corpora: Sequence[Corpus]) -> None:
-    """Raise InvalidInput for a field that none of the corpora has."""
+def can_group(name: str, corpora: Sequence[Corpus]) -> bool:
+    """Whether any of the corpora has the field.
+
+    Raises InvalidInput if none has, unless it is PARENT and one of them is a catalogue.
+    """
     names = sorted(set().union(*(corpus.field_names for corpus in corpora)))
-    if name not in names:
-        raise InvalidInput(unknown_field(name, names), field="group_by")
+    if name in names:
+        return True
+    if name == PARENT and any(corpus.manifest.kind == "product" for corpus in corpora):
+        return False
+    raise InvalidInput(unknown_field(name, names), field="group_by")
+
+
+def without_variants(page: Result) -> Result:
+    """The page with each hit as a group of its own."""
+    return replace(page, hits=tuple(replace(hit, variants=()) for hit in page.hits))
 
 
 def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int) -> Result:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -24,6 +24,17 @@ from purlin.index.records import (
 _PREFIX_VERSION = 3
 
 
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options of `open_source` that hold for all paths."""
+
+    secondary: Secondary
+    base_url: str
+    content: Content
+    columns: Mapping[str, str]
+    on_sample: Callable[[str, Sequence[Mapping[str, object]]], None] | None
+
+
 def open_source(
     kind: Kind,
     paths: Sequence[Path | str],
@@ -33,6 +44,7 @@ def open_source(
     content: Content = "code",
     columns: Mapping[str, str] | None = None,
     digests: Mapping[str, tuple[Stamp, str]] | None = None,
+    on_sample: Callable[[str, Sequence[Mapping[str, object]]], None] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """List the files of a corpus of this kind; each is parsed only when it is read.
 
@@ -42,7 +54,8 @@ def open_source(
     skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
     code, documentation, configuration or all. `columns` maps standard columns of products to those
     of their tables, see `purlin.index.sources.product_columns`; `digests` has stamps and digests of
-    an earlier listing by path: files that still have their stamps are not opened.
+    an earlier listing by path: files that still have their stamps are not opened. `on_sample` is
+    called with the name and the first records of each table of products when it is listed.
 
     Raises NotFound for a path that does not exist, and InvalidInput for an unknown kind, no path,
     a path that is not readable or not UTF-8, or a column that no table has. All are raised before
@@ -62,10 +75,11 @@ def open_source(
     if columns:
         _check_columns(kind, roots, columns)
 
+    options = _Options(secondary, base_url, content, columns, on_sample)
     if len(roots) == 1:
-        return _open(kind, roots[0], secondary, base_url, content, columns, digests or {})
+        return _open(kind, roots[0], options, digests or {})
 
-    return _open_all(kind, roots, secondary, base_url, content, columns, digests or {})
+    return _open_all(kind, roots, options, digests or {})
 
 
 def _check_columns(kind: Kind, roots: Sequence[Path], columns: Mapping[str, str]) -> None:
@@ -96,10 +110,7 @@ def _check_path(root: Path) -> None:
 def _open_all(
     kind: Kind,
     roots: Sequence[Path],
-    secondary: Secondary,
-    base_url: str,
-    content: Content,
-    columns: Mapping[str, str],
+    options: _Options,
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
@@ -110,7 +121,7 @@ def _open_all(
             for path, (stamp, digest) in digests.items()
             if path.startswith(f"{prefix}/") and digest.endswith(end)
         }
-        for file in _open(kind, root, secondary, base_url, content, columns, own_digests):
+        for file in _open(kind, root, options, own_digests):
             yield _prefixed_file(file, prefix)
 
 
@@ -162,10 +173,7 @@ def _names(kind: Kind, root: Path, content: Content) -> Iterator[str]:
 def _open(
     kind: Kind,
     root: Path,
-    secondary: Secondary,
-    base_url: str,
-    content: Content,
-    columns: Mapping[str, str],
+    options: _Options,
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import beir
@@ -176,16 +184,18 @@ def _open(
     if kind == "code":
         from purlin.index.sources import code
 
-        return code.files(root, secondary=secondary, content=content, digests=digests)
+        return code.files(
+            root, secondary=options.secondary, content=options.content, digests=digests
+        )
 
     if kind == "product":
         from purlin.index.sources import product
 
-        return product.files(root, columns=columns)
+        return product.files(root, columns=options.columns, on_sample=options.on_sample)
 
     from purlin.index.sources import reference
 
-    return reference.files(root, base_url=base_url)
+    return reference.files(root, base_url=options.base_url)
 
 
 def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.product_fields import ICECAT
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, broken, cut, part_files
 from purlin.index.sources.product_columns import (
-    ICECAT,
     TEXT_COLUMNS,
     check_roles,
     column_names,
@@ -36,24 +36,31 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 7
+VERSION = 8
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
 Record = Mapping[str, object]
+# Is called with the name of a table and its first records.
+OnSample = Callable[[str, Sequence[Record]], None]
 
 # The cells of these formats are all text.
 _TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
 
 def files(
-    path: Path, *, columns: Mapping[str, str] | None = None, entities: bool = False
+    path: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    entities: bool = False,
+    on_sample: OnSample | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
     `columns` maps standard columns (keys of `product_columns.COLUMNS`) to the names in these files that are not
     recognised; a file or row without such a column is read by the known names. `entities` asks for
-    entity spans, which only training needs.
+    entity spans, which only training needs. `on_sample` is called with the first records of each
+    table when it is listed.
 
     Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
     standard column.
@@ -70,13 +77,19 @@ def files(
             field="path",
         )
 
-    return _files(path, columns, entities)
+    return _files(path, columns, entities, on_sample or _ignore)
 
 
 # Files
 
 
-def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
+def _ignore(_name: str, _sample: Sequence[Record]) -> None:
+    pass
+
+
+def _files(
+    path: Path, columns: dict[str, str], entities: bool, on_sample: OnSample
+) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
     paths: list[Path | Skipped] = []
     if path.is_dir():
@@ -92,13 +105,13 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
             continue
 
         try:
-            yield from _tables(file, name, columns, entities)
+            yield from _tables(file, name, columns, entities, on_sample)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
 
 
 def _tables(
-    path: Path, name: str, columns: Mapping[str, str], entities: bool
+    path: Path, name: str, columns: Mapping[str, str], entities: bool, on_sample: OnSample
 ) -> Iterator[SourceFile]:
     """Yield a table as one file, or as its parts if it is long."""
     before = file_stamp(path)
@@ -121,7 +134,7 @@ def _tables(
         content = hashlib.file_digest(handle, "sha256")
     content.update(json.dumps(options).encode())
 
-    parts = _parts(path, name, columns)
+    parts = _parts(path, name, columns, on_sample)
     if not parts:
         rows = partial(_checked_rows, path, name, columns)
         yield SourceFile(name, content.hexdigest(), partial(read, rows))
@@ -136,11 +149,14 @@ def _typing(path: Path, columns: Mapping[str, str]) -> Callable[[Record], Record
     return partial(with_typed_cells, columns=columns, decimal_comma=has_decimal_commas(path))
 
 
-def _parts(path: Path, name: str, columns: Mapping[str, str]) -> list[Part]:
+def _parts(path: Path, name: str, columns: Mapping[str, str], on_sample: OnSample) -> list[Part]:
     """Cut a table of products; it has no parts if it is read, or refused, as a whole."""
     try:
-        rows, reason = _sampled(path, name, columns)
-        return [] if reason else cut(_identified(row, columns) for row in rows)
+        rows, sample = _sampled(path, name)
+        on_sample(name, sample)
+        if reason_to_skip(sample, columns):
+            return []
+        return cut(_identified(row, columns) for row in rows)
     except InvalidInput:
         return []
 
@@ -171,20 +187,17 @@ def _is_not_hidden(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _sampled(
-    path: Path, name: str, columns: Mapping[str, str]
-) -> tuple[Iterator[Row | Skipped], str | None]:
-    """The rows of a table, and why it holds no products, judging by the first ones."""
+def _sampled(path: Path, name: str) -> tuple[Iterator[Row | Skipped], list[Record]]:
+    """All rows of a table, and the records among the first ones."""
     rows = read_rows(path, name)
-    sample = list(islice(rows, SAMPLE_ROWS))
-    records = [row.record for row in sample if isinstance(row, Row)]
-    return chain(sample, rows), reason_to_skip(records, columns)
+    first_rows = list(islice(rows, SAMPLE_ROWS))
+    return chain(first_rows, rows), [row.record for row in first_rows if isinstance(row, Row)]
 
 
 def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
     """The rows of a table, none but the broken ones among the first if it holds no products."""
-    rows, reason = _sampled(path, name, columns)
-    if reason is None:
+    rows, sample = _sampled(path, name)
+    if (reason := reason_to_skip(sample, columns)) is None:
         yield from rows
         return
     yield Skipped(name, reason)
@@ -230,9 +243,7 @@ def _content_digest(document: Document) -> bytes:
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def reason_to_skip(
-    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
-) -> str | None:
+def reason_to_skip(sample: Sequence[Record], columns: Mapping[str, str]) -> str | None:
     """Why a table holds no products, judging by its first rows, or None."""
     if not sample:
         return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import is_code, key_of
+from purlin.index.product_fields import ICECAT, is_code, key_of
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -137,9 +137,6 @@ WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
 _JUDGEMENT_COLUMNS = frozenset(
     "example_id query query_id esci_label small_version large_version split product_text".split()
 )
-
-# Icecat's attributes, whose names tell a type: text, number or boolean.
-ICECAT = re.compile(r"attr_([tnb])_(?=.)")
 
 
 def column_names(

@@ -11,7 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import is_option, searched_columns, units_of, without_unit
+from purlin.index.product_fields import (
+    ICECAT,
+    is_option,
+    searched_columns,
+    units_of,
+    without_unit,
+)
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Location, Span, Value
 from purlin.index.sources import nouns
 from purlin.index.sources.product_attributes import (
@@ -21,7 +27,6 @@ from purlin.index.sources.product_attributes import (
     values_by_key,
 )
 from purlin.index.sources.product_columns import (
-    ICECAT,
     column_names,
     named_freely,
     standard_of,

@@ -57,46 +57,55 @@ def check_columns(paths: Sequence[Path], columns: Mapping[str, str]) -> None:
             )
 
 
-def remark(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
-    """A line on what was not recognised and the columns that may be it; empty if there is none."""
-    assigned: dict[str, str] = {}
-    fitting: dict[str, None] = {}
-    for table in _tables(paths):
-        records = _first_rows(table)
+class Unassigned:
+    """What the tables of a build have that is not known, by the first records of each.
+
+    `columns` are those that were assigned by hand, by the standard ones that they are.
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._left_out: dict[str, str] = {}
+        # Standard column that a table lacks -> its column that is most likely this one.
+        self._likeliest: dict[str, str] = {}
+        # All columns that may be a standard one, in the order in which the tables have them.
+        self._fitting: dict[str, None] = {}
+
+    def add(self, table: str, records: Records) -> None:
+        """Add a table by its name and first records."""
+        if reason := product.reason_to_skip(records, self._columns):
+            self._left_out[table] = reason
+
         names = dict.fromkeys(chain.from_iterable(records))
-        cells = {name: [row.get(name) for row in records] for name in names}
-        standard = column_names(cells, columns)
-        candidates = {
-            role: [name for name in _others(cells, columns) if _may_be(role, name, cells[name])]
-            for role in WANTED_COLUMNS
-            if role not in standard
-        }
-        assigned |= {
-            role: _likeliest(role, names, cells) for role, names in candidates.items() if names
-        }
-        fits = set(chain.from_iterable(candidates.values()))
-        fitting |= dict.fromkeys(name for name in cells if name in fits)
+        cells = {name: [record.get(name) for record in records] for name in names}
+        others = _others(cells, self._columns)
+        recognised = column_names(cells, self._columns)
+        fitting: set[str] = set()
+        for role in WANTED_COLUMNS:
+            if role in recognised:
+                continue
+            if candidates := [name for name in others if _may_be(role, name, cells[name])]:
+                self._likeliest[role] = _likeliest(role, candidates, cells)
+                fitting.update(candidates)
+        self._fitting |= dict.fromkeys(name for name in cells if name in fitting)
 
-    if not assigned:
-        return ""
+    def remarks(self) -> list[str]:
+        """Lines on the tables that hold no known text, and on the columns that may be standard ones."""
+        lines = [f"{table} was left out: {reason}" for table, reason in self._left_out.items()]
+        return [*lines, *self._on_columns()]
 
-    roles = [role for role in WANTED_COLUMNS if role in assigned]
-    listed = ", ".join(f'"{name}"' for name in list(fitting)[:_LISTED])
-    more = ", …" if len(fitting) > _LISTED else ""
-    are = "column {} is" if len(fitting) == 1 else "columns {} are"
-    return (
-        f"not recognised as {', '.join(roles)}: {are.format(listed + more)} only filterable; "
-        f'--column {roles[0]}="{assigned[roles[0]]}" assigns one'
-    )
+    def _on_columns(self) -> Iterator[str]:
+        roles = [role for role in WANTED_COLUMNS if role in self._likeliest]
+        if not roles:
+            return
 
-
-def left_out(paths: Sequence[Path], columns: Mapping[str, str]) -> list[str]:
-    """A line for each table that holds no products as far as its columns are known."""
-    lines = []
-    for table in _tables(paths):
-        if reason := product.reason_to_skip(_first_rows(table), columns):
-            lines.append(f"{table.name} was left out: {reason}")
-    return lines
+        listed = ", ".join(f'"{name}"' for name in list(self._fitting)[:_LISTED])
+        more = ", …" if len(self._fitting) > _LISTED else ""
+        are = "column {} is" if len(self._fitting) == 1 else "columns {} are"
+        yield (
+            f"not recognised as {', '.join(roles)}: {are.format(listed + more)} only filterable; "
+            f'--column {roles[0]}="{self._likeliest[roles[0]]}" assigns one'
+        )
 
 
 def _tables(paths: Sequence[Path]) -> Iterator[Path]:

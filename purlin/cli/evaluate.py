@@ -26,6 +26,24 @@ from purlin.cli.corpora import open_corpora, parse_filter
 
 app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 
+QuestionFiles = Annotated[
+    list[Path],
+    typer.Option(
+        help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones."
+    ),
+]
+QuestionSplit = Annotated[
+    str | None, typer.Option(help="Only questions of this split, dev or test.")
+]
+ReaderDirectory = Annotated[
+    Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")
+]
+NoReader = Annotated[bool, typer.Option("--no-reader", help="Measure the search alone.")]
+ReadDepth = Annotated[int | None, typer.Option(min=1, max=100, help="Passages that are read.")]
+ByForm = Annotated[
+    bool, typer.Option("--by-form", help="Also the right answers of each form of question.")
+]
+
 
 @app.command("search")
 def evaluate_search(
@@ -118,27 +136,12 @@ def evaluate_classify(
 @app.command("qa")
 def evaluate_qa(
     corpus: Annotated[str, typer.Option(help="A corpus of kind reference.")],
-    questions: Annotated[
-        list[Path],
-        typer.Option(
-            help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones."
-        ),
-    ],
-    split: Annotated[
-        str | None, typer.Option(help="Only questions of this split, dev or test.")
-    ] = None,
-    reader: Annotated[
-        Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")
-    ] = None,
-    no_reader: Annotated[
-        bool, typer.Option("--no-reader", help="Measure the search alone.")
-    ] = False,
-    depth: Annotated[
-        int | None, typer.Option(min=1, max=100, help="Passages that are read.")
-    ] = None,
-    by_form: Annotated[
-        bool, typer.Option("--by-form", help="Also the right answers of each form of question.")
-    ] = False,
+    questions: QuestionFiles,
+    split: QuestionSplit = None,
+    reader: ReaderDirectory = None,
+    no_reader: NoReader = False,
+    depth: ReadDepth = None,
+    by_form: ByForm = False,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,

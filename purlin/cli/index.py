@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -23,7 +23,7 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index.records import Kind, Secondary, Splitter
+from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
     from purlin.index.builds import Manifest
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options
     from purlin.index.indexing.gate import Judgements
+    from purlin.index.sources.unassigned import Unassigned
 
 app = typer.Typer(no_args_is_help=True, help="Build, list, show, activate and delete corpora.")
 
@@ -128,35 +129,50 @@ def index_build(
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options, build, file_digests
     from purlin.index.search.query_log import read_log
-    from purlin.index.sources import open_source
 
-    columns = _columns(column or [])
     log = read_log(query_log) if query_log else []
+    options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []))
     judged = _judgements(queries, qrels, measure)
     engine = Connection.of(milvus) if backend == "milvus" else None
-    sources = open_source(
-        kind,
-        paths,
-        secondary=secondary,
-        base_url=base_url,
-        columns=columns,
-        digests={} if engine else file_digests(home, name),
-    )
-    options = Options(splitter, dense_weight, log, secondary, base_url, columns)
-    origin = tuple(str(path.absolute()) for path in paths)
+    digests = {} if engine else file_digests(home, name)
+    sources, unassigned = _open_sources(kind, paths, options, digests)
     chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
-    interim = _interim_encoder(engine)
 
     active = builds.active_manifest(home, name)
+    origin = tuple(str(path.absolute()) for path in paths)
     with _shown_progress(home, name) as progress:
         manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
-                         judged=judged, force=force, interim=interim, engine=engine)  # fmt: skip
+                         judged=judged, force=force, interim=_interim_encoder(engine), engine=engine)  # fmt: skip
 
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
     else:
         report_build(manifest)
-        _report_options(manifest, paths, options)
+        _report_inputs(manifest, options, unassigned)
+
+
+def _open_sources(
+    kind: Kind, paths: Sequence[Path], options: Options, digests: Mapping[str, tuple[Stamp, str]]
+) -> tuple[Iterator[SourceFile | Skipped], Unassigned | None]:
+    """The files of a build, and of product tables what will know their unassigned columns."""
+    from purlin.index.sources import open_source
+
+    unassigned = None
+    if kind == "product":
+        # It brings the parsers of tables, which other kinds do not need.
+        from purlin.index.sources.unassigned import Unassigned
+
+        unassigned = Unassigned(options.columns)
+    sources = open_source(
+        kind,
+        paths,
+        secondary=options.secondary,
+        base_url=options.base_url,
+        columns=options.columns,
+        digests=digests,
+        on_sample=unassigned.add if unassigned else None,
+    )
+    return sources, unassigned
 
 
 def _interim_encoder(engine: Connection | None) -> TextEncoder | None:
@@ -181,18 +197,13 @@ def _shown_progress(home: Path, name: str) -> Iterator[ShowProgress]:
         yield progress
 
 
-def _report_options(manifest: Manifest, paths: Sequence[Path], options: Options) -> None:
+def _report_inputs(manifest: Manifest, options: Options, unassigned: Unassigned | None) -> None:
     """Print what came of the query log, and which tables and columns of products were not used."""
-    from purlin.index.sources.unassigned import left_out, remark
-
     if options.log:
         logged, total = manifest.logged, len(options.log)
         out.print(f"query log: {logged:,} of {total:,} queries lead to its documents")
-    if manifest.kind == "product":
-        for line in filter(
-            None, [*left_out(paths, options.columns), remark(paths, options.columns)]
-        ):
-            out.print(line)
+    for line in unassigned.remarks() if unassigned else ():
+        out.print(line)
 
 
 def _columns(assignments: list[str]) -> dict[str, str]:

@@ -37,6 +37,22 @@ Made = Annotated[
         help="Where checkpoints and results go [default: training/NAME below --home, or var].",
     ),
 ]
+UnlabelledTexts = Annotated[
+    Path,
+    typer.Option(
+        help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a column text, or one a line."
+    ),
+]
+Templates = Annotated[
+    Path | None, typer.Option(help="Prompts, one a line, with {label} [default: the recipe's].")
+]
+PescoRecipe = Annotated[
+    Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")
+]
+LabelledTexts = Annotated[
+    Path | None,
+    typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them."),
+]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 
 
@@ -173,24 +189,12 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 
 @app.command("pesco")
 def pesco_command(
-    texts: Annotated[
-        Path,
-        typer.Option(
-            help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a column text, or one a line."
-        ),
-    ],
+    texts: UnlabelledTexts,
     labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
     name: Annotated[str, typer.Option(help="The classifier's name.")],
-    templates: Annotated[
-        Path | None, typer.Option(help="Prompts, one a line, with {label} [default: the recipe's].")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")
-    ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them."),
-    ] = None,
+    templates: Templates = None,
+    config: PescoRecipe = None,
+    dev: LabelledTexts = None,
     to: Made = None,
     home: Home = HOME,
     cpu: Cpu = False,
