@@ -92,7 +92,7 @@ def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
     beat, dents, includes = page.sections
     assert (beat.title, beat.anchor, beat.directive) == ("loom_reed_beat", "loom-reed-beat", "function")
     assert beat.signature == "int loom_reed_beat(LoomReed *reed, int force)"
-    assert body(beat) == "Beats.\nReturns\nthe force\nSince: 1.2"
+    assert body(beat) == "Beats.\nReturns: the force\nSince: 1.2"
     assert (dents.title, dents.context, dents.anchor) == ("dents", ("LoomReed",), "LoomReed--dents")
     assert (dents.signature, body(dents)) == ("“dents” int", "Default value: 8")
     assert not includes.signatures
@@ -104,7 +104,7 @@ def test_help_page_of_r_is_one_entry_named_by_its_usage() -> None:
         <pre><code>wind(x, turns = 3,\n     end = c("left", "right"))\n\n## S3 method for class 'cone'
 unwind(x, ...)</code></pre><h3>Arguments</h3><table><tr><td><code>turns</code></td><td><p>how often.</p></td>
         </tr></table><h3>Value</h3><p>A cone:</p><dl><dt>size</dt><dd><p>of it</p></dd></dl>
-        <h3>Examples</h3><pre>wind(y)</pre>""")
+        <h3>Examples</h3><pre>wind(y)</pre><div>[Package <em>loom</em> version 1.2 <a>Index</a>]</div>""")
     assert (section.title, section.names) == ("wind, unwind", ["wind", "unwind"])
     assert section.signatures == ['wind(x, turns = 3, end = c("left", "right"))', "unwind(x, ...)"]
     assert body(section).split("\n") == [
@@ -112,8 +112,7 @@ unwind(x, ...)</code></pre><h3>Arguments</h3><table><tr><td><code>turns</code></
         "Winds it.",
         "Arguments",
         "turns | how often.",
-        "Value",
-        "A cone:",
+        "Returns: A cone:",
         "size: of it",
         "Examples",
         "wind(y)",
@@ -177,14 +176,15 @@ def test_methods_of_yard_are_entries_without_their_source() -> None:
         <div class="method_details"><h3 class="signature first" id="weave-instance_method">
         <span class="overload">#<strong>weave</strong>(yarn) ⇒ <tt>Cloth</tt></span>
         <span class="overload">#<strong>weave</strong>(yarn, times = 2) ⇒ <tt>Cloth</tt></span></h3>
-        <div class="docstring"><p>Weaves.</p></div><div class="tags"><p class="tag_title">Returns:</p>
+        <div class="docstring"><p>Weaves.</p></div><div class="tags">
+        <div class="examples"><p class="tag_title">Examples:</p><pre>weave(1)</pre></div><p class="tag_title">Returns:</p>
         <ul class="return"><li><span class="type">(<tt>Cloth</tt>)</span> — <div class="inline">
         <p>the cloth</p></div></li></ul></div><table class="source_code"><tr><td><pre>def weave</pre></td></tr>
         </table></div><div class="method_details"><h3 class="signature" id="make-class_method">
         .<strong>make</strong> ⇒ <tt>Loom</tt></h3></div></div>""")
     assert (weave.title, weave.anchor) == ("Craft::Loom#weave", "weave-instance_method")
     assert weave.signatures == ["weave(yarn) ⇒ Cloth", "weave(yarn, times = 2) ⇒ Cloth"]
-    assert body(weave) == "Weaves.\nReturns:\n- (Cloth) — the cloth"
+    assert body(weave) == "Weaves.\nExamples:\nweave(1)\nReturns: (Cloth) — the cloth"
     assert (make.title, make.anchor) == ("Craft::Loom.make", "make-class_method")
 
 

@@ -46,7 +46,8 @@ class Generator:
     A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
     what the code below a heading defines, if anything; of an element in `headings`, heading and
     code are the same. Headings below `deepest_heading`, and those in elements of class `entries`,
-    open no sections. Blocks in elements of class `inline` go on with the line before. A row of a table that ends with `banner` is the frame of the page.
+    open no sections. Blocks in elements of class `inline` go on with the line before. An element of class `labels` names the list that follows; a line of text, or the last cell of a
+    row, that `frame` matches is no text.
     """
 
     marks: tuple[str, ...]
@@ -55,12 +56,17 @@ class Generator:
     entries: frozenset[str] = _NOTHING
     furniture: frozenset[str] = _NOTHING
     inline: frozenset[str] = _NOTHING
+    labels: frozenset[str] = _NOTHING
     deepest_heading: int = 6
-    banner: str = "\0"
+    frame: re.Pattern[str] | None = None
 
     def is_furniture(self, attributes: Mapping[str, str], classes: frozenset[str]) -> bool:
         """Return whether an element is of the page's frame, or says what is said elsewhere."""
         return bool(classes & self.furniture) or f"#{attributes.get('id')}" in self.furniture
+
+    def is_frame(self, text: str) -> bool:
+        """Return whether a text only tells whose page it is."""
+        return self.frame is not None and self.frame.fullmatch(text) is not None
 
     def begins_entry(self, tag: str, classes: frozenset[str]) -> bool:
         """Return whether an element is the heading of an entry."""
@@ -206,7 +212,7 @@ GENERATORS = (
         marks=("R Documentation</td>",),
         read_entry=_r,
         deepest_heading=2,
-        banner="R Documentation",
+        frame=re.compile(r"R Documentation|\[Package \S+ version \S+(?: Index)? ?\]"),
     ),
     # The server `godoc`, and pkg.go.dev.
     Generator(
@@ -233,6 +239,7 @@ GENERATORS = (
         entries=frozenset(["method_details"]),
         furniture=frozenset("source_code summary summary_toggle".split()),
         inline=frozenset(["inline"]),
+        labels=frozenset(["tag_title"]),
     ),
     Generator(
         marks=('content="Crystal Docs',),

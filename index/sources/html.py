@@ -50,6 +50,7 @@ FURNITURE_LIST = "index"
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
 # Of the parts of an entry that is one section; what follows tells it.
 INNER_HEADINGS = frozenset(["Declaration", "Description", "Usage"])
+RESULT_HEADINGS = frozenset(["Returns", "Value"])
 LINK_TO_TOP = "↑"
 PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
@@ -258,7 +259,7 @@ class _Reader:
 
     def _reset(self) -> None:
         self._capture = ""
-        self._marker = ""
+        self._marker = self._label = ""
         self._h1 = ""
         self._inner_heading = ""
         self._section = Section(directive="page" if self._whole else "section")
@@ -480,6 +481,9 @@ class _Reader:
 
     def _open_block(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
+        if self._generator and classes & self._generator.labels:
+            self._capture = "label"
+            return self._close_label
         if tag == "div" and "fragment" in classes:
             return self._open_pre(tag, attributes, classes)
         if classes & PROTOTYPES:
@@ -599,8 +603,14 @@ class _Reader:
     def _close_inner_heading(self) -> None:
         """Take a heading within an entry as text, unless it only says that code or text follows."""
         self._inner_heading = self._captured().replace("\n", " ")
-        if self._inner_heading not in INNER_HEADINGS:
+        if self._inner_heading in RESULT_HEADINGS:
+            self._marker = "Returns: "
+        elif self._inner_heading not in INNER_HEADINGS:
             self._emit(self._inner_heading)
+
+    def _close_label(self) -> None:
+        """Keep the name of a list for its first item."""
+        self._label = self._captured()
 
     def _read_entry(self, heading: str, code: str, anchor: str) -> Entry | None:
         if self._generator is None or self._open_definitions or not code:
@@ -754,7 +764,9 @@ class _Reader:
             items = self._item_lists[-1]
             items.items += 1
             indent = "  " * min(len(self._item_lists) - 1, 8)
-            self._marker = indent + (f"{items.items}. " if items.ordered else "- ")
+            label, self._label = self._label, ""
+            item_mark = f"{items.items}. " if items.ordered else "- "
+            self._marker = f"{label} " if label else indent + item_mark
             self._marker_tight = items.items > 1 or len(self._item_lists) > 1
 
         return self._flush
@@ -796,7 +808,7 @@ class _Reader:
     def _close_tr(self) -> None:
         self._flush()
         cells, self._cells = self._cells, None
-        if cells and self._generator and cells[-1] == self._generator.banner:
+        if cells and self._generator and self._generator.is_frame(cells[-1]):
             return
         if cells and any(cells):
             self._emit(" | ".join(cells).strip(), atom=True, tight=self._row_count > 0)
@@ -840,6 +852,8 @@ class _Reader:
         if not self._text:
             return
         text = collapse(self._take_text())
+        if self._generator and self._generator.is_frame(text):
+            return
         if text and not _NODE_LINKS.fullmatch(text):
             marker, self._marker = self._marker, ""
             self._emit(marker + text, tight=bool(marker) and self._marker_tight)
@@ -853,6 +867,9 @@ class _Reader:
     def _emit(self, text: str, *, atom: bool = False, tight: bool = False) -> None:
         if not text:
             return
+        if self._label:
+            label, self._label = self._label, ""
+            self._emit(label)
         section = self._absorbing or self._section
         if self._open_definitions:
             section = self._open_definitions[-1]
