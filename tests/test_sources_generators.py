@@ -90,7 +90,11 @@ def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
         <p>Default value: 8</p></div></div>
         <div class="refsect1"><h2>Includes</h2><pre class="synopsis">#include &lt;loom.h&gt;</pre></div>""")
     beat, dents, includes = page.sections
-    assert (beat.title, beat.anchor, beat.directive) == ("loom_reed_beat", "loom-reed-beat", "function")
+    assert (beat.title, beat.anchor, beat.directive) == (
+        "loom_reed_beat",
+        "loom-reed-beat",
+        "function",
+    )
     assert beat.signature == "int loom_reed_beat(LoomReed *reed, int force)"
     assert body(beat) == "Beats.\nReturns: the force\nSince: 1.2"
     assert (dents.title, dents.context, dents.anchor) == ("dents", ("LoomReed",), "LoomReed--dents")
@@ -120,8 +124,10 @@ unwind(x, ...)</code></pre><h3>Arguments</h3><table><tr><td><code>turns</code></
 
 
 def test_help_page_of_r_without_usage_is_prose() -> None:
-    (section,) = read_page("""<title>R: Looms</title><table><tr><td>Looms</td><td>R Documentation</td></tr></table>
+    (section,) = (
+        read_page("""<title>R: Looms</title><table><tr><td>Looms</td><td>R Documentation</td></tr></table>
         <h2>Looms</h2><h3>Description</h3><p>They weave.</p><h3>Examples</h3><pre>weave(1)</pre>""").sections
+    )
     assert (section.title, section.signatures) == ("Looms", [])
 
 
@@ -148,7 +154,8 @@ def test_entries_of_pkg_go_dev_say_since_when() -> None:
 
 
 def test_methods_of_rdoc_are_entries_with_their_class() -> None:
-    wind, size, other = entries("""<h1 id="class-Loom">class Loom</h1><header><h3>Public Methods</h3></header>
+    wind, size, other = (
+        entries("""<h1 id="class-Loom">class Loom</h1><header><h3>Public Methods</h3></header>
         <div id="method-c-wind" class="method-detail "><div class="method-heading">
         <span class="method-callseq">wind(yarn, turns = 3)</span>
         <span class="method-click-advice">click to toggle source</span></div>
@@ -162,6 +169,7 @@ def test_methods_of_rdoc_are_entries_with_their_class() -> None:
         <div class="method-description"></div></div>
         <div id="method-i-other-3F" class="method-detail"><div class="method-heading">
         <span class="method-name">other?</span></div></div>""")
+    )
     assert (wind.title, wind.anchor, wind.directive) == ("Loom.wind", "method-c-wind", "method")
     assert wind.signatures == ["wind(yarn, turns = 3)", "wind(yarn) { |turn| ... }"]
     assert body(wind) == "Args\nturns: How often."
@@ -170,7 +178,8 @@ def test_methods_of_rdoc_are_entries_with_their_class() -> None:
 
 
 def test_methods_of_yard_are_entries_without_their_source() -> None:
-    weave, make = entries("""<div id="content"><h1>Class: Craft::Loom</h1><h2>Instance Method Summary
+    weave, make = (
+        entries("""<div id="content"><h1>Class: Craft::Loom</h1><h2>Instance Method Summary
         <small><a href="#" class="summary_toggle">collapse</a></small></h2>
         <ul class="summary"><li>#weave Weaves.</li></ul><h2>Instance Method Details</h2>
         <div class="method_details"><h3 class="signature first" id="weave-instance_method">
@@ -182,6 +191,7 @@ def test_methods_of_yard_are_entries_without_their_source() -> None:
         <p>the cloth</p></div></li></ul></div><table class="source_code"><tr><td><pre>def weave</pre></td></tr>
         </table></div><div class="method_details"><h3 class="signature" id="make-class_method">
         .<strong>make</strong> ⇒ <tt>Loom</tt></h3></div></div>""")
+    )
     assert (weave.title, weave.anchor) == ("Craft::Loom#weave", "weave-instance_method")
     assert weave.signatures == ["weave(yarn) ⇒ Cloth", "weave(yarn, times = 2) ⇒ Cloth"]
     assert body(weave) == "Weaves.\nExamples:\nweave(1)\nReturns: (Cloth) — the cloth"

@@ -105,7 +105,9 @@ def _gi_docgen(heading: str, code: str, page_title: str, anchor: str) -> Entry |
     if declared is None:
         return None
     kind = (declared.lastgroup or "type").replace("type", "class")
-    return Entry((declared[declared.lastgroup or 0],), kind, (signature,), has_all_code=has_all_code)
+    return Entry(
+        (declared[declared.lastgroup or 0],), kind, (signature,), has_all_code=has_all_code
+    )
 
 
 def _gtk_doc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:

@@ -590,7 +590,9 @@ class _Reader:
         """Begin the entry that an element names, or add a further call to the one just begun."""
         text, anchor = self._captured(), own_id or (self._ids[-1] if self._ids else "")
         if self._section.signatures and not self._section.blocks and not self._ids:
-            self._section.signatures += text.split("\n")[: MAX_TERMS - len(self._section.signatures)]
+            self._section.signatures += text.split("\n")[
+                : MAX_TERMS - len(self._section.signatures)
+            ]
             return
 
         entry = self._read_entry(text.partition("\n")[0], text, anchor)

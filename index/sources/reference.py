@@ -1,8 +1,8 @@
 """Read reference documentation as one document per definition and per section of prose.
 
-Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown,
-reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any, there is
-the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
+Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
+Markdown, reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any,
+there is the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations
