@@ -186,7 +186,8 @@ def test_methods_of_yard_are_entries_without_their_source() -> None:
         <span class="overload">#<strong>weave</strong>(yarn) ⇒ <tt>Cloth</tt></span>
         <span class="overload">#<strong>weave</strong>(yarn, times = 2) ⇒ <tt>Cloth</tt></span></h3>
         <div class="docstring"><p>Weaves.</p></div><div class="tags">
-        <div class="examples"><p class="tag_title">Examples:</p><pre>weave(1)</pre></div><p class="tag_title">Returns:</p>
+        <div class="examples"><p class="tag_title">Examples:</p><pre>weave(1)</pre></div>
+        <p class="tag_title">Returns:</p>
         <ul class="return"><li><span class="type">(<tt>Cloth</tt>)</span> — <div class="inline">
         <p>the cloth</p></div></li></ul></div><table class="source_code"><tr><td><pre>def weave</pre></td></tr>
         </table></div><div class="method_details"><h3 class="signature" id="make-class_method">

@@ -46,8 +46,9 @@ class Generator:
     A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
     what the code below a heading defines, if anything; of an element in `headings`, heading and
     code are the same. Headings below `deepest_heading`, and those in elements of class `entries`,
-    open no sections. Blocks in elements of class `inline` go on with the line before. An element of class `labels` names the list that follows; a line of text, or the last cell of a
-    row, that `frame` matches is no text.
+    open no sections. Blocks in elements of class `inline` go on with the line before. An element of
+    class `labels` names the list that follows. A line of text, or the last cell of a row, that
+    `frame` matches is no text.
     """
 
     marks: tuple[str, ...]

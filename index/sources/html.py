@@ -354,9 +354,10 @@ class _Reader:
             return self._open_captured(tag, attributes, classes)
         if self._generator and self._generator.begins_entry(tag, classes):
             return self._open_entry(tag, attributes)
-        if self._generator and (classes & self._generator.inline or self._open_inline_blocks):
-            if tag in ("div", "p"):
-                return self._open_inline_block(tag, attributes)
+        if tag in ("div", "p") and (
+            self._open_inline_blocks or (self._generator and classes & self._generator.inline)
+        ):
+            return self._open_inline_block(tag, attributes)
 
         opener = _OPENERS.get(tag)
         if opener is None or (self._whole and tag in ("dl", "dt", "dd")):
