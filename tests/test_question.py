@@ -31,6 +31,11 @@ def test_names_of_a_question_are_in_lower_case() -> None:
     assert question.words >= {"--max-splits", "splits", "3"}
 
 
+def test_qualified_names_of_other_languages_have_dots() -> None:
+    question = parse_question("What do Craft::Loom#weave and Vec::push return in C# or std:: code?")
+    assert question.qualified_names == {"craft.loom.weave", "vec.push"}
+
+
 def test_short_options_keep_their_case() -> None:
     assert parse_question("What does CP -P do, unlike cp -p?").names >= {"cp", "-P", "-p"}
 

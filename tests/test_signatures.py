@@ -261,6 +261,7 @@ def definition(title: str, signature: str, **fields: str | tuple[str, ...]) -> D
         ("DEFAULT VALUES", "DEFAULT VALUES", ["DEFAULT VALUES"]),
         ("shop.Closed", "exception shop.Closed", ["shop.Closed"]),
         ("class shop.Till(size)", "class shop.Till(size)", ["shop.Till"]),
+        ("Craft::Loom#weave", "weave(yarn)", ["weave"]),
         ("elsewhere", "something", []),
     ],
 )

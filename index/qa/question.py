@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type, statement_kind
+from purlin.index.qa.signatures import dotted
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
@@ -19,9 +20,9 @@ class ParsedQuestion:
     """A question and what its wording says of the answer. Names and words are as `folded` has them.
 
     `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
-    dots, such as `str.split`, `called_names` those with a parenthesis behind; `words` are all
-    words, with and without hyphens. `statement` is what the answer's sentence must state, as
-    `statement_kind` tells it, or "" if a value is wanted.
+    dots (or `Set#add`, `Vec::push`), such as `str.split`, `called_names` those with a parenthesis
+    behind; `words` are all words, with and without hyphens. `statement` is what the answer's
+    sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
     """
 
     text: str
@@ -55,7 +56,7 @@ def parse_question(text: str) -> ParsedQuestion:
         text=text,
         answer_type=answer_type,
         names=frozenset(map(folded, _NAME.findall(text))),
-        qualified_names=frozenset(_QUALIFIED_NAME.findall(lower)),
+        qualified_names=frozenset(_QUALIFIED_NAME.findall(dotted(lower))),
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
         asks_for_default=(

@@ -15,6 +15,8 @@ MAX_PARAMETERS = 64
 CharSpan = tuple[int, int]  # start and end of characters in a text
 
 _SWITCH_DEFAULTS = ("true", "false")
+# Of C++, Ruby and Rust: `Set#add`, `Vec::push`.
+_SEPARATOR = re.compile(r"(?<=\w)(?:#(?=\S)|::(?=\w))")
 _BETWEEN_WORDS = re.compile(r"[\s*&]+")
 
 
@@ -99,7 +101,12 @@ def _bare_name(title: str) -> str:
     """Return the name in a title: `range` of "class range(stop)"."""
     before, parenthesis, _ = title.partition("(")
     words = before.strip(" ,:;").split(" ")
-    return words[-1] if parenthesis else " ".join(words)
+    return dotted(words[-1] if parenthesis else " ".join(words))
+
+
+def dotted(name: str) -> str:
+    """Return a qualified name with dots between its parts."""
+    return _SEPARATOR.sub(".", name)
 
 
 def _signature(document: Document) -> str:

@@ -15,6 +15,7 @@ from functools import partial
 from lxml import etree
 
 from purlin.index.records import Span
+from purlin.index.sources.generators import Entry, Generator, generator_of
 
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
@@ -47,6 +48,10 @@ FURNITURE_IDS = frozenset(
 # The contents list of a page by pod2html.
 FURNITURE_LIST = "index"
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
+# Of the parts of an entry that is one section; what follows tells it.
+INNER_HEADINGS = frozenset(["Declaration", "Description", "Usage"])
+RESULT_HEADINGS = frozenset(["Returns", "Value"])
+LINK_TO_TOP = "↑"
 PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
@@ -178,7 +183,7 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
     """Read a page leniently; `whole` gives one section with all its text, headings and terms."""
     markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)
     markup = _PARAMETER_LIST.sub(_inline_parameters, markup)
-    reader = _Reader(whole)
+    reader = _Reader(whole, None if whole else generator_of(markup))
     parser = etree.HTMLParser(
         target=reader,  # type: ignore[arg-type]
         encoding="utf-8",
@@ -237,8 +242,9 @@ def join_names(names: Iterable[str]) -> str:
 class _Reader:
     """The parser's target: an element that opens puts the function that closes it on a stack."""
 
-    def __init__(self, whole: bool) -> None:
+    def __init__(self, whole: bool, generator: Generator | None) -> None:
         self._whole = whole
+        self._generator = generator
         self._closers: list[Close] = []
         self._skipping = 0
         self._text: list[str] = []
@@ -253,8 +259,9 @@ class _Reader:
 
     def _reset(self) -> None:
         self._capture = ""
-        self._marker = ""
+        self._marker = self._label = ""
         self._h1 = ""
+        self._inner_heading = ""
         self._section = Section(directive="page" if self._whole else "section")
         self._sections = [self._section]
         self._headings: list[tuple[int, str]] = []
@@ -262,7 +269,7 @@ class _Reader:
         self._item_lists: list[_ItemList] = []
         self._open_definitions: list[Section] = []
         self._absorbing: Section | None = None
-        self._open_boxes = 0
+        self._open_boxes = self._open_inline_blocks = 0
         self._row_count = 0
         self._cells: list[str] | None = None
         self._ids: list[str] = []
@@ -281,7 +288,10 @@ class _Reader:
             return
 
         classes = frozenset(attributes["class"].split()) if "class" in attributes else _NO_CLASSES
-        if _is_furniture(tag, attributes, classes):
+        generator = self._generator
+        if _is_furniture(tag, attributes, classes) or (
+            generator is not None and generator.is_furniture(attributes, classes)
+        ):
             if "headerlink" in classes:
                 self._permalink = attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
             self._skipping = 1
@@ -342,6 +352,12 @@ class _Reader:
         if self._capture:
             self._note_id(tag, attributes)
             return self._open_captured(tag, attributes, classes)
+        if self._generator and self._generator.begins_entry(tag, classes):
+            return self._open_entry(tag, attributes)
+        if tag in ("div", "p") and (
+            self._open_inline_blocks or (self._generator and classes & self._generator.inline)
+        ):
+            return self._open_inline_block(tag, attributes)
 
         opener = _OPENERS.get(tag)
         if opener is None or (self._whole and tag in ("dl", "dt", "dd")):
@@ -374,6 +390,10 @@ class _Reader:
             return partial(self._close_number, len(self._text))
         elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
             return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
+        elif self._capture == "heading" and self._generator and "sep" in classes:
+            self._text.append(".")
+        elif self._capture == "heading" and "overload" in classes:
+            return partial(self._text.append, BREAK)
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
@@ -382,9 +402,11 @@ class _Reader:
 
     def _close_link(self, text_start: int, anchor: str) -> None:
         """Take a link that shows only a mark as the anchor of its term, and not as text."""
-        if "".join(self._text[text_start:]).strip() in PERMALINKS:
-            del self._text[text_start:]
+        mark = "".join(self._text[text_start:]).strip()
+        if mark in PERMALINKS:
             self._permalink = anchor
+        if mark in PERMALINKS or mark == LINK_TO_TOP:
+            del self._text[text_start:]
 
     def _open_classifier(self) -> None:
         """Part a term from its type, which style sheets do by a colon, and take it as the name."""
@@ -448,8 +470,21 @@ class _Reader:
             self._since_notes.append((self._section, f"{self._since_noted}."))
             self._since_noted = ""
 
+    def _open_inline_block(self, tag: str, attributes: Mapping[str, str]) -> Close:
+        """Go on with the line of text that a block stands in."""
+        self._note_id(tag, attributes)
+        self._text.append(" ")
+        self._open_inline_blocks += 1
+        return self._close_inline_block
+
+    def _close_inline_block(self) -> None:
+        self._open_inline_blocks -= 1
+
     def _open_block(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
+        if self._generator and classes & self._generator.labels:
+            self._capture = "label"
+            return self._close_label
         if tag == "div" and "fragment" in classes:
             return self._open_pre(tag, attributes, classes)
         if classes & PROTOTYPES:
@@ -457,7 +492,7 @@ class _Reader:
             self._capture = "prototype"
             return self._close_prototype
         self._note_id(tag, attributes)
-        if not classes & BOXES:
+        if not classes & (BOXES if self._generator is None else BOXES | self._generator.entries):
             return self._flush
         self._open_boxes += 1
         return self._close_box
@@ -487,11 +522,14 @@ class _Reader:
 
     def _open_heading(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        if self._open_boxes or self._open_definitions:
+        is_inner = bool(self._open_boxes or self._open_definitions)
+        if is_inner and self._generator is None:
             return self._open_block(tag, attributes, classes)
         self._permalink = ""
         self._capture = "heading"
         self._note_id(tag, attributes)
+        if is_inner or (self._generator and HEADINGS[tag] > self._generator.deepest_heading):
+            return self._close_inner_heading
         return partial(self._close_heading, HEADINGS[tag], _anchor(tag, attributes))
 
     def _close_heading(self, level: int, own_id: str) -> None:
@@ -537,6 +575,64 @@ class _Reader:
         self._note_since()
         # Of a list item, the heading is the first text.
         self._marker = ""
+        self._inner_heading = ""
+
+    # -- entries that are no definition lists ------------------------------------------------------
+
+    def _open_entry(self, tag: str, attributes: Mapping[str, str]) -> Close:
+        self._flush()
+        self._drop_marker()
+        self._note_id(tag, attributes)
+        self._permalink = ""
+        self._capture = "heading"
+        return partial(self._close_entry, _anchor(tag, attributes))
+
+    def _close_entry(self, own_id: str) -> None:
+        """Begin the entry that an element names, or add a further call to the one just begun."""
+        text, anchor = self._captured(), own_id or (self._ids[-1] if self._ids else "")
+        if self._section.signatures and not self._section.blocks and not self._ids:
+            self._section.signatures += text.split("\n")[
+                : MAX_TERMS - len(self._section.signatures)
+            ]
+            return
+
+        entry = self._read_entry(text.partition("\n")[0], text, anchor)
+        if entry and len(self._sections) < MAX_SECTIONS:
+            self._open_section(len(HEADINGS), "", anchor)
+            self._set_entry(entry)
+        else:
+            self._emit(text)
+
+    def _close_inner_heading(self) -> None:
+        """Take a heading within an entry as text, unless it only says that code or text follows."""
+        self._inner_heading = self._captured().replace("\n", " ")
+        if self._inner_heading in RESULT_HEADINGS:
+            self._marker = "Returns: "
+        elif self._inner_heading not in INNER_HEADINGS:
+            self._emit(self._inner_heading)
+
+    def _close_label(self) -> None:
+        """Keep the name of a list for its first item."""
+        self._label = self._captured()
+
+    def _read_entry(self, heading: str, code: str, anchor: str) -> Entry | None:
+        if self._generator is None or self._open_definitions or not code:
+            return None
+        title = self._h1 or self._head_title
+        return self._generator.read_entry(heading[:MAX_TITLE], code[:MAX_TERM], title, anchor)
+
+    @property
+    def _is_in_entry(self) -> bool:
+        return self._generator is not None and bool(self._section.signatures)
+
+    def _set_entry(self, entry: Entry) -> None:
+        section = self._section
+        section.title, section.directive = join_names(entry.names), entry.directive
+        section.names = list(entry.names)
+        section.context = entry.context
+        section.signatures = list(entry.signatures[:MAX_TERMS])
+        if entry.summary:
+            section.blocks.insert(0, Block(entry.summary))
 
     # -- definitions -------------------------------------------------------------------------------
 
@@ -548,6 +644,7 @@ class _Reader:
         plain = (
             bool(classes & PLAIN_LISTS)
             or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
+            or self._is_in_entry
             or len(self._definition_lists) >= MAX_NESTED_LISTS
             or len(self._sections) >= MAX_SECTIONS
         )
@@ -670,7 +767,9 @@ class _Reader:
             items = self._item_lists[-1]
             items.items += 1
             indent = "  " * min(len(self._item_lists) - 1, 8)
-            self._marker = indent + (f"{items.items}. " if items.ordered else "- ")
+            label, self._label = self._label, ""
+            item_mark = f"{items.items}. " if items.ordered else "- "
+            self._marker = f"{label} " if label else indent + item_mark
             self._marker_tight = items.items > 1 or len(self._item_lists) > 1
 
         return self._flush
@@ -685,6 +784,13 @@ class _Reader:
     def _close_pre(self) -> None:
         code = self._take_text().replace("\u00a0", " ").rstrip()
         self._capture = ""
+        if not self._section.signatures:
+            heading = self._inner_heading or self._section.title
+            if entry := self._read_entry(heading, code.strip(), self._section.anchor):
+                self._set_entry(entry)
+                if entry.has_all_code and len(code) <= MAX_TERM:
+                    return
+
         lines = code.split("\n")
         first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
         self._emit("\n".join(line.rstrip() for line in lines[first:]), atom=True)
@@ -705,6 +811,8 @@ class _Reader:
     def _close_tr(self) -> None:
         self._flush()
         cells, self._cells = self._cells, None
+        if cells and self._generator and self._generator.is_frame(cells[-1]):
+            return
         if cells and any(cells):
             self._emit(" | ".join(cells).strip(), atom=True, tight=self._row_count > 0)
             self._row_count += 1
@@ -747,6 +855,8 @@ class _Reader:
         if not self._text:
             return
         text = collapse(self._take_text())
+        if self._generator and self._generator.is_frame(text):
+            return
         if text and not _NODE_LINKS.fullmatch(text):
             marker, self._marker = self._marker, ""
             self._emit(marker + text, tight=bool(marker) and self._marker_tight)
@@ -760,6 +870,9 @@ class _Reader:
     def _emit(self, text: str, *, atom: bool = False, tight: bool = False) -> None:
         if not text:
             return
+        if self._label:
+            label, self._label = self._label, ""
+            self._emit(label)
         section = self._absorbing or self._section
         if self._open_definitions:
             section = self._open_definitions[-1]

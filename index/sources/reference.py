@@ -1,8 +1,8 @@
 """Read reference documentation as one document per definition and per section of prose.
 
-Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown,
-reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any, there is
-the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
+Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
+Markdown, reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any,
+there is the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 9
+VERSION = 10
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20

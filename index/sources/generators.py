@@ -1,0 +1,254 @@
+"""Tell how generators that write entries as headings and code, not as `dl` lists, mark them.
+
+Each is data for the reader of pages: by what its pages are recognised, which elements begin an
+entry, and how the entry's name follows from its heading or its code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
+
+_NOTHING: frozenset[str] = frozenset()
+_CALL = re.compile(r"([.\w]+)(?=\(|\Z)")
+_CALLBACK = re.compile(r"\(\*\s*(\w+)")
+_DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
+_GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
+_GO = re.compile(r"(func|type) (?:\(\w* ?\*?(\w+)[^)]*\) )?(\w+)\s*(.*)")
+_RUBY_NAME = re.compile(r"(?:\S+[#.])?([^\s({#.]+)")
+_YARD_NAME = re.compile(r"([#.]?)([^\s(]+)")
+_CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an entry is called and how it is used.
+
+    `summary` is text of its heading; `has_all_code` tells that the signatures say all that the
+    code does.
+    """
+
+    names: tuple[str, ...]
+    directive: str
+    signatures: tuple[str, ...]
+    context: tuple[str, ...] = ()
+    summary: str = ""
+    has_all_code: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Marks of one generator: classes, `#id` or, in `headings`, `tag.class`.
+
+    A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
+    what the code below a heading defines, if anything; of an element in `headings`, heading and
+    code are the same. Headings below `deepest_heading`, and those in elements of class `entries`,
+    open no sections. Blocks in elements of class `inline` go on with the line before. An element of
+    class `labels` names the list that follows. A line of text, or the last cell of a row, that
+    `frame` matches is no text.
+    """
+
+    marks: tuple[str, ...]
+    read_entry: Callable[[str, str, str, str], Entry | None]
+    headings: frozenset[str] = _NOTHING
+    entries: frozenset[str] = _NOTHING
+    furniture: frozenset[str] = _NOTHING
+    inline: frozenset[str] = _NOTHING
+    labels: frozenset[str] = _NOTHING
+    deepest_heading: int = 6
+    frame: re.Pattern[str] | None = None
+
+    def is_furniture(self, attributes: Mapping[str, str], classes: frozenset[str]) -> bool:
+        """Return whether an element is of the page's frame, or says what is said elsewhere."""
+        return bool(classes & self.furniture) or f"#{attributes.get('id')}" in self.furniture
+
+    def is_frame(self, text: str) -> bool:
+        """Return whether a text only tells whose page it is."""
+        return self.frame is not None and self.frame.fullmatch(text) is not None
+
+    def begins_entry(self, tag: str, classes: frozenset[str]) -> bool:
+        """Return whether an element is the heading of an entry."""
+        return any(f"{tag}.{name}" in self.headings for name in classes)
+
+
+def generator_of(markup: str) -> Generator | None:
+    """Return the generator of a page, if it is one of these."""
+    return next(
+        (item for item in GENERATORS if all(mark in markup for mark in item.marks)),
+        None,
+    )
+
+
+def _on_one_line(code: str) -> str:
+    """Code of a declaration on one line, without its body."""
+    line = " ".join(code.partition("{")[0].split()).rstrip(";")
+    return re.sub(r" \((?!\*)", "(", line.replace("( ", "(").replace(" )", ")"))
+
+
+def _gi_docgen(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A page is about one function, property or type: its declaration tells its name."""
+    if heading not in ("Declaration", "Description"):
+        return None
+    line = " ".join(code.partition("{")[0].split())
+    owner, colon, member = page_title.partition(":")
+    if colon:
+        kind = "signal" if member.startswith(":") else "property"
+        return Entry((member.lstrip(":"),), kind, (line,), context=(owner,))
+
+    signature = _on_one_line(code)
+    has_all_code = "{" not in code or "/* No available fields */" in code
+    if callback := _CALLBACK.search(line):
+        return Entry((callback[1],), "class", (signature,))
+    declared = _DECLARED.search(line.partition(" : ")[0])
+    if declared is None:
+        return None
+    kind = (declared.lastgroup or "type").replace("type", "class")
+    return Entry(
+        (declared[declared.lastgroup or 0],), kind, (signature,), has_all_code=has_all_code
+    )
+
+
+def _gtk_doc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    if member := _GTK_MEMBER.fullmatch(heading):
+        line = " ".join(code.split())
+        return Entry((member[1],), member[2], (line,), context=(page_title.partition(":")[0],))
+
+    name = _last_word(heading.removesuffix("()").strip())
+    if not name or name not in code:
+        return None
+    kind = "function" if heading.endswith("()") else "class"
+    if code.startswith("#define"):
+        kind = "macro"
+    return Entry((name,), kind, (_on_one_line(code),), has_all_code="{" not in code)
+
+
+def _r(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A page is about the functions whose calls its section Usage shows."""
+    if heading != "Usage":
+        return None
+    statements = tuple(_statements(code))
+    names = tuple(dict.fromkeys(call[1] for line in statements if (call := _CALL.match(line))))
+    summary = page_title.removeprefix("R: ")
+    kind = "function" if "(" in code else "data"
+    return Entry(names, kind, statements, summary=summary) if names else None
+
+
+def _statements(code: str) -> Iterator[str]:
+    """Lines of code, each with those that go on in the brackets that it opens."""
+    lines: list[str] = []
+    depth = count = 0
+    for line in code.split("\n"):
+        if line.lstrip().startswith("#") or not line.strip():
+            continue
+        depth += line.count("(") - line.count(")")
+        lines.append(line.strip())
+        if depth <= 0 and count < MAX_STATEMENTS:
+            yield " ".join(lines)
+            lines.clear()
+            depth, count = 0, count + 1
+
+
+def _go(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    declared = _GO.fullmatch(heading)
+    if declared is None or not code.startswith(declared[1]):
+        return None
+    package = page_title.split()[-1].rpartition("/")[2] if page_title else ""
+    name = ".".join(filter(None, (package, declared[2], declared[3])))
+    kind = "method" if declared[2] else "function" if declared[1] == "func" else "class"
+    if kind != "class":
+        return Entry((name,), kind, (" ".join(code.split()),), summary=declared[4])
+    head, brace, _ = code.partition("{")
+    return Entry((name,), kind, (head.strip(),), summary=declared[4], has_all_code=not brace)
+
+
+def _ruby(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """RDoc has in its anchors whether a method belongs to the class (`c`) or an instance (`i`)."""
+    name = _RUBY_NAME.match(heading)
+    if name is None:
+        return None
+    separator = "." if anchor.startswith("method-c-") else "#"
+    kind = "attribute" if anchor.startswith("attribute") else "method"
+    return Entry((f"{_last_word(page_title)}{separator}{name[1]}",), kind, tuple(code.split("\n")))
+
+
+def _yard(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    name = _YARD_NAME.match(heading)
+    if name is None:
+        return None
+    owner = page_title.partition(": ")[2].partition(" ")[0]
+    signatures = tuple(line.lstrip("#.") for line in code.split("\n"))
+    return Entry((f"{owner}{name[1] or '#'}{name[2]}",), "method", signatures)
+
+
+def _crystal(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    name = _CRYSTAL_NAME.match(heading)
+    if name is None:
+        return None
+    separator = "." if name[1] or anchor.endswith("-class-method") else "#"
+    return Entry((f"{_last_word(page_title)}{separator}{name[2]}",), "method", (code,))
+
+
+def _last_word(page_title: str) -> str:
+    return page_title.rpartition(" ")[2]
+
+
+GENERATORS = (
+    Generator(
+        marks=("gi-docgen</a>", 'toggle-wrapper"'),
+        read_entry=_gi_docgen,
+        deepest_heading=3,
+        # What has a page of its own.
+        furniture=frozenset(
+            "anchor class-methods constructors default-hide functions hidden methods properties"
+            " signals type-funcs virtual-methods".split()
+        ),
+    ),
+    Generator(
+        marks=('content="GTK-Doc',),
+        read_entry=_gtk_doc,
+        entries=frozenset(["refsect3"]),
+    ),
+    Generator(
+        marks=("R Documentation</td>",),
+        read_entry=_r,
+        deepest_heading=2,
+        frame=re.compile(r"R Documentation|\[Package \S+ version \S+(?: Index)? ?\]"),
+    ),
+    # The server `godoc`, and pkg.go.dev.
+    Generator(
+        marks=('id="pkg-overview"', 'id="manual-nav"'),
+        read_entry=_go,
+        furniture=frozenset(["collapsed", "#manual-nav", "#pkg-examples", "#topbar"]),
+    ),
+    Generator(
+        marks=('class="Documentation-declaration',),
+        read_entry=_go,
+        furniture=frozenset(["Documentation-index"]),
+    ),
+    Generator(
+        marks=('class="method-heading',),
+        read_entry=_ruby,
+        headings=frozenset(["div.method-heading"]),
+        entries=frozenset(["method-detail"]),
+        furniture=frozenset("method-click-advice method-controls method-source-code".split()),
+    ),
+    Generator(
+        marks=('class="method_details',),
+        read_entry=_yard,
+        headings=frozenset(["h3.signature"]),
+        entries=frozenset(["method_details"]),
+        furniture=frozenset("source_code summary summary_toggle".split()),
+        inline=frozenset(["inline"]),
+        labels=frozenset(["tag_title"]),
+    ),
+    Generator(
+        marks=('content="Crystal Docs',),
+        read_entry=_crystal,
+        headings=frozenset(["div.signature"]),
+        entries=frozenset(["entry-detail"]),
+        furniture=frozenset("list-summary method-permalink sidebar".split()),
+    ),
+)

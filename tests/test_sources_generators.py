@@ -1,0 +1,216 @@
+"""Entries that generators write as headings and code become definitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from purlin.index.sources.generators import GENERATORS, generator_of
+from purlin.index.sources.html import Section, read_page
+
+GI_DOCGEN_NAV = """<nav><a href="https://example.org">gi-docgen</a> 2023.1</nav>
+    <section id="main" class="content"><header><h3>Kind</h3>"""
+
+
+def entries(markup: str) -> list[Section]:
+    return [section for section in read_page(markup).sections if section.signatures]
+
+
+def entry(markup: str) -> Section:
+    (section,) = entries(markup)
+    return section
+
+
+def body(section: Section) -> str:
+    """The text after the signature, without empty lines."""
+    text, _ = section.compose()
+    return text.removeprefix(section.signature).strip().replace("\n\n", "\n")
+
+
+def test_page_of_gi_docgen_is_one_function() -> None:
+    page = read_page(
+        GI_DOCGEN_NAV
+        + """<h1><a>Loom</a><span class="sep"></span><a>Shuttle</a><span class="sep"></span>throw</h1></header>
+        <div class="declaration toggle-wrapper"><h4 id="declaration">Declaration
+        <a href="#declaration" class="anchor"></a> <a class="srclink">[src]</a></h4>
+        <pre><code><span>int</span>\nloom_shuttle_throw (\n  LoomShuttle* self,\n  guint times\n)</code></pre></div>
+        <div class="description toggle-wrapper"><h4 id="description">Description</h4>
+        <p>Throws the shuttle.</p><p>Available since: 1.4</p></div>
+        <div class="parameters toggle-wrapper"><h4 id="parameters">Parameters</h4><dl class="arguments">
+        <dt class="arg-name"><code>times</code></dt><dd><p>Type: guint</p><p>How often.</p></dd></dl></div>
+        <div class="return-value toggle-wrapper"><h4>Return value</h4><p>The picks.</p></div></section>"""
+    )
+    (section,) = page.sections
+    assert page.title == "Loom.Shuttle.throw"
+    assert (section.title, section.directive) == ("loom_shuttle_throw", "function")
+    assert section.signature == "int loom_shuttle_throw(LoomShuttle* self, guint times)"
+    assert body(section).split("\n") == [
+        "Throws the shuttle.",
+        "Available since: 1.4",
+        "Parameters",
+        "times: Type: guint",
+        "How often.",
+        "Return value",
+        "The picks.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "code", "title", "directive", "context"),
+    [
+        ("Loom.Shuttle:max-picks", "property max-picks: int [ read ]", "max-picks", "property", ("Loom.Shuttle",)),
+        ("Loom.Shuttle::thrown", "void\nthrown (\n  LoomShuttle* self\n)", "thrown", "signal", ("Loom.Shuttle",)),
+        ("Loom.Yarn", "enum Loom.Yarn", "Loom.Yarn", "class", ()),
+        ("Loom.Shuttle", "final class Loom.Shuttle : GObject.Object {\n  /* … */\n}", "Loom.Shuttle", "class", ()),
+        ("Loom.PICKS", "#define LOOM_PICKS 3", "LOOM_PICKS", "macro", ()),
+        ("Loom.Filter", "int\n(* LoomFilter) (\n  int pick\n)", "LoomFilter", "class", ()),
+    ],
+)  # fmt: skip
+def test_names_of_gi_docgen(
+    heading: str, code: str, title: str, directive: str, context: tuple[str, ...]
+) -> None:
+    section = entry(
+        f"""{GI_DOCGEN_NAV}<h1>{heading}</h1></header><div class="declaration toggle-wrapper">
+        <h4>Declaration</h4><pre><code>{code}</code></pre></div>
+        <div class="toggle-wrapper methods"><h4>Methods</h4><h6><a>loom_other</a></h6><p>Other.</p></div>"""
+    )
+    assert (section.title, section.directive, section.context) == (title, directive, context)
+    assert "Other" not in body(section)
+    assert ("/* … */" in body(section)) == ("{" in code)
+
+
+def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
+    page = read_page("""<meta name="generator" content="GTK-Doc V1.33.1 (XML mode)">
+        <title>LoomReed: Loom Manual</title><div class="refsect1"><h2>Functions</h2><div class="refsect2">
+        <a name="loom-reed-beat"></a><h3>loom_reed_beat ()</h3>
+        <pre class="programlisting">int\nloom_reed_beat (LoomReed *reed,\n                int force);</pre>
+        <p>Beats.</p><div class="refsect3"><a name="loom-reed-beat.returns"></a><h4>Returns</h4>
+        <p> the force</p></div><p class="since">Since: 1.2</p></div></div>
+        <div class="refsect1"><h2>Property Details</h2><div class="refsect2"><a name="LoomReed--dents"></a>
+        <h3>The <code>“dents”</code> property</h3><pre class="programlisting">  “dents”     int</pre>
+        <p>Default value: 8</p></div></div>
+        <div class="refsect1"><h2>Includes</h2><pre class="synopsis">#include &lt;loom.h&gt;</pre></div>""")
+    beat, dents, includes = page.sections
+    assert (beat.title, beat.anchor, beat.directive) == (
+        "loom_reed_beat",
+        "loom-reed-beat",
+        "function",
+    )
+    assert beat.signature == "int loom_reed_beat(LoomReed *reed, int force)"
+    assert body(beat) == "Beats.\nReturns: the force\nSince: 1.2"
+    assert (dents.title, dents.context, dents.anchor) == ("dents", ("LoomReed",), "LoomReed--dents")
+    assert (dents.signature, body(dents)) == ("“dents” int", "Default value: 8")
+    assert not includes.signatures
+
+
+def test_help_page_of_r_is_one_entry_named_by_its_usage() -> None:
+    section = entry("""<title>R: Wind Yarn</title><table><tr><td>wind {loom}</td><td>R Documentation</td></tr>
+        </table><h2>Wind Yarn</h2><h3>Description</h3><p>Winds it.</p><h3>Usage</h3>
+        <pre><code>wind(x, turns = 3,\n     end = c("left", "right"))\n\n## S3 method for class 'cone'
+unwind(x, ...)</code></pre><h3>Arguments</h3><table><tr><td><code>turns</code></td><td><p>how often.</p></td>
+        </tr></table><h3>Value</h3><p>A cone:</p><dl><dt>size</dt><dd><p>of it</p></dd></dl>
+        <h3>Examples</h3><pre>wind(y)</pre><div>[Package <em>loom</em> version 1.2 <a>Index</a>]</div>""")
+    assert (section.title, section.names) == ("wind, unwind", ["wind", "unwind"])
+    assert section.signatures == ['wind(x, turns = 3, end = c("left", "right"))', "unwind(x, ...)"]
+    assert body(section).split("\n") == [
+        "Wind Yarn",
+        "Winds it.",
+        "Arguments",
+        "turns | how often.",
+        "Returns: A cone:",
+        "size: of it",
+        "Examples",
+        "wind(y)",
+    ]
+
+
+def test_help_page_of_r_without_usage_is_prose() -> None:
+    (section,) = (
+        read_page("""<title>R: Looms</title><table><tr><td>Looms</td><td>R Documentation</td></tr></table>
+        <h2>Looms</h2><h3>Description</h3><p>They weave.</p><h3>Examples</h3><pre>weave(1)</pre>""").sections
+    )
+    assert (section.title, section.signatures) == ("Looms", [])
+
+
+def test_entries_of_godoc_have_their_package() -> None:
+    weave, shed, lift = entries("""<h1>Package loom</h1><div id="pkg-overview"><p>Looms.</p></div>
+        <div id="manual-nav"><dl><dd><a>func Weave(n int)</a></dd></dl></div>
+        <h2 id="Weave">func <a>Weave</a> <a class="permalink" href="#Weave">¶</a></h2>
+        <pre>func Weave(n int, by interface{}) (cloth string, err error)</pre><p>Weave weaves.
+        <h2 id="Shed">type <a>Shed</a></h2><p>A Shed opens.<pre>type Shed struct {\n    Height int\n}</pre>
+        <h3 id="Shed.Lift">func (*Shed) <a>Lift</a></h3><pre>func (s *Shed) Lift() error</pre><p>Lift lifts.""")
+    assert (weave.title, weave.anchor, weave.directive) == ("loom.Weave", "Weave", "function")
+    assert weave.signature == "func Weave(n int, by interface{}) (cloth string, err error)"
+    assert (shed.title, shed.signature) == ("loom.Shed", "type Shed struct")
+    assert "Height int" in body(shed)
+    assert (lift.title, lift.anchor, lift.directive) == ("loom.Shed.Lift", "Shed.Lift", "method")
+
+
+def test_entries_of_pkg_go_dev_say_since_when() -> None:
+    section = entry("""<h1>example.org/craft/loom</h1><h4 id="Weave" class="Documentation-functionHeader">
+        <span>func <a>Weave</a> <a href="#Weave">¶</a></span> <span class="Documentation-sinceVersion">added in
+        v1.2.0</span></h4><div class="Documentation-declaration"><pre>func Weave(n int)</pre></div><p>It weaves.</p>""")
+    assert (section.title, section.anchor) == ("loom.Weave", "Weave")
+    assert body(section) == "added in v1.2.0\nIt weaves."
+
+
+def test_methods_of_rdoc_are_entries_with_their_class() -> None:
+    wind, size, other = (
+        entries("""<h1 id="class-Loom">class Loom</h1><header><h3>Public Methods</h3></header>
+        <div id="method-c-wind" class="method-detail "><div class="method-heading">
+        <span class="method-callseq">wind(yarn, turns = 3)</span>
+        <span class="method-click-advice">click to toggle source</span></div>
+        <div class="method-heading"><span class="method-callseq">wind(yarn) { |turn| ... }</span></div>
+        <div class="method-description"><h3 id="method-c-wind-label-Args">Args<span>
+        <a href="#method-c-wind-label-Args">¶</a> <a href="#top">↑</a></span></h3>
+        <dl class="note-list"><dt><code>turns</code><dd><p>How often.</p></dl>
+        <div class="method-source-code"><pre>def wind</pre></div></div></div>
+        <div id="method-i-size" class="method-detail"><div class="method-heading">
+        <span class="method-name">size</span><span class="method-args">()</span></div>
+        <div class="method-description"></div></div>
+        <div id="method-i-other-3F" class="method-detail"><div class="method-heading">
+        <span class="method-name">other?</span></div></div>""")
+    )
+    assert (wind.title, wind.anchor, wind.directive) == ("Loom.wind", "method-c-wind", "method")
+    assert wind.signatures == ["wind(yarn, turns = 3)", "wind(yarn) { |turn| ... }"]
+    assert body(wind) == "Args\nturns: How often."
+    assert (size.title, size.signature, size.anchor) == ("Loom#size", "size()", "method-i-size")
+    assert (other.title, other.anchor) == ("Loom#other?", "method-i-other-3F")
+
+
+def test_methods_of_yard_are_entries_without_their_source() -> None:
+    weave, make = (
+        entries("""<div id="content"><h1>Class: Craft::Loom</h1><h2>Instance Method Summary
+        <small><a href="#" class="summary_toggle">collapse</a></small></h2>
+        <ul class="summary"><li>#weave Weaves.</li></ul><h2>Instance Method Details</h2>
+        <div class="method_details"><h3 class="signature first" id="weave-instance_method">
+        <span class="overload">#<strong>weave</strong>(yarn) ⇒ <tt>Cloth</tt></span>
+        <span class="overload">#<strong>weave</strong>(yarn, times = 2) ⇒ <tt>Cloth</tt></span></h3>
+        <div class="docstring"><p>Weaves.</p></div><div class="tags">
+        <div class="examples"><p class="tag_title">Examples:</p><pre>weave(1)</pre></div>
+        <p class="tag_title">Returns:</p>
+        <ul class="return"><li><span class="type">(<tt>Cloth</tt>)</span> — <div class="inline">
+        <p>the cloth</p></div></li></ul></div><table class="source_code"><tr><td><pre>def weave</pre></td></tr>
+        </table></div><div class="method_details"><h3 class="signature" id="make-class_method">
+        .<strong>make</strong> ⇒ <tt>Loom</tt></h3></div></div>""")
+    )
+    assert (weave.title, weave.anchor) == ("Craft::Loom#weave", "weave-instance_method")
+    assert weave.signatures == ["weave(yarn) ⇒ Cloth", "weave(yarn, times = 2) ⇒ Cloth"]
+    assert body(weave) == "Weaves.\nExamples:\nweave(1)\nReturns: (Cloth) — the cloth"
+    assert (make.title, make.anchor) == ("Craft::Loom.make", "make-class_method")
+
+
+def test_methods_of_crystal_are_entries() -> None:
+    wind, turn = entries("""<meta name="generator" content="Crystal Docs 1.6.0"><h1>class Loom</h1>
+        <ul class="list-summary"><li>.wind Winds.</li></ul><h2>Class Method Detail</h2>
+        <div class="entry-detail" id="wind(n:Int32=3)-class-method"><div class="signature">
+        def self.<strong>wind</strong>(n : Int32 = 3) <a class="method-permalink" href="#x">#</a></div>
+        <div class="doc"><p>Winds.</p></div></div><div class="entry-detail" id="turn-instance-method">
+        <div class="signature">def <strong>turn</strong></div></div>""")
+    assert (wind.title, wind.anchor) == ("Loom.wind", "wind(n:Int32=3)-class-method")
+    assert (wind.signature, body(wind)) == ("def self.wind(n : Int32 = 3)", "Winds.")
+    assert turn.title == "Loom#turn"
+
+
+def test_other_pages_have_no_generator_of_these() -> None:
+    assert generator_of('<h1>gi-docgen</h1><div class="method">R Documentation</div>') is None
+    assert all(item.marks for item in GENERATORS)
