@@ -16,7 +16,7 @@ from purlin.index.classify.zero_shot import (
     LabelSet,
     _best_columns,
     independent_scores,
-    prompt,
+    prompts,
     shared_scores,
 )
 from purlin.index.errors import InvalidInput
@@ -137,7 +137,7 @@ def test_multi_label_takes_one_label(encoder: HashEncoder) -> None:
     ],
 )
 def test_prompt_writes_path_from_last_part(label: str, expected: str) -> None:
-    assert prompt("About {label}.", label) == expected
+    assert prompts(label, ["About {label}."]) == (expected,)
 
 
 def test_label_set_lists_similar_pairs() -> None:

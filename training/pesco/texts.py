@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
-from purlin.index.classify.zero_shot import check_labels, check_templates
+from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation import labels as labelled
 from purlin.index.evaluation.labels import MAX_READ_CHARS
@@ -128,7 +128,7 @@ def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
 
     Raises InvalidInput naming the line whose label is not in `labels`.
     """
-    numbers = {label: number for number, label in enumerate(labels)}
+    numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
     for line_number, text, label in labelled.labelled_rows(path):
         if label not in numbers:
@@ -143,7 +143,10 @@ def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """Read one label a line, in order, skipping blank lines. Raises NotFound and InvalidInput."""
+    """Read one label a line, in order, skipping blank lines. Raises NotFound and InvalidInput.
+
+    A line is a name, or `name = one wording | another`.
+    """
     labels = tuple(read_list(path))
     check_labels(labels)
 
