@@ -122,7 +122,9 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_text_without_a_label_is_right_if_it_gets_none(tmp_path: Path) -> None:
-    path = _write(tmp_path / "rows.jsonl", b'{"text": "x", "label": null}\n{"text": "y", "label": "a"}\n')
+    path = _write(
+        tmp_path / "rows.jsonl", b'{"text": "x", "label": null}\n{"text": "y", "label": "a"}\n'
+    )
     texts, truth = read_labelled(path)
     check_truth(truth, ["a"])
     assert (texts, truth) == (["x", "y"], [None, "a"])

@@ -191,8 +191,7 @@ def rank(
         for start in range(0, len(vectors), _BLOCK):
             scores = to_scores(vectors[start : start + _BLOCK] @ label_set.vectors.T)
             results.extend(
-                _classification(row, label_set.labels, min_score, ranked, fitting)
-                for row in scores
+                _classification(row, label_set.labels, min_score, ranked, fitting) for row in scores
             )
 
     return results

@@ -68,9 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        "classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE
-    )
+    parser = Parser("classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add("text", metavar="TEXT", nargs="*", help="A text; - reads them from stdin, one a line.")
     add(

@@ -80,9 +80,7 @@ class Labelled:
     labels: tuple[int, ...]
 
 
-def read_pool(
-    path: Path, *, labels: int, limit: int, seed: int, column: str = "text"
-) -> TextPool:
+def read_pool(path: Path, *, labels: int, limit: int, seed: int, column: str = "text") -> TextPool:
     """Read the key or `column` of JSON Lines and tables, or one text a line of other files.
 
     All but Parquet may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are
