@@ -365,5 +365,5 @@ def test_labels_with_wordings_are_read_and_named(tmp_path: Path) -> None:
 
 def test_dev_rows_need_a_label(tmp_path: Path) -> None:
     rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
-    with pytest.raises(InvalidInput, match="dev.jsonl:1: None is none of the given labels"):
+    with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: None is none of the given labels"):
         read_labelled_texts(rows, ["one", "two"])

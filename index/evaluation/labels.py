@@ -21,7 +21,8 @@ MAX_RECALLS = 100
 def labelled_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
     """Yield line number, text and label from JSON Lines {text, label}, gzipped or not.
 
-    The label of a text to which none of the labels applies is null. Raises NotFound, and InvalidInput for an invalid line, which it names, or an empty file.
+    The label of a text to which none of the labels applies is null. Raises NotFound, and
+    InvalidInput for an invalid line, which it names, or an empty file.
     """
     number = 0
     for number, line in read_lines(path, longest=MAX_READ_CHARS, most=MAX_LABELLED_ROWS):
@@ -56,8 +57,8 @@ def evaluate_labels(
 ) -> list[Measure]:
     """Accuracy, the mean score of the best label, and the recall of each of the first 100 labels.
 
-    A null label is right where the true one is null, too. If no label is null and the scores are calibrated, their mean is
-    the accuracy.
+    A null label is right where the true one is null, too. If no label is null and the scores are
+    calibrated, their mean is the accuracy.
     """
     correct = [result.label == label for result, label in zip(results, truth, strict=True)]
     right = np.array(correct, np.float64)
