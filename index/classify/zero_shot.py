@@ -179,7 +179,7 @@ def rank(
     With `fitting`, each result names all labels that score at least so much. With `transductive`
     all texts are encoded before the first is classified.
     """
-    blocks = (
+    blocks: Iterator[Vectors] = (
         encoder.encode(texts[start : start + _BLOCK], role="query")
         for start in range(0, len(texts), _BLOCK)
     )
