@@ -230,7 +230,11 @@ def post_classify(body: ClassifyRequest, service: ServiceOf) -> Response:
     reply = classify_reply(body, service)
 
     # A result's label stays in the JSON even if it is null, so that only these keys are left out.
-    empty = {name for name in ("classifier", "build", "warnings") if not getattr(reply, name)}
+    empty: dict[str, Any] = {
+        name: True for name in ("classifier", "build", "warnings") if not getattr(reply, name)
+    }
+    if not body.multi_label:
+        empty["results"] = {"__all__": {"labels"}}
     return _json_response(_CLASSIFY_REPLY.dump_json(reply, exclude=empty))
 
 
@@ -255,6 +259,7 @@ def _classify_with_labels(
         labels,
         templates=request.templates,
         multi_label=request.multi_label,
+        transductive=request.transductive,
         min_score=request.min_score,
         ranked=ranking_length,
     )

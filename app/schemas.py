@@ -159,7 +159,8 @@ class ClassifyRequest(Strict):
     )
     labels: Labels | None = Field(
         default=None,
-        description='Names, or paths such as "Sports > Football > World Cup"; one is enough if multi_label.',
+        description='Names, paths such as "Sports > Football > World Cup", or a name with the wordings that are '
+        'compared instead of it, as "fault = broken product | it does not work"; one is enough if multi_label.',
     )
     classifier: str | None = Field(
         default=None, max_length=64, description="One of GET /classifiers."
@@ -170,13 +171,20 @@ class ClassifyRequest(Strict):
     )
     multi_label: bool = Field(
         default=False,
-        description="For `labels`: score each label on its own, instead of scores that add up to 1.",
+        description="For `labels`: score each label on its own, instead of scores that add up to 1; results "
+        "have all `labels` that fit.",
+    )
+    transductive: bool = Field(
+        default=False,
+        description="For `labels`: let each text's neighbours among the others count; for hundreds of texts of one "
+        "kind. A result depends on all texts of the request.",
     )
     min_score: float = Field(
         default=0.0,
         ge=0.0,
         le=1.0,
-        description="A result whose best score is lower has the label null.",
+        description="A result whose best score is lower has the label null; with multi_label, labels that score at "
+        "least so much fit, or 0.5 if it is 0.",
     )
 
     def check(self) -> None:
@@ -197,6 +205,12 @@ class ClassifyRequest(Strict):
                 "A trained classifier is calibrated to choose one of its labels: "
                 "omit `multi_label`, or send `labels` instead.",
                 field="multi_label",
+            )
+        if self.transductive:
+            raise InvalidInput(
+                "A trained classifier has learnt from other texts already: omit `transductive`, or "
+                "send `labels` instead.",
+                field="transductive",
             )
 
     def ranking_length(self, labels: Sequence[str]) -> int:

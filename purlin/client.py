@@ -221,6 +221,7 @@ def _classify(
     templates: Sequence[str] | None = None,
     multi_label: bool = False,
     min_score: float = 0.0,
+    transductive: bool = False,
 ) -> _Call[Classified]:
     """Choose a label for each text, among `labels` or among those of a trained `classifier`."""
     body: dict[str, Any] = {
@@ -236,6 +237,8 @@ def _classify(
         body["classifier"] = classifier
     if templates is not None:
         body["templates"] = list(templates)
+    if transductive:
+        body["transductive"] = True
 
     return _Call("POST", "/classify", _read_classified, body)
 

@@ -247,3 +247,29 @@ def test_cached_labels_are_not_encoded_again(tmp_path: Path) -> None:
         encoder.encoded.clear()
         assert client.post("/classify", json=BY_LABELS | {"texts": ["another"]}).status_code == 200
     assert encoder.encoded == ["another"]
+
+
+def test_results_name_all_labels_that_fit(client: TestClient) -> None:
+    body = {"texts": ["one two"], "labels": ["one", "two", "three"], "templates": ["{label}"]}
+    (several,) = client.post("/classify", json=body | {"multi_label": True}).json()["results"]
+    assert sorted(several["labels"]) == ["one", "two"]
+    (single,) = client.post("/classify", json=body).json()["results"]
+    assert "labels" not in single
+
+
+def test_labels_with_wordings_and_texts_together(client: TestClient) -> None:
+    texts = ["broken lamp", "broken", *["broken lamp"] * 3, "send receipt"]
+    body = {"texts": texts, "labels": ["fault = broken lamp | broken", "bill = receipt | invoice"]}
+    alone = client.post("/classify", json=body).json()["results"]
+    together = client.post("/classify", json=body | {"transductive": True}).json()["results"]
+    assert {entry["label"] for entry in alone[0]["ranking"]} == {"fault", "bill"}
+    assert [result["score"] for result in alone] != [result["score"] for result in together]
+
+
+@pytest.mark.parametrize("with_what", [BY_NAME, BY_LABELS | {"multi_label": True}])
+def test_together_is_refused_where_it_means_nothing(
+    client: TestClient, with_what: dict[str, Any]
+) -> None:
+    error = problem(client.post("/classify", json=with_what | {"transductive": True}), 422)
+    assert error["errors"][0]["field"] == "transductive"
+    assert "omit" in error["detail"]

@@ -119,3 +119,17 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
     ):
         with pytest.raises(InvalidInput, match="either --labels"):
             evaluate.evaluate_classify(rows, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_text_without_a_label_is_right_if_it_gets_none(tmp_path: Path) -> None:
+    path = _write(
+        tmp_path / "rows.jsonl", b'{"text": "x", "label": null}\n{"text": "y", "label": "a"}\n'
+    )
+    texts, truth = read_labelled(path)
+    check_truth(truth, ["a"])
+    assert (texts, truth) == (["x", "y"], [None, "a"])
+
+    results = [Classification(None, 0.2, 0.1, ()), Classification(None, 0.3, 0.1, ())]
+    measures = {each.name: each.mean for each in evaluate_labels(results, truth)}
+    assert measures["accuracy"] == 0.5
+    assert (measures["recall of null"], measures["recall of a"]) == (1.0, 0.0)

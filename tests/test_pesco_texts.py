@@ -87,7 +87,7 @@ def test_texts_are_the_records_of_a_json_array(tmp_path: Path) -> None:
             "t.csv",
             "id,body\n1,My parcel\n",
             "t.csv:2 has no text in a column 'text'; its columns are 'id', 'body'. "
-            "Rename the column of the texts to text.",
+            "Name that of the texts with --column.",
         ),
         ("t.csv", "id,text\n1,a\n2,b,c\n", "t.csv:3 has 3 cells where the header has 2. Correct"),
         ("t.csv", "text\n", "t.csv holds no rows. Correct"),
@@ -339,3 +339,31 @@ def test_hostile_text_splits_quickly() -> None:
     text = "".join(rng.choice(".\"') \n") for _ in range(MAX_POOL_TEXT_CHARS))
     assert isinstance(split_sentences(text), list)
     assert split_sentences("." * MAX_POOL_TEXT_CHARS) == ["." * MAX_POOL_TEXT_CHARS]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "id,body\n" + "".join(f"{n},text {n}\n" for n in range(40))),
+        ("t.jsonl", "".join(json.dumps({"body": f"text {n}"}) + "\n" for n in range(40))),
+    ],
+)
+def test_texts_come_from_the_column_that_is_named(tmp_path: Path, name: str, content: str) -> None:
+    path = listed(tmp_path / name, content)
+    pool = read_pool(path, labels=2, limit=1000, seed=1, column="body")
+    assert pool.texts == tuple(f"text {number}" for number in range(40))
+    with pytest.raises(InvalidInput, match="--column"):
+        read_pool(path, labels=2, limit=1000, seed=1)
+
+
+def test_labels_with_wordings_are_read_and_named(tmp_path: Path) -> None:
+    labels = read_labels(listed(tmp_path / "labels.txt", "fault = broken | does not work\nother\n"))
+    assert labels == ("fault = broken | does not work", "other")
+    rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": "fault"}\n')
+    assert read_labelled_texts(rows, labels).labels == (0,)
+
+
+def test_dev_rows_need_a_label(tmp_path: Path) -> None:
+    rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
+    with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: None is none of the given labels"):
+        read_labelled_texts(rows, ["one", "two"])

@@ -17,6 +17,7 @@ from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
+from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources import open_source
@@ -283,6 +284,12 @@ def test_languages_may_be_written_in_capitals(
         (["classify", "text", "--labels", "a,b", "--min-score", "2"], "a number from 0 to 1"),
         (["classify", "text", "--labels", "a,b", "--min-score", "nan"], "a number from 0 to 1"),
         (["classify", "text", "--labels", "one"], "give another, or --multi"),
+        (["classify", "--labels", "a,b"], "give texts, or a file of texts with --texts"),
+        (["classify", "text", "--texts", "f", "--labels", "a,b"], "give texts, or a file of"),
+        (["classify", "text", "--id", "c", "--labels", "a,b"], "are for --texts"),
+        (["classify", "t", "--labels", "a,b", "--multi", "--transductive"], "without --multi"),
+        (["classify", "t", "--labels", "a,b", "--review", "0"], "takes a number from 1"),
+        (["classify", "--texts", "none.csv", "--labels", "a,b"], "none.csv does not exist"),
         (["classify", "text", "--labels-file", "nowhere"], "nowhere cannot be read"),
         (["cache", "shrink"], "shrink"),
     ],
@@ -551,6 +558,145 @@ def test_classify_labels_texts_and_lines_of_stdin(
     assert len(record["ranking"]) == 2
     assert _purlin("classify", "kept", *options, "--multi", "--min-score", 0.999) == 1
     assert capsys.readouterr().out.startswith("-\t")
+
+
+def _stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+TICKETS = """ticket,body
+T-1,"send receipt
+
+to me"
+T-2,
+T-3,format price
+"""
+BY_NAMES = ("--labels", "send receipt,format price", "--template", "{label}")
+
+
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_classify_reads_the_rows_of_a_table(
+    shop: Path,
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    from_stdin: bool,
+) -> None:
+    (shop / "tickets.csv").write_text(TICKETS)
+    _stdin(monkeypatch, TICKETS.encode())
+    source = ("-", "--format", "csv") if from_stdin else ("tickets.csv",)
+    options = ("--texts", *source, "--column", "body", *BY_NAMES, "--encoder", encoder)
+
+    assert _purlin("classify", *options, "--id", "ticket") == 0
+    captured = capsys.readouterr()
+    rows = [line.split("\t") for line in captured.out.splitlines()]
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        ("T-1", "send receipt", "send receipt to me"),
+        ("T-3", "format price", "format price"),
+    ]
+    assert "1 row without a text left out: T-2" in captured.err
+
+    _stdin(monkeypatch, TICKETS.encode())
+    assert _purlin("classify", *options, "--json") == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["id"] for record in records] == ["2", "4"]
+    assert records[0]["text"] == "send receipt\n\nto me"
+    assert "labels" not in records[0]
+
+
+def test_classify_reads_stdin_as_one_text(
+    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stdin(monkeypatch, b"format\nprice\n")
+    options = ("--texts", "-", "--format", "whole", *BY_NAMES, "--encoder", encoder)
+    assert _purlin("classify", *options, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["text"] == "format\nprice"
+
+
+def test_classify_prints_the_doubtful_first(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["send receipt", "send price", "format price", "format receipt price"]
+    (shop / "texts.txt").write_text("\n".join(texts))
+    options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--json")
+    assert _purlin("classify", *options) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert _purlin("classify", *options, "--review", 2) == 0
+    review = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert review == sorted(records, key=lambda record: record["margin"])[:2]
+
+
+def test_classify_prints_all_labels_that_fit(
+    encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*BY_NAMES, "--encoder", encoder, "--multi")
+    assert _purlin("classify", "send receipt format price", *options) == 0
+    assert capsys.readouterr().out.split("\t")[0] in (
+        "send receipt, format price",
+        "format price, send receipt",
+    )
+
+
+def test_classify_together_is_what_the_classifier_says(
+    encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["send receipt", "send it", "send the receipt", *["format price"] * 3]
+    options = (*BY_NAMES, "--encoder", encoder, "--json", "--transductive")
+    assert _purlin("classify", *texts, *options) == 0
+    scores = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
+    classifier = Classifier(load_encoder(Path(encoder)))
+    results = classifier.classify(
+        texts, ["send receipt", "format price"], templates=["{label}"], transductive=True
+    )
+    assert scores == [result.score for result in results]
+
+
+@pytest.mark.parametrize(
+    ("content", "option", "words"),
+    [
+        (b"id,body\n1,a\n", "csv", "its columns are 'id', 'body': name one with --column"),
+        (b"id,text\n1,a,b\n", "csv", "stdin, row 2: has 3 cells where the header has 2"),
+        (b'{"text": ["a"]}\n', "jsonl", "stdin, row 1: the column 'text' holds no text"),
+        (b"caf\xe9", "whole", "stdin is not UTF-8"),
+        (b"", "whole", "There are no texts"),
+    ],
+)
+def test_classify_says_what_is_wrong_with_a_table(
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    option: str,
+    words: str,
+) -> None:
+    _stdin(monkeypatch, content)
+    options = ("--texts", "-", "--format", option, *BY_NAMES, "--encoder", encoder)
+    assert _purlin("classify", *options) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_classify_warns_of_what_is_hardly_meant(
+    shop: Path,
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (shop / "tickets.csv").write_text(TICKETS)
+    options = (*BY_NAMES, "--encoder", encoder)
+    assert _purlin("classify", "tickets.csv", *options) == 0
+    assert "--texts tickets.csv classifies what it holds" in capsys.readouterr().err
+    for content, kind in ((TICKETS.encode(), "csv"), (b'{"text": "a"}\n', "jsonl")):
+        _stdin(monkeypatch, content)
+        assert _purlin("classify", "-", *options) == 0
+        assert f"--texts - --format {kind} reads its rows" in capsys.readouterr().err
+
+    (shop / "mails.txt").write_text("<p>format&nbsp;<b>price</b></p>\n")
+    assert _purlin("classify", "--texts", "mails.txt", *options) == 0
+    assert "1 text has HTML tags" in capsys.readouterr().err
+    assert _purlin("classify", "--texts", "mails.txt", "--html", *options) == 0
+    captured = capsys.readouterr()
+    assert captured.out.endswith("\tformat price\n")
+    assert "HTML" not in captured.err
 
 
 def test_classify_ignores_byte_order_marks(

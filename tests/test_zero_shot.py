@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import numpy as np
@@ -16,7 +17,8 @@ from purlin.index.classify.zero_shot import (
     LabelSet,
     _best_columns,
     independent_scores,
-    prompt,
+    label_name,
+    prompts,
     shared_scores,
 )
 from purlin.index.errors import InvalidInput
@@ -137,7 +139,102 @@ def test_multi_label_takes_one_label(encoder: HashEncoder) -> None:
     ],
 )
 def test_prompt_writes_path_from_last_part(label: str, expected: str) -> None:
-    assert prompt("About {label}.", label) == expected
+    assert prompts(label, ["About {label}."]) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "expected"),
+    [
+        ("fault = broken | does not work", "fault", ("A broken.", "A does not work.")),
+        (" fault  =  Sports > Ball ", "fault", ("A Ball (Sports).",)),
+        ("a=b", "a=b", ("A a=b.",)),
+        ("a | b", "a | b", ("A a | b.",)),
+        ("a = b = c", "a", ("A b = c.",)),
+    ],
+)
+def test_wordings_replace_the_name_in_prompts(
+    label: str, name: str, expected: tuple[str, ...]
+) -> None:
+    assert label_name(label) == name
+    assert prompts(label, ["A {label}."]) == expected
+
+
+def test_results_have_the_name_of_a_label_with_wordings(encoder: HashEncoder) -> None:
+    labels = ["sport = match result | striker scored", "money = bank | invoice"]
+    (result,) = Classifier(encoder).classify(["a striker scored"], labels, templates=PLAIN)
+    assert result.label == "sport"
+    assert {entry.label for entry in result.ranking} == {"sport", "money"}
+
+    vectors = encoder.encode(["match result", "striker scored"], role="query")
+    label_set = Classifier(encoder).label_set(labels, PLAIN)
+    assert label_set.vectors[0] == pytest.approx(vectors.mean(axis=0), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "field", "words"),
+    [
+        (["a = b", "a = c"], "labels[1]", "further wordings of it stand behind its name"),
+        (["a = b | ", "c"], "labels[0]", "has an empty wording: write `name = one | another`"),
+        (["a =  ", "c"], "labels[0]", "has an empty wording"),
+        ([" = b", "c"], "labels[0]", "empty"),
+        (["c", "a = " + " | ".join("x" * 17)], "labels[1]", "more than 16 wordings"),
+        ([f"{n} = {' | '.join('x' * 16)}" for n in range(626)], "labels", "10,016 wordings"),
+    ],
+)
+def test_wordings_that_cannot_be_read_are_refused(
+    encoder: HashEncoder, labels: list[str], field: str, words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(words)) as caught:
+        Classifier(encoder).classify(["text"], labels)
+    assert caught.value.field == field
+
+
+def test_long_runs_of_spaces_in_labels_are_read_quickly(encoder: HashEncoder) -> None:
+    # The time is quadratic for one expression that takes in the spaces: hours.
+    space = " " * 1_000_000
+    label = f"a{space}b"
+    assert (label_name(label), prompts(label, PLAIN)) == (label, (label,))
+
+
+def test_independent_scores_name_all_labels_that_fit(encoder: HashEncoder) -> None:
+    labels = ["sports", "business", "world"]
+    (result,) = Classifier(encoder).classify(
+        ["sports business"], labels, templates=PLAIN, multi_label=True
+    )
+    assert result.labels == ("sports", "business")
+    assert set(result.labels) == {entry.label for entry in result.ranking if entry.score >= 0.5}
+
+    (strict,) = Classifier(encoder).classify(
+        ["sports business"], labels, templates=PLAIN, multi_label=True, min_score=0.99999999
+    )
+    assert (strict.labels, strict.label) == ((), None)
+    (single,) = Classifier(encoder).classify(["sports business"], labels)
+    assert single.labels is None
+
+
+def test_neighbours_decide_where_a_text_says_little(encoder: HashEncoder) -> None:
+    texts = ["sports match goal", "goal goal", *["sports match goal striker"] * 5, "business bank"]
+    labels = ["sports", "business"]
+    alone = Classifier(encoder).classify(texts, labels, templates=PLAIN)
+    together = Classifier(encoder).classify(texts, labels, templates=PLAIN, transductive=True)
+
+    assert alone[1].margin == pytest.approx(0, abs=0.05)
+    assert together[1].label == "sports"
+    assert together[1].margin > alone[1].margin + 0.3
+    assert together[-1].label == "business"
+
+
+def test_one_text_is_classified_alike_together(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder)
+    (alone,) = classifier.classify(["sports today"], LABELS)
+    (together,) = classifier.classify(["sports today"], LABELS, transductive=True)
+    assert together.label == alone.label
+
+
+def test_together_and_each_label_on_its_own_exclude_each_other(encoder: HashEncoder) -> None:
+    with pytest.raises(InvalidInput, match="omit one of the two") as caught:
+        Classifier(encoder).classify(["a"], LABELS, multi_label=True, transductive=True)
+    assert caught.value.field == "transductive"
 
 
 def test_label_set_lists_similar_pairs() -> None:

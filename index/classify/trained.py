@@ -30,6 +30,7 @@ from purlin.index.classify.zero_shot import (
     LabelSet,
     check_labels,
     check_texts,
+    mean_vectors,
     rank,
     shared_scores,
 )
@@ -233,7 +234,7 @@ def _encoder(directory: Path, spec: ClassifierSpec) -> Encoder:
 def _label_set(spec: ClassifierSpec, encoder: TextEncoder, directory: Path) -> LabelSet:
     """The labels with the vectors of labels.npy, or the mean vectors of their prompts (eq. 2)."""
     if spec.vectors is None:
-        return LabelSet.of(spec.labels, _mean_vectors(spec.prompts, encoder))
+        return LabelSet.of(spec.labels, mean_vectors(spec.prompts, encoder))
 
     with refusing("classifier", directory / VECTORS):
         dim = spec.vectors.shape[1]
@@ -241,15 +242,6 @@ def _label_set(spec: ClassifierSpec, encoder: TextEncoder, directory: Path) -> L
             raise ValueError(f"its vectors have {dim} numbers, the encoder's {encoder.dim}")
 
     return LabelSet.of(spec.labels, spec.vectors)
-
-
-def _mean_vectors(prompts: Sequence[Sequence[str]], encoder: TextEncoder) -> Vectors:
-    """(labels, dim): the mean of each label's prompts, all encoded in one call."""
-    vectors = encoder.encode([prompt for of_label in prompts for prompt in of_label], role="query")
-    counts = [len(of_label) for of_label in prompts]
-    sums = np.add.reduceat(vectors, np.cumsum([0, *counts[:-1]]), axis=0)
-    means: Vectors = (sums / np.array(counts)[:, None]).astype(np.float32)
-    return means
 
 
 # ---- reading and checking

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.classify.transductive import transductive_vectors
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.lookups import Lookups
@@ -33,16 +34,26 @@ INDEPENDENT_TEMPERATURE = 0.06
 # The cosine that scores 0.5.
 INDEPENDENT_MIDPOINT = 0.09
 
+# The score from which on a label fits, with independent scores and no `min_score`.
+FITTING_SCORE = 0.5
+
 # From this cosine on the encoder hardly tells two labels apart; measured in docs/classify.md.
 SIMILAR_LABELS_COSINE = 0.9
 
 # Labels in the ranking of one text, at most.
 RANKED = 100
 
+# Wordings of one label, and of all labels together.
+MAX_WORDINGS = 16
+MAX_ALL_WORDINGS = 10_000
+
 _BLOCK = 256
 _MAX_SIMILAR_PAIRS = 10
 _MAX_SHOWN_CHARS = 60
-_PATH_SEPARATOR = re.compile(r"\s+>\s+")
+# One character each, so that a long run of spaces is read once.
+_PATH_SEPARATOR = re.compile(r"(?<=\s)>(?=\s)")
+_NAME_SEPARATOR = re.compile(r"(?<=\s)=(?=\s)")
+_WORDINGS_SEPARATOR = re.compile(r"(?<=\s)\|(?=\s)")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 ClassScores = NDArray[np.float64]
@@ -100,22 +111,47 @@ class Classifier:
         *,
         templates: Sequence[str] = DEFAULT_TEMPLATES,
         multi_label: bool = False,
+        transductive: bool = False,
         min_score: float = 0.0,
         ranked: int = RANKED,
     ) -> list[Classification]:
         """Classify each text, in the given order; equal scores keep the order of `labels`.
 
-        The scores of one text sum to 1. With `multi_label` they are independent: above 0.5 the
-        label more likely fits than not, and one label is enough. Scores are rounded to 6 decimals;
-        rankings have at most `ranked` labels. Raises InvalidInput.
+        The scores of one text sum to 1. With `multi_label` they are independent, one label is
+        enough, and results have all `labels` that fit. With `transductive` each text's result
+        depends on the others, too. Scores are rounded to 6 decimals; rankings have at most `ranked`
+        labels. Raises InvalidInput.
         """
         check_texts(texts)
         if len(labels) == 1 and not multi_label:
             raise InvalidInput(_ONE_LABEL, field="labels")
+        if multi_label and transductive:
+            raise InvalidInput(
+                "The texts together decide between labels, and multi_label scores each on its own: "
+                "omit one of the two.",
+                field="transductive",
+            )
 
         label_set = self._sets.get(tuple(labels), tuple(templates))
-        to_scores = independent_scores if multi_label else shared_scores
-        return rank(self.encoder, texts, label_set, to_scores, min_score=min_score, ranked=ranked)
+        if multi_label:
+            return rank(
+                self.encoder,
+                texts,
+                label_set,
+                independent_scores,
+                min_score=min_score,
+                ranked=ranked,
+                fitting=min_score or FITTING_SCORE,
+            )
+        return rank(
+            self.encoder,
+            texts,
+            label_set,
+            shared_scores,
+            min_score=min_score,
+            ranked=ranked,
+            transductive=transductive,
+        )
 
     def label_set(
         self, labels: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES
@@ -135,13 +171,28 @@ def rank(
     *,
     min_score: float = 0.0,
     ranked: int = RANKED,
+    fitting: float | None = None,
+    transductive: bool = False,
 ) -> list[Classification]:
-    """Classify texts block by block; `to_scores` turns mean cosines (block, labels) into scores."""
+    """Classify texts block by block; `to_scores` turns mean cosines (block, labels) into scores.
+
+    With `fitting`, each result names all labels that score at least so much. With `transductive`
+    all texts are encoded before the first is classified.
+    """
+    blocks: Iterator[Vectors] = (
+        encoder.encode(texts[start : start + _BLOCK], role="query")
+        for start in range(0, len(texts), _BLOCK)
+    )
+    if transductive:
+        blocks = iter([transductive_vectors(np.concatenate(list(blocks)), label_set.vectors)])
+
     results: list[Classification] = []
-    for start in range(0, len(texts), _BLOCK):
-        vectors = encoder.encode(texts[start : start + _BLOCK], role="query")
-        scores = to_scores(vectors @ label_set.vectors.T)
-        results.extend(_classification(row, label_set.labels, min_score, ranked) for row in scores)
+    for vectors in blocks:
+        for start in range(0, len(vectors), _BLOCK):
+            scores = to_scores(vectors[start : start + _BLOCK] @ label_set.vectors.T)
+            results.extend(
+                _classification(row, label_set.labels, min_score, ranked, fitting) for row in scores
+            )
 
     return results
 
@@ -163,15 +214,49 @@ def independent_scores(cosines: Vectors) -> ClassScores:
     return scores
 
 
-def prompt(template: str, label: str) -> str:
-    """Fill the template with a label.
+def label_name(label: str) -> str:
+    """What a label is called in results: all of it, or what stands before " = "."""
+    name, *wordings = _NAME_SEPARATOR.split(label, maxsplit=1)
+    return name.strip() if wordings else label
+
+
+def label_wordings(label: str) -> tuple[str, ...]:
+    """What is put into prompts: the label, or what stands after " = ", between " | "."""
+    _, *wordings = _NAME_SEPARATOR.split(label, maxsplit=1)
+    if not wordings:
+        return (label,)
+    return tuple(wording.strip() for wording in _WORDINGS_SEPARATOR.split(wordings[0]))
+
+
+def prompts(label: str, templates: Sequence[str]) -> tuple[str, ...]:
+    """Each template filled with each wording of a label."""
+    return tuple(
+        _prompt(template, wording) for wording in label_wordings(label) for template in templates
+    )
+
+
+def _prompt(template: str, wording: str) -> str:
+    """Fill the template.
 
     A path such as "Sports > Football > World Cup" is written from its last part up: "World Cup
     (Sports, Football)".
     """
-    *parents, last = _PATH_SEPARATOR.split(label.strip())
-    name = f"{last} ({', '.join(parents)})" if parents else label
+    *parents, last = (part.strip() for part in _PATH_SEPARATOR.split(wording.strip()))
+    name = f"{last} ({', '.join(parents)})" if parents else wording
     return template.replace("{label}", name)
+
+
+def mean_vectors(prompts: Sequence[Sequence[str]], encoder: TextEncoder) -> Vectors:
+    """(labels, dim): the mean of each label's prompts, all encoded in one call."""
+    vectors = encoder.encode([prompt for of_label in prompts for prompt in of_label], role="query")
+    return mean_of_each(vectors, [len(of_label) for of_label in prompts])
+
+
+def mean_of_each(vectors: Vectors, counts: Sequence[int]) -> Vectors:
+    """(len(counts), dim): the means of so many rows each, one after the other."""
+    sums = np.add.reduceat(vectors, np.cumsum([0, *counts[:-1]]), axis=0)
+    means: Vectors = (sums / np.array(counts)[:, None]).astype(np.float32)
+    return means
 
 
 def check_texts(texts: Sequence[str]) -> None:
@@ -201,20 +286,39 @@ def check_labels(labels: Sequence[str]) -> None:
 
     first_numbers: dict[str, int] = {}
     for number, label in enumerate(labels):
-        name, field = label.strip(), f"labels[{number}]"
+        name, field = label_name(label).strip(), f"labels[{number}]"
         if not name:
             raise InvalidInput("The label is empty: leave it out or fill it.", field=field)
-        if _CONTROL.search(name):
+        if _CONTROL.search(label.strip()):
             raise InvalidInput(
-                f"The label {name!r:.80} has a control character: remove it.", field=field
+                f"The label {label.strip()!r:.80} has a control character: remove it.", field=field
+            )
+        if not all(label_wordings(label)):
+            raise InvalidInput(
+                f"The label {name!r:.80} has an empty wording: write `name = one | another`.",
+                field=field,
+            )
+        if len(label_wordings(label)) > MAX_WORDINGS:
+            raise InvalidInput(
+                f"The label {name!r:.80} has more than {MAX_WORDINGS} wordings between ' | ': "
+                "keep the best of them.",
+                field=field,
             )
 
         first_number = first_numbers.setdefault(name, number)
         if first_number != number:
             raise InvalidInput(
-                f"The label {name!r:.80} is the same as labels[{first_number}]: give each once.",
+                f"The label {name!r:.80} is the same as labels[{first_number}]: give each once; "
+                "further wordings of it stand behind its name, as in `name = one | another`.",
                 field=field,
             )
+
+    count = sum(len(label_wordings(label)) for label in labels)
+    if count > max(MAX_ALL_WORDINGS, len(labels)):
+        raise InvalidInput(
+            f"The labels have {count:,} wordings, more than {MAX_ALL_WORDINGS:,}: give fewer.",
+            field="labels",
+        )
 
 
 def check_templates(templates: Sequence[str]) -> None:
@@ -236,7 +340,11 @@ def check_templates(templates: Sequence[str]) -> None:
 
 
 def _classification(
-    scores: ClassScores, labels: Sequence[str], min_score: float, ranked: int
+    scores: ClassScores,
+    labels: Sequence[str],
+    min_score: float,
+    ranked: int,
+    fitting: float | None,
 ) -> Classification:
     order = _best_columns(scores, ranked)
     values = scores[order].round(6).tolist()
@@ -248,7 +356,10 @@ def _classification(
     first = values[0]
     second = values[1] if len(values) > 1 else 0.0
     label = ranking[0].label if first >= min_score else None
-    return Classification(label, first, round(first - second, 6), ranking)
+    fits = None
+    if fitting is not None:
+        fits = tuple(entry.label for entry in ranking if entry.score >= fitting)
+    return Classification(label, first, round(first - second, 6), ranking, fits)
 
 
 def _best_columns(scores: ClassScores, ranked: int) -> NDArray[np.intp]:
@@ -316,7 +427,8 @@ class _LabelSetCache:
     ) -> LabelSet:
         check_labels(labels)
         check_templates(templates)
-        label_set = LabelSet.of(labels, self._label_vectors(labels, templates))
+        vectors = self._label_vectors(labels, templates)
+        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors)
 
         with self._lock:
             # Another thread may have made the same set meanwhile.
@@ -354,9 +466,7 @@ class _LabelSetCache:
         vectors: dict[str, Vectors] = {}
         for start in range(0, len(labels), _BLOCK):
             block = labels[start : start + _BLOCK]
-            prompts = [prompt(template, label) for label in block for template in templates]
-            encoded = self._encoder.encode(prompts, role="query")
-            means = encoded.reshape(len(block), len(templates), -1).mean(axis=1)
+            means = mean_vectors([prompts(label, templates) for label in block], self._encoder)
 
             # Copies, as a view would keep the vectors of the whole block in memory.
             vectors |= {label: mean.copy() for label, mean in zip(block, means, strict=True)}

@@ -18,10 +18,11 @@ MAX_READ_CHARS = 16 * MAX_LINE_CHARS
 MAX_RECALLS = 100
 
 
-def labelled_rows(path: Path) -> Iterator[tuple[int, str, str]]:
+def labelled_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
     """Yield line number, text and label from JSON Lines {text, label}, gzipped or not.
 
-    Raises NotFound, and InvalidInput for an invalid line, which it names, or an empty file.
+    The label of a text to which none of the labels applies is null. Raises NotFound, and
+    InvalidInput for an invalid line, which it names, or an empty file.
     """
     number = 0
     for number, line in read_lines(path, longest=MAX_READ_CHARS, most=MAX_LABELLED_ROWS):
@@ -34,6 +35,8 @@ def labelled_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         match parsed(line):
             case {"text": str(text), "label": str(label)} if text.strip() and label.strip():
                 yield number, text, label
+            case {"text": str(text), "label": None} if text.strip():
+                yield number, text, None
             case _:
                 raise InvalidInput(
                     f"{where} is not a JSON object with a text and a label.", field="rows"
@@ -43,17 +46,19 @@ def labelled_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         raise InvalidInput(f"{path} is empty: it has no rows of {{text, label}}.", field="rows")
 
 
-def read_labelled(path: Path) -> tuple[list[str], list[str]]:
+def read_labelled(path: Path) -> tuple[list[str], list[str | None]]:
     """Texts and their labels. Raises as `labelled_rows` does."""
     rows = list(labelled_rows(path))
     return [text for _, text, _ in rows], [label for _, _, label in rows]
 
 
-def evaluate_labels(results: Sequence[Classification], truth: Sequence[str]) -> list[Measure]:
+def evaluate_labels(
+    results: Sequence[Classification], truth: Sequence[str | None]
+) -> list[Measure]:
     """Accuracy, the mean score of the best label, and the recall of each of the first 100 labels.
 
-    A null label counts as wrong. If no label is null and the scores are calibrated, their mean is
-    the accuracy.
+    A null label is right where the true one is null, too. If no label is null and the scores are
+    calibrated, their mean is the accuracy.
     """
     correct = [result.label == label for result, label in zip(results, truth, strict=True)]
     right = np.array(correct, np.float64)
@@ -68,17 +73,19 @@ def evaluate_labels(results: Sequence[Classification], truth: Sequence[str]) -> 
 
     for label in list(dict.fromkeys(truth))[:MAX_RECALLS]:
         of_label = right[[true_label == label for true_label in truth]]
-        measures.append(measure(f"recall of {label}", of_label, len(of_label)))
+        name = "null" if label is None else label
+        measures.append(measure(f"recall of {name}", of_label, len(of_label)))
     return measures
 
 
-def check_truth(truth: Sequence[str], labels: Sequence[str]) -> None:
+def check_truth(truth: Sequence[str | None], labels: Sequence[str]) -> None:
     """Raise InvalidInput if a row has a label that the classifier does not have."""
     available = set(labels)
-    unknown = dict.fromkeys(label for label in truth if label not in available)
+    unknown = dict.fromkeys(label for label in truth if label and label not in available)
     if unknown:
         shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
         raise InvalidInput(
-            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}.",
+            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. A row "
+            "to which none applies has the label null.",
             field="rows",
         )

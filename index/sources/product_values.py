@@ -112,7 +112,7 @@ def _is_filled_scalar(value: object) -> bool:
 def field_value(raw: object) -> Value | None:
     """A field's value, or None if there is nothing to display or filter by."""
     if isinstance(raw, str):
-        return _plain(raw) or None
+        return plain(checked(raw)) or None
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, int):
@@ -223,10 +223,8 @@ def checked(text: str) -> str:
     return text
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text without markup, repeated spaces and empty lines."""
-    checked(text)
-
     # Twice, because some feeds escape their markup twice.
     for _ in range(2):
         if _TAG.search(text) or "<!--" in text:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +19,7 @@ from purlin.cli.search import add_home
 from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
+    from purlin.index.classify.texts import TextRow
     from purlin.index.classify.zero_shot import LabelSet
     from purlin.index.records import Classification
 
@@ -24,6 +28,11 @@ ABOUT = """Label texts by the names of the labels alone, without training, or by
 error."""
 EXAMPLE = 'purlin classify "The match ended 2:1 after extra time." --labels sports,business'
 _SHOWN_CHARS = 80
+_SHOWN_IDS = 10
+_FORMATS = ("lines", "whole", "jsonl", "csv", "tsv")
+_HTML = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*>|<br ?/?>|&nbsp;")
+# Names of columns: no sentence has separators without spaces alone.
+_HEADER = re.compile(r"[^\s,;\t]{1,40}(?:[,;\t][^\s,;\t]{1,40}){1,50}")
 
 # Texts that are classified before their results are printed.
 _BLOCK = 256
@@ -34,32 +43,76 @@ def run(arguments: Sequence[str]) -> int:
     from purlin.index.classify.zero_shot import check_texts
 
     options = _parse(arguments)
-    texts = _texts(options.text)
-    check_texts(texts)
+    rows = _filled_rows(options) if options.texts else _argument_rows(options.text)
+    check_texts([row.text for row in rows])
     classify, label_set = _trained(options) if options.classifier else _untrained(options)
 
     for warning in label_set.warnings():
         terminal.print_note(f"warning: {warning}")
+
+    # Texts that are classified together, or printed in another order, are not classified in blocks.
+    size = len(rows) if options.transductive or options.review is not None else _BLOCK
     unlabelled = 0
-    for start in range(0, len(texts), _BLOCK):
-        block = texts[start : start + _BLOCK]
-        for text, result in zip(block, classify(block), strict=True):
-            _print_result(text, result, as_json=options.json)
-            unlabelled += result.label is None
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        results = list(zip(block, classify([row.text for row in block]), strict=True))
+        unlabelled += sum(not _labels_of(result) for _, result in results)
+        if options.review is not None:
+            results.sort(key=lambda pair: _certainty(pair[1], options.min_score))
+            del results[options.review :]
+
+        for row, result in results:
+            _print_result(row, result, as_json=options.json, with_id=bool(options.texts))
         sys.stdout.flush()
     return 1 if unlabelled else 0
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("classify", "TEXT... --labels A,B,C [options]", ABOUT, EXAMPLE)
+    parser = Parser("classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
-    add("text", metavar="TEXT", nargs="+", help="A text; - reads them from stdin, one a line.")
+    add("text", metavar="TEXT", nargs="*", help="A text; - reads them from stdin, one a line.")
+    add(
+        "--texts",
+        metavar="FILE",
+        help="A file of texts instead: CSV, TSV, JSON, JSON Lines, Parquet, or one text a line; "
+        "- is stdin in --format.",
+    )
+    add("--column", default="text", help="The column of the texts in a table [default: text].")
+    add("--id", metavar="COLUMN", help="What identifies a row [default: its number].")
+    add(
+        "--format",
+        choices=_FORMATS,
+        default="lines",
+        help="How --texts - is read: one text a line, whole (one text of many lines), or as a "
+        "table [default: lines].",
+    )
+    add("--html", action="store_true", help="Remove HTML tags from the texts of --texts.")
     add("--labels", metavar="A,B,C", help="Names of the labels.")
-    add("--labels-file", type=Path, metavar="FILE", help="Names of the labels, one a line.")
+    add(
+        "--labels-file",
+        type=Path,
+        metavar="FILE",
+        help="Names of the labels, one a line; `name = one wording | another` compares these.",
+    )
     add("--classifier", metavar="NAME", help="A classifier of --home, instead of labels.")
     add("--template", action="append", help="With {label} in it; may be repeated.")
-    add("--multi", action="store_true", help="Score each label on its own, not against the others.")
+    add(
+        "--multi",
+        action="store_true",
+        help="Score each label on its own, and print all that score --min-score, or 0.5.",
+    )
+    add(
+        "--transductive",
+        action="store_true",
+        help="Let each text's neighbours among the others count; for hundreds of texts of one kind.",
+    )
     add("--min-score", type=float, default=0.0, help="Below it no label is given [default: 0].")
+    add(
+        "--review",
+        type=int,
+        metavar="N",
+        help="Print only the N most doubtful results, the most doubtful first.",
+    )
     add(
         "--json",
         action="store_true",
@@ -73,12 +126,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_home(parser)
 
     options = parser.parse_args(arguments)
+    if bool(options.text) == bool(options.texts):
+        parser.error("give texts, or a file of texts with --texts")
+    if options.text and (options.id or options.html or options.format != "lines"):
+        parser.error("--id, --html and --format are for --texts")
     if sum(bool(way) for way in (options.labels, options.labels_file, options.classifier)) != 1:
         parser.error("give one of --labels, --labels-file and --classifier")
     if options.classifier and (options.template or options.multi or options.encoder):
         parser.error("a classifier has its own: leave --template, --multi and --encoder out")
+    if options.transductive and (options.multi or options.classifier):
+        parser.error("--transductive is for --labels or --labels-file without --multi")
     if not 0 <= options.min_score <= 1:
         parser.error("--min-score takes a number from 0 to 1")
+    if options.review is not None and options.review < 1:
+        parser.error("--review takes a number from 1")
     return options
 
 
@@ -105,6 +166,7 @@ def _untrained(
         labels=labels,
         templates=templates,
         multi_label=options.multi,
+        transductive=options.transductive,
         min_score=options.min_score,
     )
     return classify, classifier.label_set(labels, templates)
@@ -141,41 +203,141 @@ def _lines(file: Path) -> list[str]:
         ) from error
 
 
-def _texts(arguments: Sequence[str]) -> list[str]:
+# ---- texts
+
+
+def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
+    """The rows of --texts that have a text; says how many have none, and which.
+
+    Raises NotFound and InvalidInput.
+    """
+    rows = list(_file_rows(options))
+    if options.html:
+        from purlin.index.sources.product_values import plain
+
+        rows = [replace(row, text=plain(row.text)) for row in rows]
+    else:
+        _note_html(rows)
+
+    if empty := [row.id for row in rows if not row.text]:
+        shown = ", ".join(empty[:_SHOWN_IDS]) + (", …" if len(empty) > _SHOWN_IDS else "")
+        count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
+        terminal.print_note(f"{count} without a text left out: {shown}")
+    return [row for row in rows if row.text]
+
+
+def _file_rows(options: argparse.Namespace) -> Iterator[TextRow]:
+    from purlin.index.classify.texts import TextRow, read_texts
+
+    if options.texts != "-":
+        yield from read_texts(
+            Path(options.texts), options.texts, column=options.column, id_column=options.id
+        )
+    elif options.format == "whole":
+        yield TextRow("1", _decoded(sys.stdin.buffer.read(), "stdin").strip())
+    else:
+        # Readers of tables look at the end of a file, too.
+        suffix = "" if options.format == "lines" else f".{options.format}"
+        with tempfile.NamedTemporaryFile(suffix=suffix) as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.flush()
+            yield from read_texts(
+                Path(file.name), "stdin", column=options.column, id_column=options.id
+            )
+
+
+def _note_html(rows: Sequence[TextRow]) -> None:
+    count = sum(bool(_HTML.search(row.text)) for row in rows)
+    if count:
+        texts = "1 text has" if count == 1 else f"{count:,} texts have"
+        terminal.print_note(
+            f"warning: {texts} HTML tags, which are read as words: --html removes them"
+        )
+
+
+def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
     """The texts, where each - stands for the lines of stdin that are not empty.
 
     Raises InvalidInput for lines that are not UTF-8.
     """
+    from purlin.index.classify.texts import TextRow
+
     texts: list[str] = []
     for argument in arguments:
         if argument == "-":
-            texts += filter(str.strip, _input_lines())
+            lines = list(filter(str.strip, _input_lines()))
+            _note_table(lines)
+            texts += lines
         else:
             texts.append(argument)
-    return texts
+            if len(argument) < _SHOWN_CHARS and Path(argument).is_file():
+                terminal.print_note(
+                    f"warning: {argument} is a file, and its name was classified: "
+                    f"--texts {argument} classifies what it holds"
+                )
+    return [TextRow(str(number), text) for number, text in enumerate(texts, 1)]
+
+
+def _note_table(lines: Sequence[str]) -> None:
+    """Warn if the first line of stdin begins a table."""
+    first = lines[0] if lines else ""
+    kind = "jsonl" if first.startswith('{"') else "csv" if _HEADER.fullmatch(first) else None
+    if kind:
+        terminal.print_note(
+            f"warning: stdin looks like {kind.upper()}, and each line was read as a text: "
+            f"--texts - --format {kind} reads its rows"
+        )
 
 
 def _input_lines() -> Iterator[str]:
     """The lines of stdin, whatever encoding the locale has. Raises InvalidInput."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        yield _decoded(line, f"Line {number} of stdin", first=number == 1).rstrip("\r\n")
+
+
+def _decoded(text: bytes, what: str, *, first: bool = True) -> str:
     from purlin.index.errors import InvalidInput
 
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            # Some programs begin a file with a byte order mark.
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise InvalidInput(
-                f"Line {number} of stdin is not UTF-8: convert it first, "
-                "such as with `iconv -f latin1 -t utf-8`.",
-                field="text",
-            ) from None
+    try:
+        # Some programs begin a file with a byte order mark.
+        return text.decode("utf-8-sig" if first else "utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{what} is not UTF-8: convert it first, such as with `iconv -f latin1 -t utf-8`.",
+            field="text",
+        ) from None
 
 
-def _print_result(text: str, result: Classification, *, as_json: bool) -> None:
+# ---- results
+
+
+def _labels_of(result: Classification) -> tuple[str, ...]:
+    """All labels that fit, if they were scored each on its own, or the best one."""
+    if result.labels is not None:
+        return result.labels
+    return () if result.label is None else (result.label,)
+
+
+def _certainty(result: Classification, min_score: float) -> float:
+    """How far a result is from being another one: its lead, or the distance to the threshold."""
+    if result.labels is None:
+        return min(result.margin, abs(result.score - min_score)) if min_score else result.margin
+
+    from purlin.index.classify.zero_shot import FITTING_SCORE
+
+    return min(abs(each.score - (min_score or FITTING_SCORE)) for each in result.ranking)
+
+
+def _print_result(row: TextRow, result: Classification, *, as_json: bool, with_id: bool) -> None:
     if as_json:
-        print_line(json.dumps({"text": text, **asdict(result)}, ensure_ascii=False))
+        values = asdict(result)
+        if result.labels is None:
+            del values["labels"]
+        record = ({"id": row.id} if with_id else {}) | {"text": row.text, **values}
+        print_line(json.dumps(record, ensure_ascii=False))
         return
 
-    label = styled(result.label or "-", terminal.CYAN)
-    first_line = text.partition("\n")[0]
-    print_line(f"{label}\t{result.score:.2f}\t{first_line[:_SHOWN_CHARS]}")
+    label = styled(", ".join(_labels_of(result)) or "-", terminal.CYAN)
+    text = terminal.visible(" ".join(row.text.split()))[:_SHOWN_CHARS]
+    columns = [label, f"{result.score:.2f}", text]
+    print_line("\t".join([" ".join(row.id.split()), *columns] if with_id else columns))

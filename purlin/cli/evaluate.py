@@ -88,8 +88,15 @@ def evaluate_search(
 
 @app.command("classify")
 def evaluate_classify(
-    rows: Annotated[Path, typer.Option(help="JSON Lines {text, label}, gzipped or not.")],
-    labels: Annotated[Path | None, typer.Option(help="Label names, one a line.")] = None,
+    rows: Annotated[
+        Path,
+        typer.Option(
+            help="JSON Lines {text, label}, gzipped or not; the label is null where none applies."
+        ),
+    ],
+    labels: Annotated[
+        Path | None, typer.Option(help="Label names, one a line; or name = wording | wording.")
+    ] = None,
     classifier: Annotated[
         str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
     ] = None,
@@ -99,6 +106,10 @@ def evaluate_classify(
     min_score: Annotated[
         float, typer.Option(min=0, max=1, help="Below it no label is given.")
     ] = 0.0,
+    transductive: Annotated[
+        bool,
+        typer.Option("--transductive", help="Let each text's neighbours among the others count."),
+    ] = False,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -109,22 +120,27 @@ def evaluate_classify(
     """
     from purlin.index import builds
     from purlin.index.classify.trained import TrainedClassifier
-    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
+    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
     from purlin.index.errors import InvalidInput
     from purlin.index.evaluation import labels as labelled
     from purlin.index.evaluation.ranking import read_list
 
-    if (labels is None) == (classifier is None) or (template and classifier):
+    if (labels is None) == (classifier is None) or (classifier and (template or transductive)):
         raise InvalidInput(
-            "Give either --labels, with or without --template, or --classifier.", field="labels"
+            "Give either --labels, with or without --template and --transductive, or --classifier.",
+            field="labels",
         )
     texts, truth = labelled.read_labelled(rows)
     if labels is not None:
         names = read_list(labels)
-        labelled.check_truth(truth, names)
+        labelled.check_truth(truth, list(map(label_name, names)))
         by_names = Classifier(open_encoder(encoder))
         results = by_names.classify(
-            texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score
+            texts,
+            names,
+            templates=template or DEFAULT_TEMPLATES,
+            transductive=transductive,
+            min_score=min_score,
         )
     else:
         trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))

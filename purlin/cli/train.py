@@ -40,7 +40,7 @@ Made = Annotated[
 UnlabelledTexts = Annotated[
     Path,
     typer.Option(
-        help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a column text, or one a line."
+        help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a --column, or one a line."
     ),
 ]
 Templates = Annotated[
@@ -190,8 +190,13 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 @app.command("pesco")
 def pesco_command(
     texts: UnlabelledTexts,
-    labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
+    labels: Annotated[
+        Path, typer.Option(help="Label names, one a line; or name = wording | wording.")
+    ],
     name: Annotated[str, typer.Option(help="The classifier's name.")],
+    column: Annotated[
+        str, typer.Option(help="The column or key of the texts in a table or JSON.")
+    ] = "text",
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,
@@ -213,7 +218,9 @@ def pesco_command(
 
     recipe = read_recipe(config, templates)
     names = read.read_labels(labels)
-    pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
+    pool = read.read_pool(
+        texts, labels=len(names), limit=recipe.limit, seed=recipe.seed, column=column
+    )
     dev_texts = read.read_labelled_texts(dev, names) if dev else None
     run_dir = to or home / "training" / name
     with (

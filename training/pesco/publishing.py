@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from purlin.index.classify.trained import (
     publish_classifier,
     write_classifier,
 )
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.zero_shot import ClassScores, mean_vectors
 from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training import export
@@ -65,7 +64,7 @@ def publish_outcome(
 
     spec = ClassifierSpec(
         name=name,
-        labels=training.labels,
+        labels=outcome.labels,
         prompts=recipe.prompts(training.labels),
         offsets=tuple(offsets.tolist()),
         temperature=classifier.temperature,
@@ -160,9 +159,8 @@ def _export_shift(
     texts, vectors = training.pool.texts[:COMPARED_TEXTS], outcome.published.vectors
     if training.recipe.export.serve == "prompts":
         # The server encodes the prompts with the exported encoder, too.
-        prompts = list(chain.from_iterable(training.recipe.prompts(training.labels)))
-        encoded = encoder.encode(prompts, role="query")
-        vectors = encoded.reshape(len(training.labels), -1, encoder.dim).mean(1)
+        prompts = training.recipe.prompts(training.labels)
+        vectors = mean_vectors(prompts, encoder)
 
     exported = encoder.encode(texts, role="query") @ vectors.T
     expected = embeddings.pool[:COMPARED_TEXTS] @ outcome.published.vectors.T

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompt
+from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompts
 from purlin.index.errors import InvalidInput
 from purlin.training import export
 from purlin.training.config import MAX_SEED, in_range, load_recipe
@@ -128,10 +128,8 @@ class PescoRecipe:
             )
 
     def prompts(self, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Each label's prompts, by every template (eq. 2)."""
-        return tuple(
-            tuple(prompt(template, label) for template in self.templates) for label in labels
-        )
+        """Each label's prompts, by every template and wording (eq. 2)."""
+        return tuple(prompts(label, self.templates) for label in labels)
 
     def training_values(self) -> dict[str, Any]:
         """What decides the rounds, as plain values: all but the check and the export."""

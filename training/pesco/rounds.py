@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from purlin.index.classify.zero_shot import ClassScores, LabelSet
+from purlin.index.classify.zero_shot import ClassScores, LabelSet, label_name, mean_of_each
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
@@ -200,9 +200,7 @@ class SelfTraining:
 
     def _mean_prompts(self, vectors: Vectors) -> Vectors:
         """Means (L, D) of the vectors of each label's prompts."""
-        by_label = vectors.reshape(len(self.labels), len(self.recipe.templates), -1)
-        means: Vectors = by_label.mean(1)
-        return means
+        return mean_of_each(vectors, [len(each) for each in self.recipe.prompts(self.labels)])
 
     def prompt_offsets(self, pool: Vectors, prompts: Vectors) -> ClassScores:
         """The offsets (L,) of `prompts` (L, D), from their cosines with the `pool` (N, D)."""
@@ -262,7 +260,7 @@ class SelfTraining:
         embeddings = self.embeddings(number, text_model)
         prompts = embeddings.prompts
         if number == 0:
-            for warning in LabelSet.of(self.labels, prompts).warnings():
+            for warning in LabelSet.of(tuple(map(label_name, self.labels)), prompts).warnings():
                 say(warning)
 
         models = [ModelVectors(embeddings.pool, prompts), *self._teacher_models(say)]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, locked
+from purlin.index.classify.zero_shot import label_name
 from purlin.index.errors import InvalidInput
 from purlin.training.encoded import require_encoder
 from purlin.training.loop import StepProgress, digest, make_accelerator, only_run, same_recipe
@@ -123,7 +124,7 @@ def compare_outcome(training: SelfTraining, trained_model: TextModel, name: str)
     )
     return Outcome(
         name,
-        training.labels,
+        tuple(map(label_name, training.labels)),
         training.pool,
         tuple(training.rounds),
         untrained,

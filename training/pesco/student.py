@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from purlin.index.classify.zero_shot import prompt
+from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training import model
 from purlin.training.loop import add_gradients
@@ -151,9 +151,8 @@ class PescoTask:
         return np.concatenate([present, rng.choice(absent, drawn, replace=False)])
 
     def _prompt(self, label: int, rng: np.random.Generator) -> str:
-        templates = self.recipe.templates
-        template = templates[int(rng.integers(len(templates)))]
-        return prompt(template, self.data.label_names[label])
+        of_label = prompts(self.data.label_names[label], self.recipe.templates)
+        return of_label[int(rng.integers(len(of_label)))]
 
     def _tokenize(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         tokenizer, most = self._model.tokenizer, self.recipe.model.max_passage_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
-from purlin.index.classify.zero_shot import check_labels, check_templates
+from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation import labels as labelled
 from purlin.index.evaluation.labels import MAX_READ_CHARS
@@ -79,8 +80,8 @@ class Labelled:
     labels: tuple[int, ...]
 
 
-def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> TextPool:
-    """Read the key or column "text" of JSON Lines and tables, or one text a line of other files.
+def read_pool(path: Path, *, labels: int, limit: int, seed: int, column: str = "text") -> TextPool:
+    """Read the key or `column` of JSON Lines and tables, or one text a line of other files.
 
     All but Parquet may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are
     more than `limit`, that many are sampled. Raises NotFound, and InvalidInput naming the line that
@@ -89,7 +90,7 @@ def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> TextPool:
     # A dict keeps the order and finds repeated texts.
     distinct: dict[str, None] = {}
     empty = repeated = cut = undecoded = 0
-    for text in _read_texts(path):
+    for text in _read_texts(path, column):
         text = text.strip()
         cut += len(text) > MAX_POOL_TEXT_CHARS
         text = text[:MAX_POOL_TEXT_CHARS]
@@ -128,10 +129,10 @@ def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
 
     Raises InvalidInput naming the line whose label is not in `labels`.
     """
-    numbers = {label: number for number, label in enumerate(labels)}
+    numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
     for line_number, text, label in labelled.labelled_rows(path):
-        if label not in numbers:
+        if label is None or label not in numbers:
             raise InvalidInput(
                 f"{path.name}:{line_number}: {label!r:.80} is none of the given labels.",
                 field="dev",
@@ -143,7 +144,10 @@ def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """Read one label a line, in order, skipping blank lines. Raises NotFound and InvalidInput."""
+    """Read one label a line, in order, skipping blank lines. Raises NotFound and InvalidInput.
+
+    A line is a name, or `name = one wording | another`.
+    """
     labels = tuple(read_list(path))
     check_labels(labels)
 
@@ -228,10 +232,10 @@ def words_and_pairs(text: str) -> set[str]:
 # ---- files
 
 
-def _read_texts(path: Path) -> Iterator[str]:
+def _read_texts(path: Path, column: str) -> Iterator[str]:
     is_json = table_format(path) in JSON_LINES
     if table_format(path) and not is_json and path.is_file():
-        yield from _table_texts(path)
+        yield from _table_texts(path, column)
         return
 
     # One invalid byte in a plain text is no reason to refuse it; in JSON it is.
@@ -245,11 +249,11 @@ def _read_texts(path: Path) -> Iterator[str]:
                 f"{path.name}:{number} has zero bytes, as UTF-16 has; save it as UTF-8.",
                 field="texts",
             )
-        yield _text_of_json(path, number, line) if is_json else line
+        yield _text_of_json(path, number, line, column) if is_json else line
 
 
-def _table_texts(path: Path) -> Iterator[str]:
-    """Yield the column "text" of a CSV, TSV, JSON or Parquet file; a null is an empty text."""
+def _table_texts(path: Path, column: str) -> Iterator[str]:
+    """Yield the column of a CSV, TSV, JSON or Parquet file; a null is an empty text."""
     for row in read_rows(path, path.name):
         if isinstance(row, Skipped):
             line = f":{row.line}" if row.line else ""
@@ -259,30 +263,34 @@ def _table_texts(path: Path) -> Iterator[str]:
                 field="texts",
             )
 
-        match row.record:
-            case {"text": str(text)}:
+        # Any object stands for a column that is missing.
+        match row.record.get(column, row):
+            case str(text):
                 yield _valid_unicode(text)
-            case {"text": None}:
+            case None:
                 yield ""
             case _:
-                raise InvalidInput(_without_text(path, row), field="texts")
+                raise InvalidInput(_without_text(path, row, column), field="texts")
 
 
-def _without_text(path: Path, row: Row) -> str:
+def _without_text(path: Path, row: Row, column: str) -> str:
     columns = ", ".join(repr(column) for column in list(row.record)[:MAX_SHOWN_COLUMNS])
     return (
-        f"{path.name}:{row.number} has no text in a column 'text'; its columns are {columns:.200}. "
-        "Rename the column of the texts to text."
+        f"{path.name}:{row.number} has no text in a column {column!r:.80}; its columns are "
+        f"{columns:.200}. Name that of the texts with --column."
     )
 
 
-def _text_of_json(path: Path, number: int, line: str) -> str:
-    match parsed(line):
-        case {"text": str(text)}:
-            return _valid_unicode(text)
+def _text_of_json(path: Path, number: int, line: str, column: str) -> str:
+    record = parsed(line)
+    text = record.get(column) if isinstance(record, dict) else None
+    if isinstance(text, str):
+        return _valid_unicode(text)
 
     raise InvalidInput(
-        f'{path.name}:{number} is not a JSON object such as {{"text": "..."}}.', field="texts"
+        f"{path.name}:{number} is not a JSON object such as {json.dumps({column: '...'})}. "
+        "Name the key of the texts with --column.",
+        field="texts",
     )
 
 

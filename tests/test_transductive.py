@@ -1,0 +1,58 @@
+"""Texts that are classified together, compared with plain arithmetic over all pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from purlin.index.classify.transductive import (
+    NEIGHBOURS,
+    PRIOR_SHARE,
+    PRIOR_TEXTS,
+    average_neighbours,
+    transductive_vectors,
+)
+from purlin.index.encoder import Vectors
+
+
+def _unit(count: int, dim: int = 16, seed: int = 0) -> Vectors:
+    vectors = np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, NEIGHBOURS, 300])
+def test_averages_are_those_of_all_pairs(count: int) -> None:
+    texts = _unit(count)
+    averaged = average_neighbours(texts)
+
+    for row in range(0, count, 7):
+        cosines = np.delete(texts @ texts[row], row)
+        others = np.delete(texts, row, axis=0)
+        nearest = np.argsort(-cosines)[:NEIGHBOURS]
+        weights = np.maximum(cosines[nearest], 0) ** 2
+        expected = (texts[row] + weights @ others[nearest]) / (1 + weights.sum())
+        assert averaged[row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_label_near_to_all_texts_loses_a_part_of_its_lead() -> None:
+    texts, labels = _unit(200), _unit(3, seed=1)
+    labels[0] += texts.mean(axis=0) * 20
+    lead = (average_neighbours(texts) @ labels.T)[:, 0].mean()
+    left = (transductive_vectors(texts, labels) @ labels.T)[:, 0].mean()
+
+    share = PRIOR_SHARE * 200 / (200 + PRIOR_TEXTS)
+    assert left == pytest.approx((1 - share) * lead, rel=0.35)
+    assert left < lead
+
+
+def test_results_do_not_depend_on_the_order() -> None:
+    texts, labels = _unit(300), _unit(4, seed=1)
+    order = np.random.default_rng(2).permutation(300)
+    vectors = transductive_vectors(texts, labels)
+    assert transductive_vectors(texts[order], labels) == pytest.approx(vectors[order], abs=1e-5)
+
+
+def test_a_repeated_text_and_opposite_ones_have_finite_vectors() -> None:
+    text = _unit(1)
+    texts = np.concatenate([text] * 30 + [-text])
+    assert np.isfinite(transductive_vectors(texts, _unit(2, seed=1))).all()
