@@ -149,6 +149,10 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     publish_classifier(home, "tickets", staged(here / "staged"))
     (here / "labels.txt").write_text("\n".join(LABELS))
     (here / "tickets.txt").write_text("My parcel never came.\nI was charged twice.\n")
+    (here / "tickets.csv").write_text(
+        "ticket_id,body\nT-1,<p>My parcel never came.</p>\nT-2,I was charged twice.\n"
+    )
+    (here / "mail.txt").write_text("Hello,\n\nmy parcel never came.\n")
     (here / "dev.jsonl").write_text(
         "".join(
             json.dumps({"text": f"The {label} news", "label": label}) + "\n" for label in LABELS
