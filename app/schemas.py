@@ -100,7 +100,7 @@ class SearchRequest(Strict):
     group_by: Text | None = Field(
         default=None,
         description="Field of which hits with one value become one hit, whose `variants` are the others; "
-        '"parent" for variants of products, which may be asked of any catalogue.',
+        '"parent" for variants of products, which any catalogue takes.',
         examples=["parent"],
     )
     rerank: bool | None = Field(

@@ -415,13 +415,13 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
     assert task.backward(task.batch(0))["loss"] > 0.01
 
 
-def test_a_source_that_is_not_taught_keeps_its_labels_alone(
+def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that is its own teacher: any other question's scores would be a loss."""
     torch.manual_seed(5)
     base = tiny_base(tmp_path / "base")
-    squad = QuestionSource(format="squad", path=sources / "squad.jsonl", taught=False)
+    squad = QuestionSource(format="squad", path=sources / "squad.jsonl", distilled=False)
     recipe = tiny_recipe(
         base,
         sources,
@@ -431,23 +431,23 @@ def test_a_source_that_is_not_taught_keeps_its_labels_alone(
     )
     student = reader.load_reader_model(recipe.model).eval()
     mined = [
-        reader.Questions(pool, items, Miner(pool).wrong(items, 3), source.taught)
+        reader.Questions(pool, items, Miner(pool).wrong(items, 3), source.distilled)
         for source in recipe.asked
         for pool, items in [load_questions(source, {})]
     ]
-    labelled, taught = (len(questions.items) for questions in mined)
+    labelled_count, distilled_count = (len(questions.items) for questions in mined)
 
     monkeypatch.setattr(reader, "load_reader_model", lambda *_, **__: student)
     accelerator = make_accelerator(recipe.loop, cpu=True)
     scores = reader._teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
     assert scores is not None
-    assert scores.count == taught
+    assert scores.count == distilled_count
 
     task = reader.ReaderTask(student, mined, recipe, accelerator, scores=scores)
     batch = task.batch(0)
-    assert sorted(batch.rows) == list(range(labelled + taught))
+    assert sorted(batch.rows) == list(range(labelled_count + distilled_count))
     assert batch.soft is not None
-    assert batch.soft.taught.tolist() == [row >= labelled for row in batch.rows]
+    assert batch.soft.has_scores.tolist() == [row >= labelled_count for row in batch.rows]
 
     losses = task.backward(batch)
     assert losses["soft select"] + losses["soft span"] == pytest.approx(0.0, abs=1e-5)
@@ -486,10 +486,10 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         ({"name": "teacher"}, "Rename the recipe"),
         (
             {
-                "asked": [{"format": "squad", "path": "squad.jsonl", "taught": False}],
+                "asked": [{"format": "squad", "path": "squad.jsonl", "distilled": False}],
                 "teacher": {"base": "x"},
             },
-            r"no \[\[asked\]\] is taught",
+            r"no \[\[asked\]\] is distilled",
         ),
         (
             {
@@ -498,7 +498,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
                         "format": "unlabelled",
                         "path": "asked.jsonl",
                         "reference": str(HTML),
-                        "taught": False,
+                        "distilled": False,
                     }
                 ],
                 "teacher": {"base": "x"},

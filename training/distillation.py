@@ -83,18 +83,18 @@ class SoftTargets:
 
     `selected` (B, P) are logits; `start` and `end` (B * P, t) distributions over the student's
     tokens at the teacher's temperature; `has_target` (B * P,) tells where there is one, and
-    `taught` (B,) which questions the teacher has read.
+    `has_scores` (B,) which questions the teacher has read.
     """
 
     selected: Tensor
     start: Tensor
     end: Tensor
     has_target: Tensor
-    taught: Tensor
+    has_scores: Tensor
 
     def on(self, device: torch.device) -> SoftTargets:
         """Return the targets on a device."""
-        tensors = (self.selected, self.start, self.end, self.has_target, self.taught)
+        tensors = (self.selected, self.start, self.end, self.has_target, self.has_scores)
         return SoftTargets(*(tensor.to(device) for tensor in tensors))
 
 
@@ -255,7 +255,7 @@ def soft_targets(
     start, end = torch.zeros(2, len(packed), width)
     has_target = torch.zeros(len(packed), dtype=torch.bool)
     selected = torch.zeros(len(scores), len(packed) // len(scores))
-    taught = torch.tensor([passages is not None for passages in scores])
+    has_scores = torch.tensor([passages is not None for passages in scores])
 
     for question, passages in enumerate(scores):
         if passages is None:
@@ -270,7 +270,7 @@ def soft_targets(
                 start[row, tokens], end[row, tokens] = map(torch.from_numpy, aligned)
                 has_target[row] = True
 
-    return SoftTargets(selected, start, end, has_target, taught)
+    return SoftTargets(selected, start, end, has_target, has_scores)
 
 
 def aligned_distributions(
@@ -346,6 +346,6 @@ def distillation_loss(
 
     scale = temperature**2 / b
     return {
-        "soft select": scale * (divergences * targets.taught).sum(),
+        "soft select": scale * (divergences * targets.has_scores).sum(),
         "soft span": scale * (weights * spans).sum(),
     }

@@ -58,7 +58,7 @@ LATER_KEYS: dict[str, Any] = {
     "locale": "us",
     # A key of pairs that dev sets have got.
     "translators": [],
-    "taught": True,
+    "distilled": True,
 }
 
 

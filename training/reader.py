@@ -160,10 +160,10 @@ class ReaderRecipe:
         else:
             low, high = self.reading.passages, self.reading.depth
             in_range("teacher.passages", self.teacher.passages, low, high)
-            if not any(source.taught for source in self.asked):
+            if not any(source.distilled for source in self.asked):
                 raise InvalidInput(
-                    "The recipe has a [teacher], but no [[asked]] is taught. Remove one or the "
-                    "other.",
+                    "The recipe has a [teacher], but no [[asked]] is distilled. Remove [teacher], or "
+                    "distilled = false.",
                     field="teacher",
                 )
         self._refuse_unlabelled(self.dev, "dev", "nothing can be measured on them")
@@ -329,7 +329,7 @@ def _average_with_base(task: ReaderTask, trained: Path, out: Path) -> tuple[Path
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions of one source, with their passages; a teacher reads them if they are `taught`.
+    """Questions of one source, with their passages; a teacher reads them if they are `distilled`.
 
     `wrong` (n, depth) are rows of passages that do not answer the question.
     """
@@ -337,7 +337,7 @@ class Questions:
     pool: PassagePool
     items: Sequence[TrainingQuestion]
     wrong: NDArray[np.int32]
-    taught: bool = True
+    distilled: bool = True
 
     def candidates(self, number: int, count: int) -> list[int]:
         """Return the rows of a question's own passage, if that is known, and of the best others."""
@@ -405,7 +405,7 @@ def _mined(
     # Sources of the same reference share a pool, and its index of passages.
     pool.miner = pool.miner or mine(pool)
     wrong = pool.miner.wrong(items, reading.depth)
-    return Questions(pool, items, wrong, source.taught)
+    return Questions(pool, items, wrong, source.distilled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,10 +468,9 @@ class ReaderTask(CrossEncoderTask):
         stage = Stage(name=STAGE, loop=recipe.loop)
         self.schedule = Schedule(sizes, weights, stage, recipe.seed)
         self.starts = np.cumsum([0, *sizes])
-        # The score files have the questions of sources that are taught, in their order.
-        self.scored_starts = np.cumsum(
-            [0, *(size * source.taught for size, source in zip(sizes, sources, strict=True))]
-        )
+        # The score files have the questions of distilled sources alone, in their order.
+        distilled = np.repeat([source.distilled for source in sources], sizes)
+        self.score_rows = np.where(distilled, np.cumsum(distilled) - 1, -1)
 
         self.packer = reader.packer(recipe.reading.max_tokens)
 
@@ -483,7 +482,7 @@ class ReaderTask(CrossEncoderTask):
 
     def _draw(self, row: int, rng: random.Random) -> DrawnQuestion:
         """Pack a question with its passage, unless that is left out, and with wrong ones."""
-        source_number = self._source(row)
+        source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
         source = self.sources[source_number]
         number = row - int(self.starts[source_number])
         item = source.items[number]
@@ -507,7 +506,7 @@ class ReaderTask(CrossEncoderTask):
         """Draw passages of a question, as positions among its candidates; its own comes first."""
         # Of a question with labels, the first candidate is its own passage.
         first_wrong = int(source.items[number].labelled)
-        teacher = self.recipe.teacher if source.taught else None
+        teacher = self.recipe.teacher if source.distilled else None
         scored = teacher.passages if teacher else first_wrong + source.wrong.shape[1]
 
         # The same passage may be mined twice: by BM25 and by the encoder, or for want of others.
@@ -550,16 +549,11 @@ class ReaderTask(CrossEncoderTask):
     def _scores(self, drawn: DrawnQuestion) -> list[distillation.PassageScores] | None:
         """Return a teacher's scores of a question's passages; None if it has not read them."""
         assert self.scores is not None
-        source = self._source(drawn.number)
-        if not self.sources[source].taught:
+        row = int(self.score_rows[drawn.number])
+        if row < 0:
             return None
-        row = self.scored_starts[source] + drawn.number - self.starts[source]
-        passages = self.scores.of(int(row))
+        passages = self.scores.of(row)
         return [passages[position] for position in drawn.positions]
-
-    def _source(self, number: int) -> int:
-        """Return the source of a question that is numbered over all sources."""
-        return int(np.searchsorted(self.starts, number, side="right")) - 1
 
     def _padded(self, packed: Sequence[serving.PackedPassage]) -> tuple[Tensor, Tensor]:
         rows = [sequence.ids.tolist() for sequence in packed]
@@ -722,7 +716,7 @@ def _teacher_scores(
 
     read, teacher_digest = _open_teacher(recipe, teacher, accelerator)
     scored: list[ScoredQuestion] = []
-    for source in filter(lambda source: source.taught, sources):
+    for source in (source for source in sources if source.distilled):
         for number, item in enumerate(source.items):
             rows = source.candidates(number, teacher.passages)
             scored.append((item.question, [source.pool.passages[row] for row in rows]))

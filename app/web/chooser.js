@@ -24,12 +24,12 @@ export function requested(choice) {
   return choice.includes(",") ? choice.split(",") : choice;
 }
 
-/** The kinds of the corpora that a choice stands for, as far as these are among those `known`. */
-export function kindsOf(choice, known) {
+/** The kinds of the corpora that a choice stands for, as far as these are among `corpora`. */
+export function kindsOf(choice, corpora) {
   const corpus = requested(choice);
   if (corpus.kind) return [corpus.kind];
   const names = [corpus].flat();
-  return known.filter((one) => names.includes(one.name)).map((one) => one.kind);
+  return corpora.filter(({ name }) => names.includes(name)).map(({ kind }) => kind);
 }
 
 /**

@@ -133,23 +133,14 @@ class Classifier:
             )
 
         label_set = self._sets.get(tuple(labels), tuple(templates))
-        if multi_label:
-            return rank(
-                self.encoder,
-                texts,
-                label_set,
-                independent_scores,
-                min_score=min_score,
-                ranked=ranked,
-                fitting=min_score or FITTING_SCORE,
-            )
         return rank(
             self.encoder,
             texts,
             label_set,
-            shared_scores,
+            independent_scores if multi_label else shared_scores,
             min_score=min_score,
             ranked=ranked,
+            fitting=(min_score or FITTING_SCORE) if multi_label else None,
             transductive=transductive,
         )
 

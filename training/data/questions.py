@@ -42,7 +42,7 @@ MIN_SAME_ANSWER = 20
 # as if they had it.
 MAX_SAME_FORM = 0.3
 
-# Whose cosines with all passages are in memory at a time.
+# Queries whose cosines with all passages are in memory at a time.
 QUERIES_PER_BLOCK = 128
 
 
@@ -128,8 +128,8 @@ class QuestionSource:
     recipe with a teacher, whose scores are all that is learnt from them. Of rows that name an
     `entry`, those are dropped whose entry is left out.
 
-    Of a source that is not `taught`, a recipe's teacher reads no question: for a teacher that was
-    asked about entries that are left out here. What is learnt from it are its labels alone.
+    A recipe's teacher reads the questions of sources that are `distilled`. Of the others, only the
+    labels are learnt, so that the teacher passes on nothing about entries that are left out.
 
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
     does (`purlin.training.data.splitting`); by default they are those that are served.
@@ -145,17 +145,17 @@ class QuestionSource:
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     splitter: Splitter | None = None
-    taught: bool = True
+    distilled: bool = True
 
     def __post_init__(self) -> None:
         formats = get_args(QuestionFormat)
         if self.format not in formats:
             raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
-        if self.format == "unlabelled" and not self.taught:
+        if self.format == "unlabelled" and not self.distilled:
             raise InvalidInput(
                 "Nothing can be learnt from questions without labels that no teacher reads; remove "
-                "taught.",
-                field="taught",
+                "distilled = false.",
+                field="distilled",
             )
 
         check_options(
