@@ -70,23 +70,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
-    add("text", metavar="TEXT", nargs="*", help="A text; - reads them from stdin, one a line.")
-    add(
-        "--texts",
-        metavar="FILE",
-        help="A file of texts instead: CSV, TSV, JSON, JSON Lines, Parquet, or one text a line; "
-        "- is stdin in --format.",
-    )
-    add("--column", default="text", help="The column of the texts in a table [default: text].")
-    add("--id", metavar="COLUMN", help="What identifies a row [default: its number].")
-    add(
-        "--format",
-        choices=_FORMATS,
-        default="lines",
-        help="How --texts - is read: one text a line, whole (one text of many lines), or as a "
-        "table [default: lines].",
-    )
-    add("--html", action="store_true", help="Remove HTML tags from the texts of --texts.")
+    _add_texts(parser)
     add("--labels", metavar="A,B,C", help="Names of the labels.")
     add(
         "--labels-file",
@@ -126,6 +110,34 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_home(parser)
 
     options = parser.parse_args(arguments)
+    _check(parser, options)
+    return options
+
+
+def _add_texts(parser: Parser) -> None:
+    """Add the options that say which texts to classify."""
+    add = parser.add_argument
+    add("text", metavar="TEXT", nargs="*", help="A text; - reads them from stdin, one a line.")
+    add(
+        "--texts",
+        metavar="FILE",
+        help="A file of texts instead: CSV, TSV, JSON, JSON Lines, Parquet, or one text a line; "
+        "- is stdin in --format.",
+    )
+    add("--column", default="text", help="The column of the texts in a table [default: text].")
+    add("--id", metavar="COLUMN", help="What identifies a row [default: its number].")
+    add(
+        "--format",
+        choices=_FORMATS,
+        default="lines",
+        help="How --texts - is read: one text a line, whole (one text of many lines), or as a "
+        "table [default: lines].",
+    )
+    add("--html", action="store_true", help="Remove HTML tags from the texts of --texts.")
+
+
+def _check(parser: Parser, options: argparse.Namespace) -> None:
+    """End the command with an error if options do not go together."""
     if bool(options.text) == bool(options.texts):
         parser.error("give texts, or a file of texts with --texts")
     if options.text and (options.id or options.html or options.format != "lines"):
@@ -140,7 +152,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--min-score takes a number from 0 to 1")
     if options.review is not None and options.review < 1:
         parser.error("--review takes a number from 1")
-    return options
 
 
 def _untrained(
