@@ -3,7 +3,7 @@
     python benchmarks/santa.py --data DIR --recipe configs/santa-ablation.toml --out DIR
                                [--seeds 1 2 3] [--cells ...] [--sets cosqa code_pairs ...]
                                [--judged advtest=FILE codesearchnet=DIR esci=DIR]
-                               [--dpr-base MODEL] [--bm25]
+                               [--dpr-base MODEL] [--teacher DIR] [--bm25]
 
 A recipe's first stage is pretraining, after any that train the decoder alone; the others are
 fine-tuning. Cells differ in pretraining: `baseline` has none, `+MEP` and `+SDA` keep one of the
@@ -12,7 +12,8 @@ measured without fine-tuning; `CELL, in-batch` goes on with the recipe's next st
 negatives` with all. Cells see the same pairs in the same order for as many steps. `DPR` is the
 baseline with an encoder for queries and another for passages, whose vectors are those of the first
 token, compared by dot product. Both start from `--dpr-base`, which has to be BERT-like; without it
-there is no such row.
+there is no such row. With `--teacher`, an encoder's directory, `+SDA +teacher` adds the divergence
+from its ranking to alignment, and `teacher` learns from that alone.
 
 Encoders are exported and measured: on development sets by benchmarks/quality.py, on the published
 test sets of `--judged` as `purlin evaluate santa` does. The table has the mean over seeds, their
@@ -47,6 +48,8 @@ PRETRAINING: dict[str, dict[str, Any] | None] = {
     "span mask": {"mask": "span"},
     "entity mask": {},
     "DPR": None,
+    "+SDA +teacher": {"mep": 0.0},
+    "teacher": {"sda": 0.0, "mep": 0.0},
 }
 """What a cell changes in pretraining; None leaves it out."""
 
@@ -61,11 +64,16 @@ ColumnValues = dict[str, Mapping[str, float]]
 
 
 def recipe_of_cell(
-    recipe: santa.SantaRecipe, cell: str, seed: int, dpr_base: str = model.BASE
+    recipe: santa.SantaRecipe,
+    cell: str,
+    seed: int,
+    dpr_base: str = model.BASE,
+    teacher: santa.StageTeacher | None = None,
 ) -> santa.SantaRecipe | None:
     """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
     name, comma, end = cell.partition(",")
-    stages = [*_pretraining(recipe, name), *_fine_tuning(recipe)[: FINE_TUNING[comma + end]]]
+    fine_tuning = _fine_tuning(recipe)[: FINE_TUNING[comma + end]]
+    stages = [*_pretraining(recipe, name, teacher), *fine_tuning]
     if not stages:
         return None
 
@@ -84,10 +92,14 @@ def recipe_of_cell(
     return replace(recipe, seed=seed, model=settings, stage=tuple(stages))
 
 
-def _pretraining(recipe: santa.SantaRecipe, name: str) -> list[santa.Stage]:
+def _pretraining(
+    recipe: santa.SantaRecipe, name: str, teacher: santa.StageTeacher | None
+) -> list[santa.Stage]:
     changes = PRETRAINING[name]
     if changes is None:
         return []
+    if "teacher" in name:
+        changes = {**changes, "teacher": teacher}
 
     decoder, first = _decoder_stages(recipe), recipe.stage[len(_decoder_stages(recipe))]
     stages = [replace(first, **changes)]
@@ -151,7 +163,9 @@ def cell_values(
     recipe: santa.SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
-    cell_recipe = recipe_of_cell(recipe, cell, seed, options.dpr_base or model.BASE)
+    cell_recipe = recipe_of_cell(
+        recipe, cell, seed, options.dpr_base or model.BASE, options.teacher
+    )
     # The base model is the same for every seed.
     path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
     if not path.is_file():
@@ -230,6 +244,8 @@ def main() -> None:
     parser.add_argument(
         "--dpr-base", help="a BERT-like model, such as google-bert/bert-base-uncased"
     )
+    parser.add_argument("--teacher", type=Path, metavar="DIR", help="an encoder's directory")
+    parser.add_argument("--teacher-temperature", type=float, default=0.05)
     parser.add_argument("--sets", nargs="*", choices=quality.SETS, default=[])
     parser.add_argument("--judged", type=judged_path, nargs="*", default=[], metavar="NAME=PATH")
     parser.add_argument("--against", choices=CELLS, default="baseline")
@@ -237,10 +253,17 @@ def main() -> None:
     options = parser.parse_args()
     if not options.sets and not options.judged:
         parser.error("give --sets or --judged to measure on")
+    if not options.teacher and "teacher" in " ".join([*(options.cells or ()), options.against]):
+        parser.error("a cell with a teacher needs --teacher")
 
+    available = {"DPR": options.dpr_base, "teacher": options.teacher}
     chosen = options.cells or [
-        cell for cell in CELLS if options.dpr_base or not cell.startswith("DPR")
+        cell for cell in CELLS if all(value for name, value in available.items() if name in cell)
     ]
+    if options.teacher:
+        options.teacher = santa.StageTeacher(
+            base=options.teacher, temperature=options.teacher_temperature
+        )
 
     options.out.mkdir(parents=True, exist_ok=True)
     recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)

@@ -40,7 +40,7 @@ def stages(cell: str, recipe: SantaRecipe = RECIPE) -> list[tuple[str, float, fl
 
 
 def test_cells_are_the_rows_of_table_3() -> None:
-    zero_shot = ["baseline", "+MEP", "+SDA", "span mask", "entity mask"]
+    zero_shot = ["baseline", "+MEP", "+SDA", "span mask", "entity mask", "+SDA +teacher", "teacher"]
     assert [cell for cell in ablation.CELLS if "," not in cell] == zero_shot
     assert {f"{cell}, in-batch" for cell in zero_shot} <= set(ablation.CELLS)
 
@@ -74,6 +74,18 @@ def test_dpr_has_two_encoders_and_dot_products() -> None:
     )
     assert (cell_recipe.model.similarity, cell_recipe.seed) == ("dot", 7)
     assert [(stage.name, stage.temperature) for stage in cell_recipe.stage] == [("in-batch", 1.0)]
+
+
+def test_a_teacher_joins_alignment_or_stands_alone(tmp_path: Path) -> None:
+    teacher = santa.StageTeacher(base=tmp_path, temperature=0.02)
+    for cell, sda in (("+SDA +teacher", 1.0), ("teacher", 0.0), ("+SDA", 1.0)):
+        cell_recipe = ablation.recipe_of_cell(RECIPE, f"{cell}, in-batch", 1, teacher=teacher)
+        assert cell_recipe
+
+        pretraining, fine_tuning = cell_recipe.stage
+        assert (pretraining.sda, pretraining.mep) == (sda, 0.0)
+        assert pretraining.teacher == (teacher if "teacher" in cell else None)
+        assert fine_tuning.teacher is None
 
 
 def test_a_row_has_means_deviations_and_paired_differences() -> None:

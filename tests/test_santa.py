@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import shutil
 import signal
 import sys
 import tomllib
@@ -20,6 +22,7 @@ from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 from tokenizers import pre_tokenizers
 from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
@@ -28,7 +31,8 @@ from purlin import cli
 from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.evaluation.ranking import evaluate_run
-from purlin.training import config, mining, model, santa
+from purlin.index.records import Role
+from purlin.training import config, export, mining, model, santa
 from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
@@ -40,6 +44,7 @@ from purlin.training.dev import (
     rank_passages,
     read_dev_set,
 )
+from purlin.training.encoded import RoleEncoder
 from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, same_recipe, train
 from purlin.training.model import ModelSettings, TextModel
 from purlin.training.santa import (
@@ -47,6 +52,7 @@ from purlin.training.santa import (
     SantaTask,
     Schedule,
     Stage,
+    StageTeacher,
     averaged,
     package_numbers,
 )
@@ -427,12 +433,25 @@ def gradients(task: SantaTask) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("base", ["bert", "t5"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"mep": 2.0}, {"mep": 1.0, "mask": "span", "hard_negatives": 1}]
+    "changes",
+    [
+        {},
+        {"mep": 2.0},
+        {"mep": 1.0, "mask": "span", "hard_negatives": 1},
+        {"teacher": 2.0, "hard_negatives": 1},
+        {"sda": 0.0, "mep": 1.0, "teacher": 1.0},
+    ],
 )
 def test_computing_in_parts_gives_the_same_gradients(
-    bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
+    bases: dict[str, Path],
+    teacher_base: Path,
+    tmp_path: Path,
+    base: str,
+    changes: dict[str, Any],
 ) -> None:
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
+    if weight := changes.get("teacher"):
+        changes = {**changes, "teacher": StageTeacher(base=teacher_base, weight=weight)}
     stage = Stage(name="a", loop=LOOP, temperature=0.1, **changes)
     whole, parted = (
         task_of(bases[base], tmp_path, each_stage, pairs)
@@ -447,6 +466,122 @@ def test_computing_in_parts_gives_the_same_gradients(
     assert gradients(parted).keys() == gradients(whole).keys()
     for name, gradient in gradients(whole).items():
         torch.testing.assert_close(gradients(parted)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+# -- a teacher's ranking -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def teacher_base(bert: Path, tmp_path: Path) -> Path:
+    """An encoder with other weights than the student's, as a checkpoint."""
+    directory = tmp_path / "teacher"
+    teacher = tiny(bert, dropout=0.0)
+    torch.manual_seed(8)
+    with torch.no_grad():
+        for weight in teacher.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+
+    teacher.save(directory)
+    return directory
+
+
+def softmax(scores: list[float]) -> list[float]:
+    exponentials = [math.exp(score) for score in scores]
+    return [each / sum(exponentials) for each in exponentials]
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_the_teachers_loss_is_the_divergence_of_its_ranking(
+    bert: Path, teacher_base: Path, tmp_path: Path, exported: bool
+) -> None:
+    directory = teacher_base
+    if exported:
+        directory = tmp_path / "exported"
+        export.export(teacher_base, directory, export.Card("teacher"), quantization="none")
+    teacher = StageTeacher(base=directory, weight=3.0, temperature=0.2)
+    pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
+    stage = Stage(name="a", loop=LOOP, temperature=0.1, hard_negatives=1, teacher=teacher)
+    task = task_of(bert, tmp_path, stage, pairs)
+    batch = task.batch(1)
+
+    assert batch.texts is not None
+    queries, passages = batch.texts
+    own = SentenceTransformer(str(teacher_base), device="cpu")
+    teacher_queries, teacher_passages = (
+        own.encode(texts, normalize_embeddings=True).tolist() for texts in (queries, passages)
+    )
+    student_queries, student_passages = (
+        vectors_of(task, texts).tolist() for texts in (batch.queries, batch.passages)
+    )
+
+    total = 0.0
+    for teacher_query, student_query in zip(teacher_queries, student_queries, strict=True):
+        p = softmax([np.dot(teacher_query, each) / 0.2 for each in teacher_passages])
+        q = softmax([np.dot(student_query, each) / 0.1 for each in student_passages])
+        total += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    losses = task.backward(batch)
+    assert losses["teacher"] == pytest.approx(3.0 * total / len(queries), rel=1e-3)
+    assert losses["loss"] == pytest.approx(losses["sda"] + losses["teacher"])
+
+
+def test_a_student_learns_its_teachers_ranking_without_labels(
+    bert: Path, teacher_base: Path, tmp_path: Path
+) -> None:
+    loop = replace(LOOP, steps=25, learning_rate=1e-2, every=1000)
+    # Cosines of a random encoder are close to each other.
+    teacher = StageTeacher(base=teacher_base, temperature=0.005)
+    stage = Stage(name="a", loop=loop, sda=0.0, temperature=0.005, teacher=teacher)
+    task = task_of(bert, tmp_path, stage)
+    train(task, loop, tmp_path, task.accelerator, seed=1, recipe={})
+
+    curve = metrics_rows(tmp_path)
+    assert "sda" not in curve[0]
+    assert curve[-1]["teacher"] < 0.5 * curve[0]["teacher"]
+
+
+def test_a_query_is_encoded_as_a_query_by_the_teacher(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = list[str]()
+
+    def knowing(directory: Path, accelerator: Accelerator, **options: Any) -> RoleEncoder:
+        def encode(texts: Sequence[str], role: Role) -> np.ndarray[Any, Any]:
+            roles.append(role)
+            return np.ones((len(texts), 1), np.float32)
+
+        return encode
+
+    monkeypatch.setattr(santa, "role_encoder", knowing)
+    stage = Stage(name="a", loop=LOOP, teacher=StageTeacher(base=bert))
+    task = task_of(bert, tmp_path, stage)
+    task.backward(task.batch(0))
+    assert roles == ["query", "passage"]
+
+
+def test_a_missing_teacher_is_refused_before_the_first_stage(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    text = 'depth = 5\nteacher = {base = "empty"}'
+    path = write_recipe(tmp_path, bert, lambda recipe: recipe.replace("depth = 5", text))
+    recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
+    with pytest.raises(NotFound, match="There is no encoder in"):
+        santa.train_santa(recipe, tmp_path / "out", progress=refusing, say=refusing, cpu=True)
+    assert not (tmp_path / "out").exists()
+
+
+def refusing(*arguments: Any) -> Any:
+    raise AssertionError("nothing is trained")
+
+
+def test_a_run_is_another_with_another_teacher(bert: Path, tmp_path: Path) -> None:
+    source = PairSource("pairs", tmp_path / "p.jsonl")
+    directory = tmp_path / "teacher"
+    shutil.copytree(bert, directory)
+    stage = Stage(name="a", teacher=StageTeacher(base=directory))
+    recipe = SantaRecipe(name="tiny", pairs=(source,), stage=(stage,))
+    before = santa._recipe_until(recipe, 0, ["d"])
+
+    (directory / "model.safetensors").write_bytes(b"other weights")
+    assert not same_recipe(santa._recipe_until(recipe, 0, ["d"]), before)
 
 
 @pytest.mark.parametrize(
@@ -1144,7 +1279,7 @@ def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> Non
 
     content = santa._recipe_until(plain, 0, ["d"])
     earlier = json.loads(json.dumps(content, default=str))
-    for key in ("labelled_share", "trains"):
+    for key in ("labelled_share", "trains", "teacher"):
         del earlier["stage"][0][key]
     del earlier["pairs"][0]["summaries"]
     earlier["pairs"][0]["locale"] = "us"
@@ -1220,6 +1355,7 @@ def share(base: Path, directory: Path) -> SantaTask:
         mep=1.0,
         hard_negatives=1,
         depth=5,
+        teacher=StageTeacher(base=base),
     )
     pairs = [replace(pair, passage=pair.passage * (1 + row % 3)) for row, pair in enumerate(PAIRS)]
     task = task_of(base, directory, stage, pairs)
@@ -1291,6 +1427,13 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ),
         ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
         ("mep = 1.0", "part = 0", "part must be from 1"),
+        ("mep = 1.0", 'teacher = {base = "none"}', "none does not exist"),
+        ("mep = 1.0", 'teacher = {base = ".", weight = 0}', "weight must be from 0.001"),
+        (
+            "mep = 1.0",
+            'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}',
+            "leave the teacher out",
+        ),
     ],
 )
 def test_an_invalid_recipe_is_one_error_line(

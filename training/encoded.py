@@ -18,6 +18,7 @@ from accelerate import Accelerator
 
 from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import Damaged, NotFound
+from purlin.index.records import Role
 from purlin.index.storage import atomic_write
 from purlin.training.export import is_exported, load_checkpoint
 from purlin.training.loop import digest, storing
@@ -27,25 +28,42 @@ ABOUT = "encoded.json"
 # Texts of a piece: at 3 texts a second, at most three minutes of work are lost.
 PIECE = 512
 
-# Returns unit vectors (texts, dim).
 FrozenEncoder = Callable[[Sequence[str]], Vectors]
+"""Returns unit vectors (texts, dim)."""
+
+RoleEncoder = Callable[[Sequence[str], Role], Vectors]
+"""Returns unit vectors (texts, dim) of queries or of passages."""
 
 
 def frozen_encoder(directory: Path, accelerator: Accelerator) -> FrozenEncoder:
+    """Open an encoder, all of whose texts are queries. Raises what `role_encoder` does."""
+    encode = role_encoder(directory, accelerator)
+    return lambda texts: encode(texts, "query")
+
+
+def role_encoder(
+    directory: Path, accelerator: Accelerator, *, max_tokens: int | None = None
+) -> RoleEncoder:
     """Open an exported encoder, on the CPU, or a checkpoint, on the accelerator's device.
 
-    Raises NotFound if there is neither, and what loading them raises.
+    A checkpoint reads at most `max_tokens` of a text, an exported encoder as many as it always
+    does. Raises NotFound if there is neither, and what loading them raises.
     """
     require_encoder(directory)
     if is_exported(directory):
         exported = load_encoder(directory)
-        return lambda texts: exported.encode(texts, role="query")
+        return lambda texts, role: exported.encode(texts, role=role)
 
     checkpoint = load_checkpoint(directory).to(accelerator.device)
+    if max_tokens is not None:
+        checkpoint.max_seq_length = min(max_tokens, checkpoint.max_seq_length or max_tokens)
 
-    def encode(texts: Sequence[str]) -> Vectors:
+    def encode(texts: Sequence[str], role: Role) -> Vectors:
         vectors: Vectors = checkpoint.encode(
-            list(texts), normalize_embeddings=True, show_progress_bar=False
+            list(texts),
+            prompt=checkpoint.prompts.get(role) or None,
+            normalize_embeddings=True,
+            show_progress_bar=False,
         )
         return vectors
 
@@ -76,7 +94,7 @@ def encode_once(
     other texts are removed first. `progress` gets the texts done and all of them, after each piece.
     Raises StorageFailed, and Damaged for a piece that cannot be read.
     """
-    _claim(directory, {"encoder": _identity(source), "texts": digest(texts)})
+    _claim(directory, {"encoder": identity_of(source), "texts": digest(texts)})
     paths = {start: directory / f"{start:09d}.npy" for start in range(0, len(texts), PIECE)}
 
     missing = [start for start, path in paths.items() if not path.is_file()]
@@ -108,8 +126,8 @@ def _claim(directory: Path, about: dict[str, Any]) -> None:
             stream.write(json.dumps(about).encode())
 
 
-def _identity(source: Path) -> dict[str, str]:
-    """The SHA-256 of each of an encoder's files that decide its vectors."""
+def identity_of(source: Path) -> dict[str, str]:
+    """Return the SHA-256 of each of an encoder's files that decide its vectors."""
     digests = {}
     for path in sorted(source.rglob("*")):
         if path.suffix in (".onnx", ".safetensors", ".json"):

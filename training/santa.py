@@ -31,6 +31,7 @@ from purlin.training.data import augment, masking
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import DevEvaluator, DevSet
+from purlin.training.encoded import RoleEncoder, identity_of, require_encoder, role_encoder
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
@@ -41,17 +42,42 @@ from purlin.training.loop import (
     storing,
     train,
 )
-from purlin.training.losses import IGNORED, cached_backward, contrastive, reconstruction
+from purlin.training.losses import (
+    IGNORED,
+    cached_backward,
+    contrastive,
+    list_divergence,
+    reconstruction,
+)
 from purlin.training.model import ModelSettings, TextModel, pad_targets, pad_texts
 
 Mask = Literal["entity", "span"]
 Trains = Literal["all", "decoder"]
 RowNumbers = NDArray[np.int64]
+ROLES: tuple[Role, Role] = ("query", "passage")
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
 REPORT = "report.txt"  # what was trained on, and what was masked in it
 AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTeacher:
+    """An encoder from whose ranking of a batch's passages a stage learns.
+
+    `base` is the directory of an exported encoder or of a checkpoint. The loss is `weight` times
+    the divergence KL(softmax(teacher's cosines / `temperature`) || softmax(similarities / the
+    stage's temperature)) over the batch's passages, the mean over its queries.
+    """
+
+    base: Path
+    weight: float = 1.0
+    temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        in_range("weight", self.weight, 1e-3, 1000.0)
+        in_range("temperature", self.temperature, 1e-3, 100.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +99,9 @@ class Stage:
     if it has any, the others from the `depth` best passages of the current model, which are mined
     again every `refresh` epochs. `part` computes the contrastive loss in parts of that many pairs,
     in the memory of one part.
+
+    With a `teacher`, the loss of its ranking is added; with sda = 0 a stage learns from it without
+    labels.
 
     A stage that `trains` the "decoder" alone keeps the encoder as it is: the light decoder of a
     BERT-like model, which starts at random, learns to predict before its errors reach the encoder.
@@ -96,6 +125,7 @@ class Stage:
     group: int = 1
     labelled_share: float = 1.0
     trains: Trains = "all"
+    teacher: StageTeacher | None = None
 
     def __post_init__(self) -> None:
         self._check_name_and_loss()
@@ -132,14 +162,15 @@ class Stage:
 
         for name in ("sda", "mep"):
             in_range(name, getattr(self, name), 0.0, 1000.0)
-        if not self.sda + self.mep:
+        if not (self.sda + self.mep or self.teacher):
             raise InvalidInput(
-                f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda"
+                f"Stage {self.name} trains nothing: sda and mep are both 0, and it has no teacher.",
+                field="sda",
             )
-        if self.trains == "decoder" and (self.sda or not self.mep):
+        if self.trains == "decoder" and (self.sda or self.teacher or not self.mep):
             raise InvalidInput(
                 f"Stage {self.name} trains the decoder alone, which only masked entity prediction "
-                "does: set sda = 0 and mep above 0.",
+                "does: set sda = 0 and mep above 0, and leave the teacher out.",
                 field="trains",
             )
 
@@ -249,6 +280,10 @@ def train_santa(
     A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
     called after each of its steps; `say` is called with a line of text now and then.
     """
+    for base in _teachers(recipe.stage):
+        # A later stage's teacher must not be missed after hours of the stages before.
+        require_encoder(base)
+
     accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu, out=out, say=say)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
@@ -318,7 +353,14 @@ def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> d
     stages = recipe.stage[: number + 1]
     content = asdict(replace(recipe, stage=stages, export=SantaExport()))
     content["texts"] = [digests[source] for stage in stages for source in recipe.sources_of(stage)]
+
+    if teachers := _teachers(stages):
+        content["teachers"] = [identity_of(base) for base in teachers]
     return content
+
+
+def _teachers(stages: Sequence[Stage]) -> list[Path]:
+    return [stage.teacher.base for stage in stages if stage.teacher]
 
 
 def _export(
@@ -386,7 +428,7 @@ class PairBatch:
     `passages` (n * (1 + hard negatives), T) holds the positives first. `masked` are ids, mask (n,
     T) and targets (n, K). `query_texts` (n,) and `passage_texts` are 63-bit digests of the pairs'
     first queries and passages, from which equal texts are recognized in whatever form they were
-    drawn.
+    drawn. `texts` are the queries and passages themselves, for a teacher.
     """
 
     rows: RowNumbers
@@ -395,6 +437,7 @@ class PairBatch:
     masked: tuple[Tensor, Tensor, Tensor] | None
     query_texts: Tensor
     passage_texts: Tensor
+    texts: tuple[list[str], list[str]] | None = None
 
     def on(self, device: torch.device) -> PairBatch:
         """Return the same batch on another device."""
@@ -445,6 +488,12 @@ class SantaTask:
         if stage.trains == "decoder":
             self._freeze_encoder()
 
+        self.teacher: RoleEncoder | None = None
+        if stage.teacher:
+            settings = text_model.settings
+            read = max(settings.max_query_tokens, settings.max_passage_tokens)
+            self.teacher = role_encoder(stage.teacher.base, accelerator, max_tokens=read)
+
     def _freeze_encoder(self) -> None:
         """Leave only the light decoder to be trained. Raises InvalidInput for a model without."""
         fresh = set(self.model.fresh())
@@ -479,16 +528,18 @@ class SantaTask:
             for row, rng in zip(rows, rngs, strict=True)
             for text in self._negatives(int(row), rng)
         ]
+        passages = [*positives, *negatives]
         masked = self._masked(pairs, rngs) if self.stage.mep else None
 
         settings = self.model.settings
         return PairBatch(
             rows,
             self._encoded(queries, settings.max_query_tokens),
-            self._encoded([*positives, *negatives], settings.max_passage_tokens),
+            self._encoded(passages, settings.max_passage_tokens),
             masked,
             _digests([pair.queries[0] for pair in pairs]),
             _digests([*(pair.passage for pair in pairs), *negatives]),
+            (list(queries), passages) if self.stage.teacher else None,
         )
 
     def _encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[Tensor, Tensor]:
@@ -562,37 +613,41 @@ class SantaTask:
     # -- forward and backward --------------------------------------------------------------------
 
     def backward(self, batch: PairBatch) -> dict[str, float]:
-        """Add the gradients of stage.sda * eq. 5 + stage.mep * eq. 7 for this process's part."""
+        """Add the gradients of the stage's losses for this process's part: stage.sda * eq. 5,
+        stage.mep * eq. 7, and the divergence from the teacher's ranking.
+        """
         batch = batch.on(self.accelerator.device)
         stage = self.stage
+        aligns = bool(stage.sda or stage.teacher)
+        teacher_scores = self._teacher_scores(batch)
 
         losses: dict[str, Tensor] = {}
-        if stage.part and stage.sda:
-            parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
+        if stage.part and aligns:
+
+            def ranking_loss(vectors: Tensor) -> Tensor:
+                losses.update(self._ranking_losses(vectors, batch, teacher_scores))
+                return torch.stack(list(losses.values())).sum()
+
             # cached_backward adds the gradients itself, part by part.
-            losses["sda"] = cached_backward(
-                parts,
-                lambda vectors: stage.sda * self._alignment(vectors, batch),
-                lambda loss: add_gradients(loss, self.accelerator),
-            )
+            parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
+            cached_backward(parts, ranking_loss, lambda loss: add_gradients(loss, self.accelerator))
             if stage.mep:
                 losses["mep"] = self._predict_in_parts(batch)
         else:
-            losses = self._losses(batch)
+            losses = self._losses(batch, teacher_scores)
             add_gradients(torch.stack(list(losses.values())).sum(), self.accelerator)
 
         values = {name: float(loss.detach()) for name, loss in losses.items()}
         return {"loss": sum(values.values()), **values}
 
-    def _losses(self, batch: PairBatch) -> dict[str, Tensor]:
+    def _losses(self, batch: PairBatch, teacher_scores: Tensor | None) -> dict[str, Tensor]:
         """Return the stage's losses on the whole batch."""
         losses: dict[str, Tensor] = {}
         passages = None
-        if self.stage.sda:
+        if self.stage.sda or self.stage.teacher:
             queries = self._vectors(*batch.queries, "query")
             passages = self._vectors(*batch.passages, "passage")
-            vectors = torch.cat([queries, passages])
-            losses["sda"] = self.stage.sda * self._alignment(vectors, batch)
+            losses = self._ranking_losses(torch.cat([queries, passages]), batch, teacher_scores)
 
         if batch.masked:
             tokens = self._mean_target_tokens(batch)
@@ -604,26 +659,55 @@ class SantaTask:
         with self.accelerator.autocast():
             return self.model.grouped_vectors(ids, mask, TEXTS_PER_GROUP, role)
 
-    def _alignment(self, vectors: Tensor, batch: PairBatch) -> Tensor:
-        """Return eq. 5 for this process's queries and the passages of all processes.
+    def _ranking_losses(
+        self, vectors: Tensor, batch: PairBatch, teacher_scores: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Return the losses of this process's queries and the passages (P, D) of all processes.
 
         `vectors` are those of this process's queries, then of its passages.
         """
         n = len(batch.rows)
-        passages = gathered(vectors[n:], self.accelerator)  # (P, D)
-        first_passage = self.accelerator.process_index * (len(vectors) - n)
-        own = torch.arange(n, device=vectors.device) + first_passage
+        queries, passages = vectors[:n], gathered(vectors[n:], self.accelerator)
+
+        losses: dict[str, Tensor] = {}
+        if self.stage.sda:
+            losses["sda"] = self.stage.sda * self._alignment(queries, passages, batch)
+        if self.stage.teacher and teacher_scores is not None:
+            scores = queries @ passages.T / self.stage.temperature
+            divergence = list_divergence(scores, teacher_scores)
+            losses["teacher"] = self.stage.teacher.weight * divergence
+        return losses
+
+    def _teacher_scores(self, batch: PairBatch) -> Tensor | None:
+        """Return the teacher's cosines (n, P), divided by its temperature; None without one.
+
+        They are those of this process's queries with the passages of all processes.
+        """
+        if not (self.stage.teacher and self.teacher and batch.texts):
+            return None
+
+        queries, passages = (
+            torch.from_numpy(self.teacher(texts, role)).to(self.accelerator.device)
+            for texts, role in zip(batch.texts, ROLES, strict=True)
+        )
+        cosines = queries @ gathered(passages, self.accelerator).T
+        return cosines / self.stage.teacher.temperature
+
+    def _alignment(self, queries: Tensor, passages: Tensor, batch: PairBatch) -> Tensor:
+        """Return eq. 5 for this process's queries (n, D) and the passages (P, D) of all."""
+        n, own_passages = len(queries), len(batch.passage_texts)
+        first_passage = self.accelerator.process_index * own_passages
+        own = torch.arange(n, device=queries.device) + first_passage
 
         # Copies of the positive, and positives of an equal query, are no negatives.
         passage_texts = gathered(batch.passage_texts, self.accelerator)
-        hard_negatives = len(batch.passage_texts) - n
-        padded_queries = F.pad(batch.query_texts, (0, hard_negatives), value=-1)
+        padded_queries = F.pad(batch.query_texts, (0, own_passages - n), value=-1)
         query_texts = gathered(padded_queries, self.accelerator)
         same_passage = passage_texts == passage_texts[own][:, None]
         same_query = query_texts == batch.query_texts[:, None]
 
         return contrastive(
-            vectors[:n],
+            queries,
             passages,
             own,
             temperature=self.stage.temperature,
