@@ -633,8 +633,8 @@ class ClassifyTexts(Strict):
     multi_label: bool = Field(default=False, description="Score each of `labels` on its own.")
     transductive: bool = Field(
         default=False,
-        description="Let each text's neighbours among the others count: for some 100 texts of one kind, as "
-        "50 gain nothing. Refused with `classifier` or multi_label.",
+        description="Let similar texts decide together: for some 100 of one kind, 50 gain nothing. "
+        "Not with `classifier` or multi_label.",
     )
     max_tokens: int = Budget
 
