@@ -99,7 +99,14 @@ def read_pool(
         rows = random.Random(seed).sample(range(len(texts)), limit)
         texts = [texts[row] for row in sorted(rows)]
 
-    return TextPool(tuple(texts), empty, repeated, cut, len(distinct) - len(texts), undecoded)
+    return TextPool(
+        tuple(texts),
+        empty=empty,
+        repeated=repeated,
+        cut=cut,
+        beyond_limit=len(distinct) - len(texts),
+        undecoded=undecoded,
+    )
 
 
 def _check_enough(count: int, repeated: int, labels: int) -> None:
