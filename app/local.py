@@ -151,10 +151,14 @@ class LocalCorpora:
         texts: list[str],
         labels: list[str] | None,
         classifier: str | None,
+        *,
         multi_label: bool,
+        transductive: bool,
     ) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier of the home."""
-        return self._in_home().classify(texts, labels, classifier, multi_label)
+        return self._in_home().classify(
+            texts, labels, classifier, multi_label=multi_label, transductive=transductive
+        )
 
     # ---- opening
 

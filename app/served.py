@@ -127,10 +127,16 @@ class ServedCorpora:
         texts: list[str],
         labels: list[str] | None,
         classifier: str | None,
+        *,
         multi_label: bool,
+        transductive: bool,
     ) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier."""
         request = ClassifyRequest(
-            texts=texts, labels=labels, classifier=classifier, multi_label=multi_label
+            texts=texts,
+            labels=labels,
+            classifier=classifier,
+            multi_label=multi_label,
+            transductive=transductive,
         )
         return classify_reply(request, self._service)

@@ -135,7 +135,9 @@ class Backend(Protocol):
         texts: list[str],
         labels: list[str] | None,
         classifier: str | None,
+        *,
         multi_label: bool,
+        transductive: bool,
     ) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier."""
         ...
@@ -629,13 +631,22 @@ class ClassifyTexts(Strict):
         default=None, max_length=64, description="A trained classifier's name."
     )
     multi_label: bool = Field(default=False, description="Score each of `labels` on its own.")
+    transductive: bool = Field(
+        default=False,
+        description="Let similar texts decide together: for some 100 of one kind, 50 gain nothing. "
+        "Not with `classifier` or multi_label.",
+    )
     max_tokens: int = Budget
 
 
 def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
     """Find the best labels of each text."""
     reply = backend.classify(
-        arguments.texts, arguments.labels, arguments.classifier, arguments.multi_label
+        arguments.texts,
+        arguments.labels,
+        arguments.classifier,
+        multi_label=arguments.multi_label,
+        transductive=arguments.transductive,
     )
 
     parts = []

@@ -141,17 +141,19 @@ class Manifest:
 
 
 def builds_directory(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
-    """Directory of all builds of one corpus or classifier.
+    """Directory of all builds of one corpus or classifier. Raises as `check_name` does."""
+    check_name(name, catalog)
+    return home / catalog.folder / name
 
-    Raises InvalidInput for a name that could lead out of HOME.
-    """
+
+def check_name(name: str, catalog: Catalog = CORPORA) -> None:
+    """Raise InvalidInput for a name that could lead out of HOME."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{name[:80]!r} is not a valid {catalog.item} name. Use 1 to 64 characters of a-z, "
             "0-9, '-' and '_', starting with a letter or digit.",
             field=catalog.item,
         )
-    return home / catalog.folder / name
 
 
 def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:

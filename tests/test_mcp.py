@@ -324,6 +324,25 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
     assert "nearly the same" in text(alike)
 
 
+def test_texts_are_classified_together(client: TestClient) -> None:
+    body = {
+        "texts": ["sports news", "business news", "sports", "news"],
+        "labels": ["business", "sports"],
+    }
+    results = {}
+    for transductive in (False, True):
+        arguments = {**body, "transductive": transductive}
+        reply = client.post("/classify", json=arguments).json()
+        results[transductive] = [
+            [round(label["score"], 4) for label in result["ranking"]] for result in reply["results"]
+        ]
+        called = call(client, "classify", **arguments)["structuredContent"]
+        assert results[transductive] == [
+            [label["score"] for label in result["ranking"]] for result in called["results"]
+        ]
+    assert results[True] != results[False]
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
@@ -349,6 +368,16 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
         ("classify", {"texts": [], "labels": ["a", "b"]}, "at least 1 item"),
         ("classify", {"texts": ["a"], "labels": ["a"]}, "multi_label"),
         ("classify", {"texts": ["a"], "classifier": "none"}, "none"),
+        (
+            "classify",
+            {"texts": ["a"], "classifier": "none", "transductive": True},
+            "omit `transductive`",
+        ),
+        (
+            "classify",
+            {"texts": ["a"], "labels": ["a", "b"], "multi_label": True, "transductive": True},
+            "omit one of the two",
+        ),
         ("search_code", {"query": "x", "path": "/etc"}, "relative to the root"),
         ("search_code", {"query": "x", "path": "web/../../etc"}, "relative to the root"),
         ("search_code", {"query": "x", "content": "tests"}, "'code', 'docs', 'config' or 'all'"),

@@ -682,6 +682,36 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
     assert "dough" in tab.run("document.querySelector('#texts').value")
 
 
+def test_texts_decide_together(site: str, tab: Tab) -> None:
+    texts = ["sort the numbers", "fetch a page", "sort pages", "fetch numbers"]
+    body = {"texts": texts, "labels": ["page fetching", "sort"], "transductive": True}
+    shown(tab, site)
+    tab.run("location.hash = '#classify'")
+    tab.until("document.querySelector('#texts')")
+    tab.run("document.querySelector('#texts').value = " + json.dumps("\n".join(texts)))
+    tab.run("document.querySelector('#labels').value = 'page fetching, sort'")
+    tab.click("#together")
+    assert tab.run("document.querySelector('#several').disabled")
+    tab.run("document.querySelector('.classify-form').requestSubmit()")
+    tab.until("document.querySelector('.classified')")
+
+    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    shares = "[...document.querySelectorAll('.classified .bar')].map(one => +one.style.getPropertyValue('--share'))"
+    scores = [entry["score"] for result in results for entry in result["ranking"]]
+    assert tab.run(shares) == scores
+
+    address = tab.run("location.href")
+    assert "together=1" in address
+    shown(tab, address)
+    tab.until("document.querySelector('.classified')")
+    assert tab.run("document.querySelector('#together').checked")
+    assert tab.run(shares) == scores
+
+    tab.click("#together")
+    tab.click("#several")
+    assert tab.run("document.querySelector('#together').disabled")
+
+
 def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
     publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
@@ -691,6 +721,7 @@ def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
         tab.click(".stock-card .open")
         tab.until("document.querySelector('#label-source')?.value === 'tickets'")
         assert not tab.run("document.querySelector('#labels').checkVisibility()")
+        assert tab.run("document.querySelectorAll('.check input:disabled').length") == 2
         tab.run("document.querySelector('#texts').focus()")
         tab.type("business\nsports")
         tab.press("Enter", modifiers=2)

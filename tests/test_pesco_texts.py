@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import random
@@ -51,7 +50,7 @@ def test_texts_are_stripped_and_deduplicated(tmp_path: Path, name: str) -> None:
     assert (pool.empty, pool.repeated, pool.cut, pool.beyond_limit) == (2, 1, 0, 0)
     assert str(pool) == (
         "41 different texts, 2 empty left out, 1 repeated left out, "
-        "1 with \ufffd where it is not UTF-8 (convert the file first)"
+        "1 with \ufffd for undecoded bytes (convert the file first)"
     )
 
 
@@ -60,71 +59,20 @@ def test_plain_lines_are_texts(tmp_path: Path) -> None:
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
 
 
-TICKETS = [f'Ticket {number}\nsays, in two lines: "Größe"' for number in range(40)]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("delimiter", [",", ";"])
-def test_texts_are_a_column_of_a_csv(tmp_path: Path, encoding: str, delimiter: str) -> None:
-    with (tmp_path / "tickets.CSV").open("w", encoding=encoding, newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter)
-        writer.writerows([("id", "text"), *enumerate(TICKETS), (40, ""), (41, TICKETS[0])])
-
-    pool = read_pool(tmp_path / "tickets.CSV", labels=2, limit=1000, seed=1)
-    assert pool == TextPool(tuple(TICKETS), empty=1, repeated=1)
-
-
-def test_texts_are_the_records_of_a_json_array(tmp_path: Path) -> None:
-    records = [{"id": 1, "text": text} for text in [*TICKETS, None]]
-    path = listed(tmp_path / "tickets.json", json.dumps(records, indent=1))
-    assert read_pool(path, labels=2, limit=1000, seed=1) == TextPool(tuple(TICKETS), empty=1)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "t.csv",
-            "id,body\n1,My parcel\n",
-            "t.csv:2 has no text in a column 'text'; its columns are 'id', 'body'. "
-            "Name that of the texts with --column.",
-        ),
-        ("t.csv", "id,text\n1,a\n2,b,c\n", "t.csv:3 has 3 cells where the header has 2. Correct"),
-        ("t.csv", "text\n", "t.csv holds no rows. Correct"),
-        ("t.json", '{"text": "a"}\n', "name a file with one record per line .jsonl. Correct"),
-        ("t.json", '[{"text": 3}]', "t.json:1 has no text in a column 'text'"),
-    ],
-)
-def test_table_without_texts_is_refused(
-    tmp_path: Path, name: str, content: str, message: str
-) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        read_pool(listed(tmp_path / name, content), labels=2, limit=1000, seed=1)
-    assert message in caught.value.message
-    assert caught.value.field == "texts"
-
-
-@pytest.mark.parametrize("name", ["tickets.txt", "tickets.csv"])
-def test_texts_in_another_encoding_are_counted(tmp_path: Path, name: str) -> None:
-    lines = ["text", *MANY, "Schöne Grüße aus Köln"]
-    broken = "\nDie Größe passt nicht".encode("cp1252")
-    (tmp_path / name).write_bytes("\n".join(lines).encode() + broken)
-
-    pool = read_pool(tmp_path / name, labels=2, limit=1000, seed=1)
+def test_texts_with_what_is_not_utf_8_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "tickets.txt").write_bytes(
+        "\n".join([*MANY, "Schöne Grüße aus Köln"]).encode() + b"\nDie Gr\xf6\xdfe passt nicht"
+    )
+    pool = read_pool(tmp_path / "tickets.txt", labels=2, limit=1000, seed=1)
     assert pool.texts[-1] == "Die Gr\ufffd\ufffde passt nicht"
     assert str(pool).endswith(
-        "different texts, 1 with \ufffd where it is not UTF-8 (convert the file first)"
+        "different texts, 1 with \ufffd for undecoded bytes (convert the file first)"
     )
 
 
-def test_utf_16_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("\n".join(MANY), encoding="utf-16")
-    with pytest.raises(
-        InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8"
-    ) as error:
-        read_pool(tmp_path / "texts.txt", labels=2, limit=1000, seed=1)
-
-    assert error.value.field == "texts"
+def test_rows_without_a_text_are_counted(tmp_path: Path) -> None:
+    path = listed(tmp_path / "tickets.csv", "id,text\n0,\n" + "".join(f"1,{t}\n" for t in MANY))
+    assert read_pool(path, labels=2, limit=1000, seed=1) == TextPool(tuple(MANY), empty=1)
 
 
 def test_long_text_is_cut(tmp_path: Path) -> None:
@@ -152,7 +100,7 @@ def test_sampling_depends_on_the_seed_alone(tmp_path: Path) -> None:
         (MANY[:3], 2, "There are 3 different texts; learning 2 labels takes at least 32"),
         (["always the same"] * 50, 2, "There is 1 text (49 lines repeat one of them)"),
         (MANY, 11, "learning 11 labels takes at least 44"),
-        ([], 2, "There are 0 different texts"),
+        ([" "], 2, "There are 0 different texts"),
     ],
 )
 def test_too_few_texts_are_refused(
@@ -162,21 +110,6 @@ def test_too_few_texts_are_refused(
         read_pool(rows(tmp_path / "texts.jsonl", texts), labels=labels, limit=1000, seed=1)
     assert message in caught.value.message
     assert caught.value.field == "texts"
-
-
-@pytest.mark.parametrize("line", ["[1]", '{"text": 3}', '{"txt": "a"}', "{", "[" * 100_000])
-def test_invalid_line_is_named(tmp_path: Path, line: str) -> None:
-    path = listed(tmp_path / "texts.jsonl", '{"text": "a"}\n' + line + "\n")
-    with pytest.raises(InvalidInput, match=r"texts\.jsonl:2"):
-        read_pool(path, labels=2, limit=1000, seed=1)
-
-
-def test_unreadable_texts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
-        read_pool(tmp_path / "none.jsonl", labels=2, limit=1000, seed=1)
-    (tmp_path / "bad.jsonl.gz").write_bytes(gzip.compress(b"x" * 1000)[:-20])
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        read_pool(tmp_path / "bad.jsonl.gz", labels=2, limit=1000, seed=1)
 
 
 def test_labels_keep_their_order(tmp_path: Path) -> None:
@@ -341,17 +274,9 @@ def test_hostile_text_splits_quickly() -> None:
     assert split_sentences("." * MAX_POOL_TEXT_CHARS) == ["." * MAX_POOL_TEXT_CHARS]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("t.csv", "id,body\n" + "".join(f"{n},text {n}\n" for n in range(40))),
-        ("t.jsonl", "".join(json.dumps({"body": f"text {n}"}) + "\n" for n in range(40))),
-    ],
-)
-def test_texts_come_from_the_column_that_is_named(tmp_path: Path, name: str, content: str) -> None:
-    path = listed(tmp_path / name, content)
-    pool = read_pool(path, labels=2, limit=1000, seed=1, column="body")
-    assert pool.texts == tuple(f"text {number}" for number in range(40))
+def test_texts_come_from_the_column_that_is_named(tmp_path: Path) -> None:
+    path = listed(tmp_path / "t.csv", "body\n" + "".join(f"{text}\n" for text in MANY))
+    assert read_pool(path, labels=2, limit=1000, seed=1, column="body").texts == tuple(MANY)
     with pytest.raises(InvalidInput, match="--column"):
         read_pool(path, labels=2, limit=1000, seed=1)
 

@@ -287,10 +287,11 @@ def test_languages_may_be_written_in_capitals(
         (["classify", "--labels", "a,b"], "give texts, or a file of texts with --texts"),
         (["classify", "text", "--texts", "f", "--labels", "a,b"], "give texts, or a file of"),
         (["classify", "text", "--id", "c", "--labels", "a,b"], "are for --texts"),
+        (["classify", "text", "--column", "c", "--labels", "a,b"], "are for --texts"),
         (["classify", "t", "--labels", "a,b", "--multi", "--transductive"], "without --multi"),
         (["classify", "t", "--labels", "a,b", "--review", "0"], "takes a number from 1"),
         (["classify", "--texts", "none.csv", "--labels", "a,b"], "none.csv does not exist"),
-        (["classify", "text", "--labels-file", "nowhere"], "nowhere cannot be read"),
+        (["classify", "text", "--labels-file", "nowhere"], "nowhere does not exist or is not"),
         (["cache", "shrink"], "shrink"),
     ],
 )
@@ -515,13 +516,13 @@ def test_pages_that_unpack_to_too_much_have_no_lines(tmp_path: Path) -> None:
         assert _place(answer, tmp_path)[1] is None
 
 
-def test_classify_names_a_line_that_is_not_utf8(
+def test_classify_reads_lines_of_windows(
     encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = io.TextIOWrapper(io.BytesIO(b"good\ncaf\xe9\n"), encoding="utf-8")
-    monkeypatch.setattr(sys, "stdin", lines)
-    assert _purlin("classify", "-", "--labels", "a,b", "--encoder", encoder) == 2
-    assert "Line 2 of stdin is not UTF-8" in capsys.readouterr().err
+    _stdin(monkeypatch, "good\ncafé\n".encode("cp1252"))
+    assert _purlin("classify", "-", "--labels", "a,b", "--encoder", encoder) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[2] for line in lines] == ["good", "café"]
 
 
 def test_time_for_the_line_of_an_answer_does_not_explode(shop: Path) -> None:
@@ -655,9 +656,10 @@ def test_classify_together_is_what_the_classifier_says(
     ("content", "option", "words"),
     [
         (b"id,body\n1,a\n", "csv", "its columns are 'id', 'body': name one with --column"),
-        (b"id,text\n1,a,b\n", "csv", "stdin, row 2: has 3 cells where the header has 2"),
-        (b'{"text": ["a"]}\n', "jsonl", "stdin, row 1: the column 'text' holds no text"),
-        (b"caf\xe9", "whole", "stdin is not UTF-8"),
+        (b"id,text\n1,a,b\n", "csv", "Row 2 of stdin has 3 cells where the header has 2"),
+        (b'{"text": ["a"]}\n', "jsonl", "Row 1 of stdin has a list in the column 'text'"),
+        (b"a\0", "whole", "stdin has zero bytes"),
+        (b"", "lines", "stdin holds no rows"),
         (b"", "whole", "There are no texts"),
     ],
 )
@@ -689,6 +691,10 @@ def test_classify_warns_of_what_is_hardly_meant(
         _stdin(monkeypatch, content)
         assert _purlin("classify", "-", *options) == 0
         assert f"--texts - --format {kind} reads its rows" in capsys.readouterr().err
+
+    _stdin(monkeypatch, b"format price\nr\xc3\xa9sum\xc3\xa9 caf\xe9\n")
+    assert _purlin("classify", "-", *options) == 0
+    assert "1 text has \ufffd where bytes are no text" in capsys.readouterr().err
 
     (shop / "mails.txt").write_text("<p>format&nbsp;<b>price</b></p>\n")
     assert _purlin("classify", "--texts", "mails.txt", *options) == 0

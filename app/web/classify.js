@@ -9,6 +9,9 @@ import { hero } from "./search.js";
 const RANKED = 5; // labels of a text that are shown
 const SHOWN = 100; // texts that are shown at once
 const ADDRESSED = 2_000; // characters of texts and labels that the address keeps
+const TOGETHER =
+  "Each text's neighbours among the others count, too. Worth it from some 100 texts of one kind; up to 50 gain " +
+  "nothing. Not with several labels or a trained classifier.";
 const EXAMPLE = {
   labels: "sports, politics, technology, food",
   texts: [
@@ -27,8 +30,9 @@ export function classify(root) {
   const labels = area("labels", 3, "Names or phrases, between commas or one a line");
   const source = el("select", { id: "label-source" }, el("option", { value: "" }, "labels that I name"));
   const several = el("input", { type: "checkbox", id: "several" });
+  const together = el("input", { type: "checkbox", id: "together", "aria-describedby": "about-together" });
   const named = el("div", { class: "group named" }, el("label", { for: "labels" }, "Labels"), labels);
-  const form = classifyForm(texts, named, source, several);
+  const form = classifyForm(texts, named, source, several, together);
   const results = el("div", { class: "results" });
   const about = "Labels need no training, only names. Add, drop and rename them as you go.";
   root.append(hero("Sort texts under any names.", about), el("div", { class: "halves" }, form, results));
@@ -40,20 +44,23 @@ export function classify(root) {
   form.querySelector(".example").addEventListener("click", () => {
     source.value = "";
     [labels.value, texts.value] = [EXAMPLE.labels, EXAMPLE.texts];
-    sourced();
+    offerOptions();
     send();
   });
-  source.addEventListener("change", sourced);
+  for (const choice of [source, several, together]) choice.addEventListener("change", offerOptions);
 
-  function sourced() {
-    named.hidden = source.value !== "";
-    several.disabled = source.value !== "";
+  /** A trained classifier takes neither option, and each excludes the other. */
+  function offerOptions() {
+    const trained = source.value !== "";
+    named.hidden = trained;
+    several.disabled = trained || together.checked;
+    together.disabled = trained || several.checked;
   }
 
   function request() {
     const asked = { texts: texts.value.split("\n").map((line) => line.trim()).filter(Boolean) };
     if (source.value) return { ...asked, classifier: source.value };
-    return { ...asked, labels: split(labels.value), multi_label: several.checked };
+    return { ...asked, labels: split(labels.value), multi_label: several.checked, transductive: together.checked };
   }
 
   /** What is in the address already is not noted there again: by now it may be another's. */
@@ -80,7 +87,7 @@ export function classify(root) {
   /** In the address, as long as it is not too long for one. */
   function keep() {
     const short = texts.value.length + labels.value.length <= ADDRESSED;
-    const own = { labels: labels.value, several: several.checked ? "1" : "" };
+    const own = { labels: labels.value, several: several.checked ? "1" : "", together: together.checked ? "1" : "" };
     const sortedBy = source.value ? { classifier: source.value } : own;
     note("classify", short ? { ...sortedBy, texts: texts.value } : {});
   }
@@ -89,9 +96,12 @@ export function classify(root) {
     if (values.texts) texts.value = values.texts;
     if (values.labels) labels.value = values.labels;
     const own = values.texts || values.labels;
-    if (own) several.checked = values.several === "1";
+    if (own) {
+      several.checked = values.several === "1";
+      together.checked = values.together === "1" && !several.checked;
+    }
     const found = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
-    const ready = () => (sourced(), values.texts && send(false));
+    const ready = () => (offerOptions(), values.texts && send(false));
     await load((signal) => get("classifiers", signal), (reply) => (found(reply), ready()), ready);
   }
 
@@ -109,7 +119,7 @@ export function classify(root) {
 
 const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
 
-function classifyForm(texts, named, source, several) {
+function classifyForm(texts, named, source, several, together) {
   return el(
     "form",
     { class: "classify-form" },
@@ -117,6 +127,13 @@ function classifyForm(texts, named, source, several) {
     named,
     el("div", { class: "group" }, el("label", { for: "texts" }, "Texts"), texts),
     el("p", { class: "check" }, several, el("label", { for: "several" }, "Several labels may fit one text")),
+    el(
+      "p",
+      { class: "check" },
+      together,
+      el("label", { for: "together" }, "Let similar texts decide together"),
+      el("small", { id: "about-together" }, TOGETHER),
+    ),
     el(
       "p",
       { class: "row" },

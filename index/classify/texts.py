@@ -1,77 +1,134 @@
-"""Texts to classify, from files: each with what tells whose it is."""
+"""Read the texts that people give: to classify them, or to train a classifier on.
+
+They are a column of a table, the lines of any other file, or one text of many lines. Bytes that are
+not valid in the encoding of their file become U+FFFD.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.evaluation.ranking import MAX_LINE_CHARS, read_lines
 from purlin.index.records import Skipped
-from purlin.index.sources.tables import Row, read_rows, table_format
+from purlin.index.sources.encodings import decoded
+from purlin.index.sources.tables import LINE, MAX_ROW, Row, read_lines, read_rows, table_format
 
-MAX_TEXT_LINES = 20_000_000
+MAX_TEXTS = 20_000_000
+MAX_TEXT_CHARS = MAX_ROW
+REPLACEMENT = "\ufffd"
 _SHOWN_COLUMNS = 20
+# Tables have them for invalid bytes, JSON for escapes; no encoder takes them.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text, empty if its row has none, and its id: the row's number or the value of a column."""
+    """A text, stripped, and its id: the number of its row, or the value of a column.
+
+    The text of a row that has none is empty.
+    """
 
     id: str
     text: str
 
 
 def read_texts(
-    path: Path, name: str, *, column: str = "text", id_column: str | None = None
+    path: Path, name: str, *, column: str | None = None, id_column: str | None = None
 ) -> Iterator[TextRow]:
-    """Yield the texts in `column` of a table, or the lines of any other file.
+    """Yield the texts in a column of a table, by default "text", or the lines of any other file.
 
-    `name` is what errors call the file. Rows count from 1 as in the file: the header of a CSV is
-    row 1. Raises NotFound, and InvalidInput naming the row that is not valid or lacks the column.
+    Blank lines are left out. All but Parquet may be gzipped, by their suffix. `name` is what errors
+    call the file. Rows count from 1 as in the file: the header of a CSV is row 1. Raises NotFound,
+    and InvalidInput naming the first row that cannot be read or lacks a column.
     """
-    if not table_format(path):
-        if id_column is not None:
+    is_table = bool(table_format(path))
+    for option, value in (("column", column), ("id", id_column)):
+        if value is not None and not is_table:
             raise InvalidInput(
-                f"{name} has one text a line, and no columns: leave --id out, or give CSV or JSON "
-                "Lines.",
-                field="id",
+                f"{name} has one text a line, and no columns: leave --{option} out, or give CSV or "
+                "JSON Lines.",
+                field=option,
             )
-        for number, line in read_lines(path, longest=MAX_LINE_CHARS, most=MAX_TEXT_LINES):
-            yield TextRow(str(number), line.strip())
-        return
-
     if not path.is_file():
         raise NotFound(f"{name} does not exist or is not a file.", field="texts")
-    for row in read_rows(path, name):
-        if isinstance(row, Skipped):
-            where = f"{name}, row {row.line}" if row.line else name
-            raise InvalidInput(f"{where}: {row.reason}. Correct the file.", field="texts")
 
-        text = _cell(row, column, name, "column")
+    rows = read_rows(path, name) if is_table else read_lines(path, name)
+    text_column = (column or "text") if is_table else LINE
+    for count, row in enumerate(rows, 1):
+        if isinstance(row, Skipped):
+            raise _unreadable(name, row)
+        if count > MAX_TEXTS:
+            raise InvalidInput(
+                f"{name} has more than {MAX_TEXTS:,} rows: split the file.", field="texts"
+            )
+
+        text = _cell(row, text_column, name, "column")
+        _check_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else _cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
 
 
+def whole_text(content: bytes, name: str) -> TextRow:
+    """Return the content of a file as one text, which `name` calls in errors.
+
+    Raises InvalidInput.
+    """
+    text = decoded(content)
+    if text is None:
+        text = content.decode(errors="replace")
+    if "\0" in text:
+        raise InvalidInput(
+            f"{name} has zero bytes, as UTF-16 and what is no text have: save it as UTF-8.",
+            field="texts",
+        )
+    _check_length(text, name)
+    return TextRow("1", text.strip())
+
+
+def valid_unicode(text: str) -> str:
+    """Replace lone surrogates by U+FFFD."""
+    return _SURROGATE.sub(REPLACEMENT, text)
+
+
+def _check_length(text: str, where: str) -> None:
+    if len(text) > MAX_TEXT_CHARS:
+        raise InvalidInput(
+            f"{where} has {len(text):,} characters; {MAX_TEXT_CHARS:,} are allowed: shorten it.",
+            field="texts",
+        )
+
+
+def _unreadable(name: str, skipped: Skipped) -> InvalidInput:
+    if skipped.line:
+        message = f"Row {skipped.line} of {name} {skipped.reason}. Correct it, or leave it out."
+    else:
+        message = f"{name} {skipped.reason}. Correct the file, or give another."
+    return InvalidInput(message, field="texts")
+
+
 def _cell(row: Row, column: str, name: str, option: str) -> str:
     """The value of a column as text; nothing for null."""
+    where = f"Row {row.number} of {name}"
     if column not in row.record:
         columns = ", ".join(repr(each) for each in list(row.record)[:_SHOWN_COLUMNS])
         raise InvalidInput(
-            f"{name}, row {row.number}, has no column {column!r:.80}; its columns are "
-            f"{columns:.400}: name one with --{option}.",
+            f"{where} has no column {column!r:.80}; its columns are {columns:.400}: name one with "
+            f"--{option}.",
             field=option,
         )
 
-    match row.record[column]:
-        case None:
-            return ""
-        case str(value):
-            # Tables have lone surrogates for bytes that are not text.
-            return value.encode(errors="replace").decode()
-        case bool() | int() | float() as value:
-            return str(value)
+    value = row.record[column]
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return valid_unicode(value)
+    if isinstance(value, int | float):
+        return str(value)
     raise InvalidInput(
-        f"{name}, row {row.number}: the column {column!r:.80} holds no text.", field=option
+        f"{where} has a {type(value).__name__} in the column {column!r:.80}, not a text: name "
+        f"another with --{option}.",
+        field=option,
     )

@@ -272,8 +272,7 @@ def _check(spec: ClassifierSpec) -> None:
     """Raise ValueError or InvalidInput for values that cannot be served."""
     for key in ("name", "fingerprint", "created"):
         _check_text(getattr(spec, key), key, MAX_CLASSIFIER_LABEL_CHARS)
-    # Only for its check of the name.
-    builds.builds_directory(Path(), spec.name, CLASSIFIERS)
+    builds.check_name(spec.name, CLASSIFIERS)
     if not isinstance(spec.measures, Mapping):
         raise ValueError("measures is not an object")
 

@@ -55,6 +55,10 @@ _PATH_SEPARATOR = re.compile(r"(?<=\s)>(?=\s)")
 _NAME_SEPARATOR = re.compile(r"(?<=\s)=(?=\s)")
 _WORDINGS_SEPARATOR = re.compile(r"(?<=\s)\|(?=\s)")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_ONE_LABEL = (
+    "Choosing takes at least 2 labels, and there is one label: add another, or set multi_label to "
+    "true to score how well this one fits."
+)
 
 ClassScores = NDArray[np.float64]
 TemplatesAndLabel = tuple[tuple[str, ...], str]
@@ -170,22 +174,17 @@ def rank(
     With `fitting`, each result names all labels that score at least so much. With `transductive`
     all texts are encoded before the first is classified.
     """
-    blocks: Iterator[Vectors] = (
-        encoder.encode(texts[start : start + _BLOCK], role="query")
-        for start in range(0, len(texts), _BLOCK)
-    )
+    starts = range(0, len(texts), _BLOCK)
+    blocks = (encoder.encode(texts[start : start + _BLOCK], role="query") for start in starts)
     if transductive:
-        blocks = iter([transductive_vectors(np.concatenate(list(blocks)), label_set.vectors)])
+        together = transductive_vectors(np.concatenate(list(blocks)), label_set.vectors)
+        blocks = (together[start : start + _BLOCK] for start in starts)
 
-    results: list[Classification] = []
-    for vectors in blocks:
-        for start in range(0, len(vectors), _BLOCK):
-            scores = to_scores(vectors[start : start + _BLOCK] @ label_set.vectors.T)
-            results.extend(
-                _classification(row, label_set.labels, min_score, ranked, fitting) for row in scores
-            )
-
-    return results
+    return [
+        _classification(row, label_set.labels, min_score, ranked, fitting)
+        for vectors in blocks
+        for row in to_scores(vectors @ label_set.vectors.T)
+    ]
 
 
 def shared_scores(
@@ -260,12 +259,6 @@ def check_texts(texts: Sequence[str]) -> None:
             raise InvalidInput(
                 "The text is empty: leave it out or fill it.", field=f"texts[{number}]"
             )
-
-
-_ONE_LABEL = (
-    "Choosing takes at least 2 labels, and there is one label: add another, or set multi_label to "
-    "true to score how well this one fits."
-)
 
 
 def check_labels(labels: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
@@ -354,13 +354,11 @@ def read_lines(
     *,
     longest: int = MAX_LINE_CHARS,
     most: float = math.inf,
-    errors: Literal["strict", "replace"] = "strict",
 ) -> Iterator[tuple[int, str]]:
     """Yield line numbers, from 1, and the lines that are not blank; gzip by suffix.
 
     Raises NotFound without a file, and InvalidInput for a line of more than `longest` characters,
-    for more than `most` lines, and for bytes that cannot be decoded, unless `errors` says to
-    replace them.
+    for more than `most` lines, and for bytes that cannot be decoded.
     """
     if not path.is_file():
         raise NotFound(f"{path} does not exist or is not a file.", field="path")
@@ -368,7 +366,7 @@ def read_lines(
     open_file = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
-        with open_file(path, "rt", encoding="utf-8-sig", errors=errors) as handle:
+        with open_file(path, "rt", encoding="utf-8-sig") as handle:
             while line := handle.readline(longest + 1):
                 number += 1
                 if len(line) > longest:

@@ -1,4 +1,7 @@
-"""Read rows of CSV, TSV, JSON, JSON Lines, Parquet and XML files as mappings of column to value."""
+"""Read rows of CSV, TSV, JSON, JSON Lines, Parquet and XML files as mappings of column to value.
+
+A file without columns is read line by line, each line a row.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import json
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
@@ -27,6 +30,8 @@ TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xm
 MAX_ROW = 1 << 20  # characters
 _CHUNK_CHARS = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
+# The only column of the rows of `read_lines`.
+LINE = "line"
 
 
 class Row(NamedTuple):
@@ -66,9 +71,22 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         ".tsv": _csv,
         ".json": _json_array,
     }
-    read = readers.get(table_format(path), _json_lines)
-    row: Row | Skipped | None = None
+    yield from _while_readable(readers.get(table_format(path), _json_lines), path, name)
 
+
+def read_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
+    """Yield the lines of a text that are not blank as rows with the column LINE.
+
+    A line that cannot be read is a `Skipped`, which calls the file `name`.
+    """
+    return _while_readable(_lines, path, name)
+
+
+def _while_readable(
+    read: Callable[[Path, str], Iterator[Row | Skipped]], path: Path, name: str
+) -> Iterator[Row | Skipped]:
+    """Yield what `read` yields; where it fails, and for a file without rows, a `Skipped` ends it."""
+    row: Row | Skipped | None = None
     try:
         for row in read(path, name):
             yield row
@@ -94,7 +112,7 @@ def has_decimal_commas(path: Path) -> bool:
     """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number."""
     if table_format(path) != ".csv":
         return False
-    with open_text(path, _encoding(path, file_stamp(path))) as handle:
+    with open_text(path, _encoding(path)) as handle:
         return _delimiter(_CsvLines(handle), ".csv") == ";"
 
 
@@ -117,10 +135,14 @@ def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
             yield text
 
 
+def _encoding(path: Path) -> str:
+    """The encoding of a whole file: UTF-8, unless most of what is not ASCII tells another one."""
+    return _encoding_at(path, file_stamp(path))
+
+
 # The same file is opened for its first rows, its parts and its products.
 @lru_cache(maxsize=64)
-def _encoding(path: Path, stamp: Stamp | None) -> str:
-    """The encoding of a whole file: UTF-8, unless most of what is not ASCII tells another one."""
+def _encoding_at(path: Path, stamp: Stamp | None) -> str:
     with open_bytes(path) as stream:
         if _is_utf8(stream):
             return "utf-8-sig"
@@ -153,6 +175,18 @@ def text_lines(handle: IO[str]) -> Iterator[str]:
         while len(rest) > MAX_ROW and not rest.endswith(("\n", "\r")):
             rest = handle.readline(MAX_ROW + 1)
         yield line
+
+
+def _lines(path: Path, name: str) -> Iterator[Row | Skipped]:
+    with open_text(path, _encoding(path)) as handle:
+        for number, line in enumerate(text_lines(handle), 1):
+            if len(line) > MAX_ROW:
+                yield Skipped(name, TOO_LONG, number)
+            elif "\0" in line:
+                reason = "has zero bytes, as UTF-16 and what is no text have: save it as UTF-8"
+                yield Skipped(name, reason, number)
+            elif line.strip():
+                yield Row(number, {LINE: line})
 
 
 def _json_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -263,7 +297,7 @@ class _CsvLines:
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
     # Excel saves CSV in the encoding of its country.
-    with open_text(path, _encoding(path, file_stamp(path))) as handle:
+    with open_text(path, _encoding(path)) as handle:
         lines = _CsvLines(handle)
         reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
         columns: dict[str, int] = {}

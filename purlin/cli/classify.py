@@ -124,7 +124,7 @@ def _add_texts(parser: Parser) -> None:
         help="A file of texts instead: CSV, TSV, JSON, JSON Lines, Parquet, or one text a line; "
         "- is stdin in --format.",
     )
-    add("--column", default="text", help="The column of the texts in a table [default: text].")
+    add("--column", metavar="COLUMN", help="The column of the texts in a table [default: text].")
     add("--id", metavar="COLUMN", help="What identifies a row [default: its number].")
     add(
         "--format",
@@ -140,8 +140,9 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
     """End the command with an error if options do not go together."""
     if bool(options.text) == bool(options.texts):
         parser.error("give texts, or a file of texts with --texts")
-    if options.text and (options.id or options.html or options.format != "lines"):
-        parser.error("--id, --html and --format are for --texts")
+    of_files = options.column or options.id or options.html or options.format != "lines"
+    if options.text and of_files:
+        parser.error("--column, --id, --html and --format are for --texts")
     if sum(bool(way) for way in (options.labels, options.labels_file, options.classifier)) != 1:
         parser.error("give one of --labels, --labels-file and --classifier")
     if options.classifier and (options.template or options.multi or options.encoder):
@@ -196,22 +197,12 @@ def _trained(
 
 
 def _labels(options: argparse.Namespace) -> list[str]:
-    """Names of the labels. Raises NotFound for a file that cannot be read."""
-    names = options.labels.split(",") if options.labels else _lines(options.labels_file)
-    return [name.strip() for name in names if name.strip()]
+    """Names of the labels. Raises NotFound and InvalidInput for a file that cannot be read."""
+    from purlin.index.evaluation.ranking import read_list
 
-
-def _lines(file: Path) -> list[str]:
-    from purlin.index.errors import NotFound
-
-    try:
-        # Some programs begin a file with a byte order mark.
-        return file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(
-            f"{file} cannot be read ({error}); give a UTF-8 file with one label a line.",
-            field="labels_file",
-        ) from error
+    if options.labels_file:
+        return read_list(options.labels_file)
+    return [name.strip() for name in options.labels.split(",") if name.strip()]
 
 
 # ---- texts
@@ -229,6 +220,7 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
         rows = [replace(row, text=plain(row.text)) for row in rows]
     else:
         _note_html(rows)
+    _note_undecoded(rows)
 
     if empty := [row.id for row in rows if not row.text]:
         shown = ", ".join(empty[:_SHOWN_IDS]) + (", …" if len(empty) > _SHOWN_IDS else "")
@@ -238,23 +230,31 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
 
 
 def _file_rows(options: argparse.Namespace) -> Iterator[TextRow]:
-    from purlin.index.classify.texts import TextRow, read_texts
+    """The rows of --texts. Raises NotFound and InvalidInput."""
+    from purlin.index.classify.texts import read_texts, whole_text
 
     if options.texts != "-":
         yield from read_texts(
             Path(options.texts), options.texts, column=options.column, id_column=options.id
         )
     elif options.format == "whole":
-        yield TextRow("1", _decoded(sys.stdin.buffer.read(), "stdin").strip())
+        yield whole_text(sys.stdin.buffer.read(), "stdin")
     else:
-        # Readers of tables look at the end of a file, too.
-        suffix = "" if options.format == "lines" else f".{options.format}"
-        with tempfile.NamedTemporaryFile(suffix=suffix) as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-            file.flush()
-            yield from read_texts(
-                Path(file.name), "stdin", column=options.column, id_column=options.id
-            )
+        yield from _stdin_rows(options.format, options.column, options.id)
+
+
+def _stdin_rows(
+    format: str = "lines", column: str | None = None, id_column: str | None = None
+) -> Iterator[TextRow]:
+    """The rows of stdin. Raises InvalidInput."""
+    from purlin.index.classify.texts import read_texts
+
+    # Readers look at the whole file before its first row.
+    suffix = "" if format == "lines" else f".{format}"
+    with tempfile.NamedTemporaryFile(suffix=suffix) as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield from read_texts(Path(file.name), "stdin", column=column, id_column=id_column)
 
 
 def _note_html(rows: Sequence[TextRow]) -> None:
@@ -266,19 +266,32 @@ def _note_html(rows: Sequence[TextRow]) -> None:
         )
 
 
-def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
-    """The texts, where each - stands for the lines of stdin that are not empty.
+def _note_undecoded(rows: Sequence[TextRow]) -> None:
+    from purlin.index.classify.texts import REPLACEMENT
 
-    Raises InvalidInput for lines that are not UTF-8.
+    count = sum(REPLACEMENT in row.text for row in rows)
+    if count:
+        texts = "1 text has" if count == 1 else f"{count:,} texts have"
+        terminal.print_note(
+            f"warning: {texts} {REPLACEMENT} where bytes are no text in the encoding of their file: "
+            "convert it first, such as with `iconv -f latin1 -t utf-8`"
+        )
+
+
+def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
+    """The texts, where each - stands for the lines of stdin that are not blank.
+
+    Raises InvalidInput for lines that cannot be read.
     """
     from purlin.index.classify.texts import TextRow
 
     texts: list[str] = []
     for argument in arguments:
         if argument == "-":
-            lines = list(filter(str.strip, _input_lines()))
-            _note_table(lines)
-            texts += lines
+            rows = list(_stdin_rows())
+            _note_undecoded(rows)
+            _note_table(rows[0].text)
+            texts += (row.text for row in rows)
         else:
             texts.append(argument)
             if len(argument) < _SHOWN_CHARS and Path(argument).is_file():
@@ -289,34 +302,14 @@ def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
     return [TextRow(str(number), text) for number, text in enumerate(texts, 1)]
 
 
-def _note_table(lines: Sequence[str]) -> None:
+def _note_table(line: str) -> None:
     """Warn if the first line of stdin begins a table."""
-    first = lines[0] if lines else ""
-    kind = "jsonl" if first.startswith('{"') else "csv" if _HEADER.fullmatch(first) else None
+    kind = "jsonl" if line.startswith('{"') else "csv" if _HEADER.fullmatch(line) else None
     if kind:
         terminal.print_note(
             f"warning: stdin looks like {kind.upper()}, and each line was read as a text: "
             f"--texts - --format {kind} reads its rows"
         )
-
-
-def _input_lines() -> Iterator[str]:
-    """The lines of stdin, whatever encoding the locale has. Raises InvalidInput."""
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        yield _decoded(line, f"Line {number} of stdin", first=number == 1).rstrip("\r\n")
-
-
-def _decoded(text: bytes, what: str, *, first: bool = True) -> str:
-    from purlin.index.errors import InvalidInput
-
-    try:
-        # Some programs begin a file with a byte order mark.
-        return text.decode("utf-8-sig" if first else "utf-8")
-    except UnicodeDecodeError:
-        raise InvalidInput(
-            f"{what} is not UTF-8: convert it first, such as with `iconv -f latin1 -t utf-8`.",
-            field="text",
-        ) from None
 
 
 # ---- results

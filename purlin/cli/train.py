@@ -40,7 +40,7 @@ Made = Annotated[
 UnlabelledTexts = Annotated[
     Path,
     typer.Option(
-        help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a --column, or one a line."
+        help="Unlabelled texts: CSV, TSV, JSON, JSON Lines or Parquet with a --column, or one a line."
     ),
 ]
 Templates = Annotated[
@@ -195,8 +195,8 @@ def pesco_command(
     ],
     name: Annotated[str, typer.Option(help="The classifier's name.")],
     column: Annotated[
-        str, typer.Option(help="The column or key of the texts in a table or JSON.")
-    ] = "text",
+        str | None, typer.Option(help="The column of the texts in a table [default: text].")
+    ] = None,
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,

@@ -28,7 +28,7 @@ from purlin.training.loop import StepProgress, digest, storing, train
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Round, label_shares
 from purlin.training.pesco.recipe import PescoRecipe
-from purlin.training.pesco.student import PescoTask, RoundTexts, shared_size
+from purlin.training.pesco.student import PescoTask, RoundTexts
 from purlin.training.pesco.teacher import (
     ModelVectors,
     PseudoLabels,
@@ -395,12 +395,9 @@ class SelfTraining:
         seed = self.recipe.seed + 1000 * number
         task = PescoTask(start, self.recipe, data, self.accelerator, seed=seed)
 
-        loop = self.recipe.student.loop
-        size = shared_size(loop.batch_size, len(state.rows), self.accelerator)
-        loop = replace(loop, batch_size=size)
         train(
             task,
-            loop,
+            replace(self.recipe.student.loop, batch_size=task.size),
             self.round_directory(number),
             self.accelerator,
             seed=seed,

@@ -53,7 +53,7 @@ def train_pesco(
     texts or labels, and Busy if another process is training there.
     """
     # What cannot be published is refused before the training.
-    builds.builds_directory(home, name, CLASSIFIERS)  # only for its check of the name
+    builds.check_name(name, CLASSIFIERS)
     check_pool_size(len(pool.texts), len(labels))
     check_publishable(recipe.prompts(labels))
     if recipe.teacher.base is not None:
@@ -73,7 +73,7 @@ def train_pesco(
     if not accelerator.is_main_process:
         return _assist(training, home, name)
 
-    # The lock is the main process's alone: one would keep it from another.
+    # Raises Busy where the name is being published now; processes of one run would hinder each other.
     with locked(home, name, CLASSIFIERS):
         pass
 

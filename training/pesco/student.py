@@ -102,11 +102,12 @@ class PescoTask:
         """
         epoch, position = divmod(number, self.batches_per_epoch())
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data.rows))
-        chosen = order[position * self.size : (position + 1) * self.size]
+        batch = order[position * self.size : (position + 1) * self.size]
         # All processes contrast the labels of the whole batch.
-        batch_labels = self.data.labels[self.data.rows[chosen]]
-        chosen = chosen[self.accelerator.process_index :: self.accelerator.num_processes]
-        rows, key_numbers = self.data.rows[chosen], self.data.keys[chosen]
+        batch_labels = self.data.labels[self.data.rows[batch]]
+
+        part = batch[self.accelerator.process_index :: self.accelerator.num_processes]
+        rows, key_numbers = self.data.rows[part], self.data.keys[part]
         labels = self.data.labels[rows]
         pairs = [
             self._text_and_key(row, key)
@@ -117,13 +118,13 @@ class PescoTask:
         rng = np.random.default_rng([self.seed, 1, number])
         classes = self._classes(batch_labels, rng)
         texts = [text for text, _ in pairs]
-        keys, prompts = [], []
+        keys, class_prompts = [], []
         if self.student.loss != "pcl":
             keys = [key for _, key in pairs if key]
         if self.student.loss != "lct":
-            prompts = [self._prompt(label, rng) for label in classes.tolist()]
+            class_prompts = [self._prompt(label, rng) for label in classes.tolist()]
 
-        ids, mask = self._tokenize([*texts, *keys, *prompts])
+        ids, mask = self._tokenize([*texts, *keys, *class_prompts])
         has_key = torch.tensor([bool(key) for _, key in pairs])
         return PescoBatch(
             rows, ids, mask, torch.from_numpy(labels), torch.from_numpy(classes), has_key
@@ -180,14 +181,14 @@ class PescoTask:
         text_count = len(batch.rows)
         prompt_count = len(batch.classes) if self.student.loss != "lct" else 0
         key_count = len(vectors) - text_count - prompt_count
-        texts, keys, prompts = torch.split(vectors, [text_count, key_count, prompt_count])
+        texts, keys, class_prompts = torch.split(vectors, [text_count, key_count, prompt_count])
         labels, has_key = batch.labels.to(device), batch.has_key.to(device)
         keys, key_labels = self._all_keys(keys, labels, has_key)
 
         loss = matching_loss(
             texts,
             keys,
-            prompts,
+            class_prompts,
             labels,
             batch.classes.to(device),
             has_key,

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from purlin.index.classify.texts import REPLACEMENT, read_texts, valid_unicode
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation import labels as labelled
-from purlin.index.evaluation.labels import MAX_READ_CHARS
-from purlin.index.evaluation.ranking import parsed, read_lines, read_list
-from purlin.index.records import Skipped
-from purlin.index.sources.tables import Row, read_rows, table_format
+from purlin.index.evaluation.ranking import read_list
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
 
 # About 4,000 words, more than any encoder reads.
 MAX_POOL_TEXT_CHARS = 20_000
-MAX_LINES = 20_000_000
-JSON_LINES = (".jsonl", ".ndjson")
 MAX_RECIPE_TEMPLATES = 32
-MAX_SHOWN_COLUMNS = 20
 
 # Shorter sentences are joined with the one before them.
 MIN_SENTENCE_WORDS = 3
 MAX_SENTENCES = 32
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"')\]])\s+|\n\s*|(?<=[。！？])")
-_SURROGATE, _REPLACEMENT = re.compile("[\ud800-\udfff]"), "\ufffd"
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+|[!?]")
 
 
@@ -43,7 +36,7 @@ class TextPool:
     """Distinct unlabelled texts in the order of their file.
 
     Counts what was left out: `empty` and `repeated` texts, and those `beyond_limit`. `cut` texts
-    were shortened, and `undecoded` ones have U+FFFD for bytes that are not UTF-8.
+    were shortened, and `undecoded` ones have U+FFFD for bytes that could not be decoded.
     """
 
     texts: tuple[str, ...]
@@ -66,7 +59,7 @@ class TextPool:
             parts.append(f"{self.cut:,} cut to {MAX_POOL_TEXT_CHARS:,} characters")
         if self.undecoded:
             parts.append(
-                f"{self.undecoded:,} with {_REPLACEMENT} where it is not UTF-8 (convert the file first)"
+                f"{self.undecoded:,} with {REPLACEMENT} for undecoded bytes (convert the file first)"
             )
         return ", ".join(parts)
 
@@ -80,23 +73,23 @@ class Labelled:
     labels: tuple[int, ...]
 
 
-def read_pool(path: Path, *, labels: int, limit: int, seed: int, column: str = "text") -> TextPool:
-    """Read the key or `column` of JSON Lines and tables, or one text a line of other files.
+def read_pool(
+    path: Path, *, labels: int, limit: int, seed: int, column: str | None = None
+) -> TextPool:
+    """Read the different texts of a file, as `read_texts` does, cut to MAX_POOL_TEXT_CHARS.
 
-    All but Parquet may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are
-    more than `limit`, that many are sampled. Raises NotFound, and InvalidInput naming the line that
-    is not a text, or if there are too few distinct texts to learn `labels` labels from.
+    If there are more than `limit`, that many are sampled. Raises as `read_texts` does, and
+    InvalidInput if there are too few to learn `labels` labels from.
     """
     # A dict keeps the order and finds repeated texts.
     distinct: dict[str, None] = {}
     empty = repeated = cut = undecoded = 0
-    for text in _read_texts(path, column):
-        text = text.strip()
-        cut += len(text) > MAX_POOL_TEXT_CHARS
-        text = text[:MAX_POOL_TEXT_CHARS]
+    for row in read_texts(path, str(path), column=column):
+        cut += len(row.text) > MAX_POOL_TEXT_CHARS
+        text = row.text[:MAX_POOL_TEXT_CHARS]
         empty += not text
         repeated += text in distinct
-        undecoded += _REPLACEMENT in text
+        undecoded += REPLACEMENT in text
         if text:
             distinct[text] = None
 
@@ -106,7 +99,14 @@ def read_pool(path: Path, *, labels: int, limit: int, seed: int, column: str = "
         rows = random.Random(seed).sample(range(len(texts)), limit)
         texts = [texts[row] for row in sorted(rows)]
 
-    return TextPool(tuple(texts), empty, repeated, cut, len(distinct) - len(texts), undecoded)
+    return TextPool(
+        tuple(texts),
+        empty=empty,
+        repeated=repeated,
+        cut=cut,
+        beyond_limit=len(distinct) - len(texts),
+        undecoded=undecoded,
+    )
 
 
 def _check_enough(count: int, repeated: int, labels: int) -> None:
@@ -137,7 +137,7 @@ def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
                 f"{path.name}:{line_number}: {label!r:.80} is none of the given labels.",
                 field="dev",
             )
-        texts.append(_valid_unicode(text)[:MAX_POOL_TEXT_CHARS])
+        texts.append(valid_unicode(text)[:MAX_POOL_TEXT_CHARS])
         label_numbers.append(numbers[label])
 
     return Labelled(tuple(texts), tuple(label_numbers))
@@ -227,73 +227,3 @@ def words_and_pairs(text: str) -> set[str]:
     """The distinct lower-case words of a text, and its pairs of consecutive words."""
     words = _WORD.findall(text.lower())
     return {*words, *(f"{first} {second}" for first, second in pairwise(words))}
-
-
-# ---- files
-
-
-def _read_texts(path: Path, column: str) -> Iterator[str]:
-    is_json = table_format(path) in JSON_LINES
-    if table_format(path) and not is_json and path.is_file():
-        yield from _table_texts(path, column)
-        return
-
-    # One invalid byte in a plain text is no reason to refuse it; in JSON it is.
-    lines = read_lines(
-        path, longest=MAX_READ_CHARS, most=MAX_LINES, errors="strict" if is_json else "replace"
-    )
-
-    for number, line in lines:
-        if "\0" in line:
-            raise InvalidInput(
-                f"{path.name}:{number} has zero bytes, as UTF-16 has; save it as UTF-8.",
-                field="texts",
-            )
-        yield _text_of_json(path, number, line, column) if is_json else line
-
-
-def _table_texts(path: Path, column: str) -> Iterator[str]:
-    """Yield the column of a CSV, TSV, JSON or Parquet file; a null is an empty text."""
-    for row in read_rows(path, path.name):
-        if isinstance(row, Skipped):
-            line = f":{row.line}" if row.line else ""
-            raise InvalidInput(
-                f"{path.name}{line} {row.reason}. Correct the file, or give JSON Lines of "
-                '{"text": "..."}.',
-                field="texts",
-            )
-
-        # Any object stands for a column that is missing.
-        match row.record.get(column, row):
-            case str(text):
-                yield _valid_unicode(text)
-            case None:
-                yield ""
-            case _:
-                raise InvalidInput(_without_text(path, row, column), field="texts")
-
-
-def _without_text(path: Path, row: Row, column: str) -> str:
-    columns = ", ".join(repr(column) for column in list(row.record)[:MAX_SHOWN_COLUMNS])
-    return (
-        f"{path.name}:{row.number} has no text in a column {column!r:.80}; its columns are "
-        f"{columns:.200}. Name that of the texts with --column."
-    )
-
-
-def _text_of_json(path: Path, number: int, line: str, column: str) -> str:
-    record = parsed(line)
-    text = record.get(column) if isinstance(record, dict) else None
-    if isinstance(text, str):
-        return _valid_unicode(text)
-
-    raise InvalidInput(
-        f"{path.name}:{number} is not a JSON object such as {json.dumps({column: '...'})}. "
-        "Name the key of the texts with --column.",
-        field="texts",
-    )
-
-
-def _valid_unicode(text: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse; tables have them for invalid bytes."""
-    return _SURROGATE.sub(_REPLACEMENT, text)
