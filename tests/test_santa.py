@@ -1505,11 +1505,16 @@ def test_a_stage_weighs_the_sources_it_takes() -> None:
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("santa-*.toml")), ids=lambda path: path.stem)
+RECIPES = [*CONFIGS.glob("santa-*.toml"), CONFIGS / "labels-minilm.toml"]
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
 def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
     content = tomllib.loads(path.read_text())
     tables = [*content["pairs"], *content.get("dev", [])]
-    paths = [table[key] for table in tables for key in ("path", "reference") if key in table]
+    keys = ("path", "reference", "labels")
+    paths = [table[key] for table in tables for key in keys if key in table]
+    paths += [stage["teacher"]["base"] for stage in content["stage"] if "teacher" in stage]
     paths += [name for table in tables for name in table.get("leave_out", [])]
     for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from purlin.training.data.pair_documents import (
     product_pair,
     reference_pair,
 )
+from purlin.training.data.pair_prompts import prompt_pairs
 from purlin.training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
 from purlin.training.data.pair_rows import (
     corpus_pair,
@@ -49,6 +50,7 @@ _READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {
     "questions": question_set_pairs,
     "linked": linked_pairs,
     "searches": search_pairs,
+    "prompts": prompt_pairs,
 }
 
 

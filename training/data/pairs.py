@@ -30,6 +30,7 @@ PairFormat = Literal[
     "questions",
     "linked",
     "searches",
+    "prompts",
 ]
 
 # In characters, of a passage or a query.
@@ -97,6 +98,9 @@ class PairSource:
     in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
     splitter of that name does; by default they are those that are served. A training stage selects
     sources by their `name`.
+
+    The format prompts pairs each text in `column`, by default "text", with `prompts` prompts for
+    labels of the file `labels`, one a line, drawn at random.
     """
 
     format: PairFormat
@@ -116,6 +120,9 @@ class PairSource:
     summaries: bool = True
     translate: Literal["questions", "pairs"] = "questions"
     originals: bool = True
+    column: str | None = None
+    labels: Path | None = None
+    prompts: int = 1
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -147,11 +154,23 @@ class PairSource:
             self.leave_out,
             self.splitter,
         )
+        self._check_prompts()
         if not self.translators and (self.translate != "questions" or not self.originals):
             name = "originals" if self.translate == "questions" else "translate"
             raise InvalidInput(
                 f"{name} needs translators, two models; give them or remove {name}.", field=name
             )
+
+    def _check_prompts(self) -> None:
+        if (self.format == "prompts") != bool(self.labels):
+            raise InvalidInput(
+                "labels, a file of one label a line, belongs to the format prompts, which needs it.",
+                field="labels",
+            )
+        if self.format != "prompts" and (self.column is not None or self.prompts != 1):
+            name = "prompts" if self.column is None else "column"
+            raise InvalidInput(f"{name} belongs to the format prompts; remove it.", field=name)
+        in_range("prompts", self.prompts, 1, 1000)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
