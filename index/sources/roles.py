@@ -15,7 +15,7 @@ _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
 )
 _TEST = re.compile(
-    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
+    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|bench(es|marks?)?|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
     r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
     r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.(rb|lua|ex|exs|rs|zig|sh|hs)$|\.bats$"
