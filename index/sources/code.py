@@ -77,8 +77,8 @@ def files(
     """Yield the files below a directory (or `root` itself, if it is a file), sorted.
 
     What cannot be read is a `Skipped`. `content` chooses code, documentation, configuration or all.
-    `secondary="leave-out"` skips all but source files: tests, examples, stubs, vendored, generated
-    and minified files; otherwise their documents have that role in `fields["role"]`.
+    `secondary="leave-out"` skips all but source files: tests, benchmarks, examples, stubs,
+    vendored, generated and minified files; otherwise their documents have that role in `fields["role"]`.
     `entities=True` also fills in the spans of identifiers, which takes several times longer.
 
     `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
