@@ -210,6 +210,9 @@ def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestCli
     result = call(client, "search_code", query="download a page", language="JavaScript")
     assert [hit["path"] for hit in result["structuredContent"]["hits"]] == ["web/fetch.js"]
 
+    result = call(client, "search_code", query="download a page", language="js")
+    assert [hit["path"] for hit in result["structuredContent"]["hits"]] == ["web/fetch.js"]
+
     result = call(client, "search_code", query="sort rows of a page", language="Golang")
     assert result["structuredContent"]["hits"] == []
     assert "Nothing in project fits language Golang: leave it out" in text(result)

@@ -264,6 +264,21 @@ def test_languages_may_be_written_in_capitals(
     assert capsys.readouterr().out.startswith("mail.py:1-3")
 
 
+def test_a_file_is_searched_alone_or_said_not_to_be_indexed(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "other.py").write_text("def send_receipt():\n    pass\n")
+    (shop / "notes").write_text("Receipts are sent by post.\n")
+    options = ("--encoder", encoder, "--path")
+    assert _purlin("search", "send_receipt", *options, "other.py") == 0
+    assert [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("other.py:1-2")
+    ]
+
+    assert _purlin("search", "send_receipt", *options, "notes") == 1
+    assert "notes is not indexed (neither its name nor its first" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -272,7 +287,6 @@ def test_languages_may_be_written_in_capitals(
         (["search", "x", "--path", "nowhere"], "There is no directory 'nowhere'"),
         (["search", "x", "--path", "/"], "is a whole home directory or file system"),
         (["search", "x", "--path", "http://localhost/a"], "https://, ssh://, git://, file://"),
-        (["search", "x", "--path", "mail.py"], "is a file"),
         (["search", "x", "--encoder", "nowhere"], "nowhere"),
         (["search", "x", "--content", "pictures"], "pictures"),
         (["search", "x", "--nonsense"], "--nonsense"),

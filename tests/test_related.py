@@ -73,6 +73,20 @@ def test_a_lone_document_has_no_relatives(tmp_path: Path) -> None:
     corpus.close()
 
 
+def test_what_is_near_code_is_code(tmp_path: Path) -> None:
+    contents = {"a.py::f": "code", "b.py::g": "code", "notes.md::h": "docs", "c.toml::i": "config"}
+    documents = [
+        Document(name, "code", name, "open the file of rows", fields={"content": content})
+        for name, content in contents.items()
+    ]
+    corpus = opened(tmp_path, documents)
+    result = corpus.related("a.py::f")
+    assert [hit.document_id for hit in result.hits] == ["b.py::g"]
+    assert result.total == 1
+    assert corpus.related("notes.md::h").hits == ()
+    corpus.close()
+
+
 def test_the_innermost_document_has_the_line(tmp_path: Path) -> None:
     corpus = opened(tmp_path, NESTED)
     for line in range(1, 40):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from purlin.index.records import Content, Document, Skipped, SourceFile
 from purlin.index.sources import open_source
 from purlin.index.sources.code import files, names
-from purlin.index.sources.contents import MAX_JSON_BYTES, LeftOut, file_type
+from purlin.index.sources.contents import MAX_JSON_BYTES, LeftOut, file_type, language_name
 from purlin.index.sources.windows import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
 
 MARKDOWN = """\
@@ -110,6 +110,17 @@ def rows(documents: list[Document]) -> list[tuple[str, tuple[str, ...], int | No
         ("a/schema.sql", "code", "sql"),
         (".pre-commit-config.yaml", "config", "yaml"),
         (".env.example", None, None),
+        # What a template is made into tells.
+        ("src/config.h.in", "code", "c"),
+        ("bin/run.sh.in", "code", "bash"),
+        ("phpunit.xml.dist", "config", "xml"),
+        ("settings.py.example", "code", "python"),
+        ("chart/_helpers.tpl", "code", "template"),
+        ("README.Debian", "docs", "text"),
+        ("docs/cookbook.pod", "docs", "pod"),
+        ("src/grammar.y", "code", "yacc"),
+        ("http.rl", "code", "ragel"),
+        ("functions", None, None),
     ],
 )
 def test_names_tell_the_content(path: str, content: str | None, language: str | None) -> None:
@@ -177,6 +188,8 @@ def test_names_are_those_of_the_files(tmp_path: Path, content: Content) -> None:
             "c.yml": "",
             "bin/run": "#!/bin/sh\n",
             "bin/notes": "no interpreter",
+            "functions": 'in_path() {\n  type "$1" >/dev/null\n}\nif in_path jq; then\n  echo yes\nfi\n',
+            "a.unheard": "x",
             "x.png": "",
             "poetry.lock": "",
         },
@@ -187,6 +200,7 @@ def test_names_are_those_of_the_files(tmp_path: Path, content: Content) -> None:
 
     assert list(names(tmp_path, content)) == listed
     assert ("bin/run" in listed) == (content in ("code", "all"))
+    assert ("functions" in listed) == (content in ("code", "all"))
     assert "bin/notes" not in listed
 
 
@@ -203,7 +217,13 @@ def test_open_source_takes_content(tmp_path: Path) -> None:
         ("#!/usr/bin/env python3", "python"),
         ("#!/usr/bin/env -S node --no-warnings", "javascript"),
         ("#! /usr/bin/ruby", "ruby"),
-        ("#!/usr/bin/awk -f", "script"),
+        ("#!/usr/bin/awk -f", "awk"),
+        ("#!/usr/bin/perl -w", "perl"),
+        ("#!/opt/bin/frobnicate", "script"),
+        ("// Vectors. -*- C++ -*-", "cpp"),
+        ("# -*- mode: ruby; indent: 2 -*-", "ruby"),
+        ("# vim: set ft=python :", "python"),
+        ("# shellcheck shell=dash", "bash"),
     ],
 )
 def test_a_script_without_a_suffix_is_read_by_its_first_line(
@@ -212,6 +232,83 @@ def test_a_script_without_a_suffix_is_read_by_its_first_line(
     write(tmp_path, {"run": f"{first_line}\nx = 1\n"})
     (document,) = documents(tmp_path, "code")
     assert document.fields["language"] == language
+
+
+SHELL_LIBRARY = """
+# Functions of the pump's service scripts.
+
+pump_running () {
+    [ -e "$PUMP_PID" ] && kill -0 "$(cat "$PUMP_PID")"
+}
+
+stop_pump() {
+    local tries=0
+    while pump_running; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 5 ]; then
+            return 1
+        fi
+        sleep 1
+    done
+}
+"""
+
+
+def test_a_shell_library_has_neither_suffix_nor_interpreter(tmp_path: Path) -> None:
+    write(tmp_path, {"lib/functions": SHELL_LIBRARY, "lib/pump-1.14": SHELL_LIBRARY})
+    by_path: dict[str | None, list[str]] = {}
+    for document in documents(tmp_path, "code"):
+        assert document.fields["language"] == "bash"
+        by_path.setdefault(document.location.path, []).append(document.title)
+    assert by_path.keys() == {"lib/functions", "lib/pump-1.14"}
+    assert by_path["lib/functions"][:2] == ["pump_running", "stop_pump"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Package: pump\nDepends: libc6,\n libpump (>= 1)\nDescription: water\n",
+        "When the work is done, call stop().\nThen wait;\ndone is done.\n",
+        "main() {\n  return 0;\n}\nint x;\nint y;\nint z;\nchar *s;\nfloat f;\n",
+        "-*- coding: utf-8 -*-\n",
+        "see vi: the editor\n",
+        "",
+        "fi\nfi\n\0",
+    ],
+)
+def test_a_file_whose_kind_is_not_told_is_left_out_and_listed(tmp_path: Path, content: str) -> None:
+    write(tmp_path, {"notes": content, ".hidden": content, "a.unheard": SHELL_LIBRARY})
+    reason = "neither its name nor its first lines tell what it holds"
+    assert read(tmp_path) == [
+        Skipped(name, reason, by_choice=True) for name in ("a.unheard", "notes")
+    ]
+    assert list(files(tmp_path)) == []
+
+
+def test_rules_that_make_runs_are_configuration(tmp_path: Path) -> None:
+    write(tmp_path, {"debian/rules": "#!/usr/bin/make -f\n%:\n\tdh $@\n"})
+    assert documents(tmp_path)[0].fields["content"] == "config"
+    assert list(files(tmp_path)) == []
+
+
+def test_endless_lines_do_not_slow_the_look_at_a_file(tmp_path: Path) -> None:
+    lines = ["vi:" * 100_000, "-*- " * 100_000, ";" * 300_000, "a " * 200_000, "# line " * 50_000]
+    write(tmp_path, {f"f{number}": line for number, line in enumerate(lines)})
+    assert all(isinstance(item, Skipped) for item in read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("Golang", "go"),
+        ("C++", "cpp"),
+        (" JS ", "javascript"),
+        ("Haskell", "haskell"),
+        ("abc", "abc"),
+    ],
+)
+def test_languages_have_other_names(name: str, language: str) -> None:
+    assert language_name(name) == language
 
 
 def test_headers_of_c_and_of_cpp(tmp_path: Path) -> None:
@@ -243,6 +340,19 @@ def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:
 
 
 # --- documentation --------------------------------------------------------------------------------
+
+
+def test_sections_of_pod(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "pumps.pod": "=head1 Pumps\n\nAll about them.\n\n=head2 Hand pumps\n\n  # not = a heading\n\n=cut\n"
+        },
+    )
+    assert rows(documents(tmp_path)) == [
+        ("Pumps", (), 1, 3),
+        ("Hand pumps", ("Pumps",), 5, 9),
+    ]
 
 
 def test_sections_of_markdown(tmp_path: Path) -> None:

@@ -523,7 +523,8 @@ class Corpus:
         """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
 
         Nearness is that of any of their passages to the mean of its passages; tests and the like
-        count less, as in a search. No hit has highlights.
+        count less, as in a search. What is near code is code, where a corpus has documentation or
+        configuration, too. No hit has highlights.
         """
         _check_k(k)
         clock = _Clock()
@@ -533,7 +534,13 @@ class Corpus:
                 f"There is no document {document_id[:200]!r} in this corpus.", field="id"
             )
         own = self._passages.passages_of(np.array([row]))
-        query = _Query("", "", "dense", self._passages.everything, self.manifest.documents)
+        [stored, *_] = self._passages.fetch(own[:1].tolist())
+        content = stored.document.fields.get("content")
+        alike: Filter | None = (
+            {"content": str(content)} if content and "content" in self.field_names else None
+        )
+        allowed, documents = self._allowed(alike)
+        query = _Query("", "", "dense", allowed, documents)
         query.vector = self._dense.mean(own)
         query.excluded = own
 
@@ -543,7 +550,7 @@ class Corpus:
             for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
         )
         clock.lap("fetch")
-        return SearchResult(hits, self.manifest.documents - 1, clock.laps)
+        return SearchResult(hits, documents - 1, clock.laps)
 
     def document_at(self, path: str, line: int) -> Document:
         """Return the innermost document that has a line of a file, counted from 1.

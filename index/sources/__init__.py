@@ -50,8 +50,8 @@ def open_source(
 
     A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With
     several paths, names and document ids begin with the path's last part, so that they stay unique.
-    `secondary` concerns tests, examples, stubs, vendored, generated and minified code: "leave-out"
-    skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
+    `secondary` concerns tests, benchmarks, examples, stubs, vendored, generated and minified code:
+    "leave-out" skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
     code, documentation, configuration or all. `columns` maps standard columns of products to those
     of their tables, see `purlin.index.sources.product_columns`; `digests` has stamps and digests of
     an earlier listing by path: files that still have their stamps are not opened. `on_sample` is

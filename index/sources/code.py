@@ -27,14 +27,16 @@ from purlin.index.records import (
 from purlin.index.sources import sections
 from purlin.index.sources.components import scripts_only
 from purlin.index.sources.contents import (
+    HEAD_BYTES,
     HIDDEN_DIRS,
     MAX_CONFIG_BYTES,
     MAX_JSON_BYTES,
     FileType,
     LeftOut,
     file_type,
-    interpreted_type,
+    has_suffix,
     refined_type,
+    type_by_content,
 )
 from purlin.index.sources.definitions import LEAVES, Definition, Outline, outline
 from purlin.index.sources.encodings import decoded
@@ -45,10 +47,10 @@ from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
-VERSION = 6
+VERSION = 7
 
 MAX_SIGNATURE_LINE = 300  # characters
-_FIRST_LINE_BYTES = 128
+_UNKNOWN = "neither its name nor its first lines tell what it holds"
 
 # A document of what is outside of definitions ends before a longer one, so that its lines are few.
 MAX_GAP_ROWS = 20
@@ -75,8 +77,8 @@ def files(
     """Yield the files below a directory (or `root` itself, if it is a file), sorted.
 
     What cannot be read is a `Skipped`. `content` chooses code, documentation, configuration or all.
-    `secondary="leave-out"` skips all but source files: tests, examples, stubs, vendored, generated
-    and minified files; otherwise their documents have that role in `fields["role"]`.
+    `secondary="leave-out"` skips all but source files: tests, benchmarks, examples, stubs,
+    vendored, generated and minified files; otherwise their documents have that role in `fields["role"]`.
     `entities=True` also fills in the spans of identifiers, which takes several times longer.
 
     `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
@@ -104,7 +106,7 @@ def files(
 def names(root: Path, content: Content = "code") -> Iterator[str]:
     """Names of the files that `files` would list, of any role.
 
-    Of these, only files without a suffix are opened, for their first line.
+    Of these, only files without a suffix are opened, for their first lines.
     """
     for name in walk(root, _hidden(content)):
         if isinstance(name, str):
@@ -118,19 +120,28 @@ def _hidden(content: Content) -> frozenset[str]:
 
 
 def _type_of(root: Path, name: str) -> FileType | LeftOut | None:
-    """What a file holds, from its name or, where it has no suffix, its first line."""
+    """What a file holds, from its name or, where it has no suffix, its first lines."""
     kind = file_type(name)
-    if kind is not None or "." in name.rpartition("/")[2]:
+    if kind is not None:
         return kind
+    if name.rpartition("/")[2].startswith("."):
+        return None
+    if has_suffix(name):
+        return LeftOut(_UNKNOWN)
 
-    head = read_bounded(f"{root}/{name}", name, _FIRST_LINE_BYTES, cut=True)
-    return interpreted_type(head.data) if isinstance(head, FileContent) else None
+    head = read_bounded(f"{root}/{name}", name, HEAD_BYTES, cut=True)
+    if not isinstance(head, FileContent):
+        return None
+    return type_by_content(head.data) or LeftOut(_UNKNOWN)
 
 
 def _single_file(
     path: Path, options: _Options, digests: Mapping[str, tuple[Stamp, str]]
 ) -> SourceFile | Skipped:
     kind = _type_of(path.parent, path.name)
+    # Somebody named it, so that it is text.
+    if kind == LeftOut(_UNKNOWN):
+        kind = FileType("docs", "text")
     if isinstance(kind, LeftOut):
         return Skipped(path.name, kind.reason or "not text")
     kind = kind or FileType("docs", "text")

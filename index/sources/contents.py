@@ -1,6 +1,7 @@
 """Tell from a file's name what it holds: code, documentation or configuration, and how to read it.
 
-Names decide alone, except that a file without a suffix may name its interpreter in its first line.
+Names decide alone, save that of a file without a suffix the first lines may tell: its interpreter,
+the mode of an editor, or commands of a shell.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, LUA, PYTHON, RUBY, C
+from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, PYTHON, RUBY, C
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -48,29 +49,30 @@ def _languages(**suffixes: str) -> dict[str, str]:
 
 # Source code that is read without a grammar.
 _OTHER_CODE = _languages(
-    assembly="asm s", astro="astro", clojure="clj cljs cljc edn", cobol="cob cbl", coffeescript="coffee",
-    commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl", d="d", dart="dart",
-    docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl", fortran="f f77 f90 f95 f03",
-    fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql", groovy="groovy",
-    hack="hack", haxe="hx", hcl="tf hcl", julia="jl", literatehaskell="lhs", nim="nim nims", nix="nix",
-    objectivec="m mm", ocaml="ml mli", odin="odin",
-    pascal="pas pp", perl="pl pm t", powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto",
-    purescript="purs", r="r rmd", racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld",
-    smalltalk="st", solidity="sol", sql="sql ddl", tcl="tcl",
-    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl", thrift="thrift", v="v",
-    vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas", wgsl="wgsl",
-    zig="zon",
+    antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
+    cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
+    d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
+    fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
+    groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", julia="jl", lex="l lex", literatehaskell="lhs",
+    nim="nim nims", nix="nix", objectivec="m mm", ocaml="ml mli", odin="odin", pascal="pas pp", perl="pl pm t",
+    powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
+    racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
+    sql="sql ddl", tcl="tcl",
+    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl template",
+    thrift="thrift", v="v", vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas",
+    wgsl="wgsl", yacc="y yy", zig="zon",
 )  # fmt: skip
 _DOCS = _languages(
     asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex", markdown="md markdown mdx mdc qmd", notebook="ipynb",
-    org="org", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
+    org="org", pod="pod", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
 _CONFIG = _languages(
-    bazel="bzl bazel star", cmake="cmake", gradle="gradle", hcl="tfvars",
-    ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest",
-    make="mk mak make am", meson="meson", msbuild="csproj fsproj vbproj vcxproj props targets sln",
+    bazel="bzl bazel star", cabal="cabal", cmake="cmake", gradle="gradle", hcl="tfvars",
+    ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest", m4="m4",
+    make="mk mak make am", meson="meson", msbuild="csproj fsproj vbproj vcxproj props targets sln", rpm="spec",
     toml="toml", xml="xml xsd xsl xslt plist", yaml="yaml yml",
 )  # fmt: skip
+_OTHER_LANGUAGES = frozenset(_OTHER_CODE.values())
 _CONFIG_NAMES = {
     "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake",
     "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
@@ -105,13 +107,45 @@ _BINARY = _words(
     " .onnx .pt .pth .safetensors .h5 .ttf .otf .woff .woff2 .eot .mp3 .mp4 .m4a .wav .ogg .flac .avi .mov .webm .mkv"
     " .swf .min.js .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
+# What is before such a suffix tells what the file holds: a file without it is made of this one.
+_OF_TEMPLATES = _words(".in .dist .example .sample .template .tpl")
+
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
-_INTERPRETERS: dict[bytes, Language] = {
-    b"sh": BASH, b"bash": BASH, b"dash": BASH, b"ash": BASH, b"ksh": BASH, b"zsh": BASH, b"bats": BASH,
-    b"python": PYTHON, b"pypy": PYTHON, b"ruby": RUBY, b"jruby": RUBY, b"lua": LUA, b"luajit": LUA,
-    b"node": BY_SUFFIX[".js"], b"bun": BY_SUFFIX[".ts"], b"deno": BY_SUFFIX[".ts"], b"php": BY_SUFFIX[".php"],
-    b"elixir": BY_SUFFIX[".exs"],
+# What interpreters, modes of editors and people call a language that has another name here.
+_ALIASES = {
+    "ash": "bash", "awk": "awk", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
+    "cs": "csharp", "cxx": "cpp", "dash": "bash", "deno": "typescript", "escript": "erlang", "ex": "elixir",
+    "f#": "fsharp", "gawk": "awk", "golang": "go", "hs": "haskell", "jl": "julia", "jruby": "ruby",
+    "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin", "luajit": "lua", "mawk": "awk",
+    "nodejs": "javascript", "node": "javascript", "objc": "objectivec", "objective-c": "objectivec", "pl": "perl",
+    "ps1": "powershell", "pwsh": "powershell", "py": "python", "pypy": "python", "rb": "ruby", "rs": "rust",
+    "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl", "ts": "typescript",
+    "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
+_GRAMMARS = {language.name: language for language in BY_SUFFIX.values()}
+# A mode says "c++" of headers that the standard library has without a suffix.
+_MODE = re.compile(
+    rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
+    rb"|\bvim?:.*\b(?:ft|filetype|syntax)=(\w+)|#[ \t]*shellcheck[ \t]+shell=(\w+)",
+    re.IGNORECASE,
+)
+# Lines that end a block or begin a function, which hardly anything but a shell's script has.
+_SHELL_BLOCK = re.compile(
+    rb"^[ \t]*(?:fi|esac|done)\b(?!:)|^[ \t]*(?:function[ \t]+)?[\w-]+[ \t]*\(\)[ \t]*[{(]?[ \t]*(?:#.*)?$",
+    re.MULTILINE,
+)
+_SHELL_LINE = re.compile(
+    rb"^[ \t]*(?:(?:if|elif|while|until|for)\b.*;[ \t]*(?:then|do)[ \t]*$|case\b.*\bin[ \t]*$|(?:then|do|else)[ \t]*$"
+    rb"|(?:local|export|readonly|declare|shift|return|echo|printf|set|unset|source|\.)\b|\w+=[\"'$`\w]|\[\[?[ \t]"
+    rb"|.*;;[ \t]*$|\}[ \t]*$)",
+    re.MULTILINE,
+)
+_TEXT_LINE = re.compile(rb"^[ \t]*[^\s#].*$", re.MULTILINE)
+_MIN_SHELL_BLOCKS, _MIN_SHELL_SHARE = 2, 0.3
+# How much of a file is read to tell what it holds.
+HEAD_BYTES = 8192
+# Editors look for their modes near the top.
+_MODE_LINES, _MODE_BYTES = 5, 1024
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
@@ -131,19 +165,43 @@ def file_type(path: str) -> FileType | LeftOut | None:
     if _SECRETS.fullmatch(name):
         return LeftOut("may hold secrets")
 
+    if kind := _by_name(name, suffix):
+        return kind
+    if suffix in _OF_TEMPLATES:
+        made = file_type(path[: -len(suffix)])
+        if isinstance(made, FileType):
+            return made
+    return _by_suffix(suffix)
+
+
+def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
+    """What a file holds whose name is known, as a whole or up to a suffix that says nothing."""
     for names, language in ((_RUBY_NAMES, RUBY), (_BASH_NAMES, BASH), (_PYTHON_NAMES, PYTHON)):
         if name in names:
             return FileType("code", language.name, language)
-    # "Dockerfile.prod" is one, too.
-    if name.partition(".")[0] in _DOCKER_NAMES and _by_suffix(suffix) is None:
-        return FileType("code", "docker")
     if label := _CONFIG_NAMES.get(name):
         return FileType("config", label)
-    if name.partition(".")[0] in _LICENCES:
+
+    stem = name.partition(".")[0]
+    if stem in _LICENCES:
         return LeftOut("a licence")
-    if not suffix and name in _DOCS_NAMES:
-        return FileType("docs", "text")
-    return _by_suffix(suffix)
+    if _by_suffix(suffix) is not None:
+        return None
+    # "Dockerfile.prod" and "README.Debian", too.
+    if stem in _DOCKER_NAMES:
+        return FileType("code", "docker")
+    return FileType("docs", "text") if name in _DOCS_NAMES or stem == "readme" else None
+
+
+def has_suffix(path: str) -> bool:
+    """Whether a file's name ends in a suffix that says what it holds, if only to those who know it.
+
+    The number of a version is none, and neither is what stands for a template.
+    """
+    stem, dot, suffix = path.rpartition("/")[2].lower().rpartition(".")
+    if f".{suffix}" in _OF_TEMPLATES:
+        return has_suffix(stem)
+    return bool(dot) and suffix[:1].isalpha()
 
 
 def _by_suffix(suffix: str) -> FileType | LeftOut | None:
@@ -160,13 +218,44 @@ def _by_suffix(suffix: str) -> FileType | LeftOut | None:
     return None
 
 
-def interpreted_type(first_line: bytes) -> FileType | None:
-    """What a file holds whose first line names this interpreter."""
-    match = _SHEBANG.match(first_line)
-    if match is None:
-        return None
-    language = _INTERPRETERS.get(match[1].lower())
-    return FileType("code", language.name, language) if language else FileType("code", "script")
+def type_by_content(head: bytes) -> FileType | None:
+    """What a file holds whose name does not tell, by its first `HEAD_BYTES`."""
+    if match := _SHEBANG.match(head):
+        # Debian's rules are a makefile that is run.
+        if match[1].lower() == b"make":
+            return FileType("config", "make")
+        return _code_of(match[1]) or FileType("code", "script")
+
+    first_lines = b"\n".join(head.split(b"\n", _MODE_LINES)[:_MODE_LINES])[:_MODE_BYTES]
+    for match in _MODE.finditer(first_lines):
+        if file_type := _code_of(next(filter(None, match.groups()))):
+            return file_type
+    return FileType("code", BASH.name, BASH) if _is_shell(head) else None
+
+
+def language_name(name: str) -> str:
+    """The name that documents have for a language: "Golang" is go, "C++" is cpp."""
+    lower = name.strip().lower()
+    return _ALIASES.get(lower, lower)
+
+
+def _code_of(name: bytes) -> FileType | None:
+    """Code in the language of this name, if there is one."""
+    language = language_name(name.decode(errors="replace"))
+    if grammar := _GRAMMARS.get(language):
+        return FileType("code", language, grammar)
+    return FileType("code", language) if language in _OTHER_LANGUAGES else None
+
+
+def _is_shell(head: bytes) -> bool:
+    """Whether these lines are a shell's: of all, how many look so, and some must end a block."""
+    if b"\0" in head:
+        return False
+    blocks = len(_SHELL_BLOCK.findall(head))
+    if blocks < _MIN_SHELL_BLOCKS:
+        return False
+    lines = len(_TEXT_LINE.findall(head))
+    return blocks + len(_SHELL_LINE.findall(head)) >= _MIN_SHELL_SHARE * lines
 
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:

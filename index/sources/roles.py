@@ -15,10 +15,11 @@ _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
 )
 _TEST = re.compile(
-    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
+    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|bench(es|marks?)?|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
     r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
     r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.(rb|lua|ex|exs|rs|zig|sh|hs)$|\.bats$"
+    r"|\.t$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm)$"
     r"|(^|/)(test[_-][^/]*|[^/]*[_-](test|tests|unittest))\.(c|h|cc|cpp|cxx|hpp|hh)$"
 )
 _EXAMPLE = re.compile(
@@ -30,9 +31,13 @@ _LOWER_ROLES = {"test": _TEST, "example": _EXAMPLE, "stub": _STUB}
 _GENERATED_HEADER = re.compile(
     rb"^[ \t]*(?:#|//|/\*|\*|<!--|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
     rb"|auto-?generated (?:by|from|file|code|do not)|(?:is|was) (?:auto-?|automatically )generated"
-    rb"|generated .{0,200}do not (?:edit|modify))",
+    rb"|generated .{0,200}do not (?:edit|modify)"
+    rb"|(?:generated|made|produced) (?:automatically )?by (?:the |gnu )?(?:autoconf|automake|aclocal|bison|flex"
+    rb"|cython|gperf|re2c)\b|generated from \S+ by antlr)",
     re.IGNORECASE | re.MULTILINE,
 )
+# Generators of C point to the line of their own source; there, it would be the first thing of all.
+_LINE_OF_SOURCE = re.compile(rb'#\s*line \d+ "')
 # What compilers of JavaScript and TypeScript write: how a module is exported, and at the end its map.
 _COMPILED_HEADER = re.compile(
     rb"^Object\.defineProperty\(exports, ?(?:[\"']__esModule[\"']|Symbol\.toStringTag),",
@@ -71,6 +76,7 @@ def _role_by_content(content: bytes) -> str | None:
     last_line = content.rstrip().rpartition(b"\n")[2]
     is_generated = (
         _GENERATED_HEADER.search(header) is not None
+        or _LINE_OF_SOURCE.match(content.lstrip()) is not None
         or _COMPILED_HEADER.search(header) is not None
         or last_line.startswith(_SOURCE_MAP)
     )

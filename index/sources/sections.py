@@ -21,6 +21,7 @@ _FENCE = re.compile(r"( {0,3}(?:`{3,}(?=[^`]*$)|~{3,}))")
 _LISTING = re.compile(r"(-{4,}|\.{4,})\s*$")
 _FENCED = frozenset(["asciidoc", "markdown", "notebook"])
 _HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
+_POD_HEADING = re.compile(r"=head([1-6])\s+(\S.*)")
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}\s*$")
 _ANCHOR = re.compile(r"\s*\{[#.][^{}]*\}$")
 
@@ -208,6 +209,10 @@ def _heading(
         return None
     if language in ("markdown", "notebook", "asciidoc") and (match := _HEADING.match(line)):
         return len(match[1]), _ANCHOR.sub("", match[2])[:MAX_HEADING_CHARS]
+
+    if language == "pod":
+        match = _POD_HEADING.match(line)
+        return (int(match[1]), match[2][:MAX_HEADING_CHARS]) if match else None
 
     below = lines[row + 1].rstrip() if row + 1 < len(lines) else ""
     if language not in ("markdown", "rst", "text") or not line.strip() or line[:1].isspace():

@@ -55,11 +55,12 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             corpus.close()
 
+    from purlin.cli.corpora import directory_of
     from purlin.index.workspace import open_workspace, within
 
     with terminal.progress() as progress:
         workspace = open_workspace(
-            _directory(options.path or "."),
+            directory_of(options.path or "."),
             kind="reference",
             encoder=options.encoder or "static",
             progress=progress,
@@ -69,12 +70,6 @@ def run(arguments: Sequence[str]) -> int:
             terminal.print_note(note)
         pages = within(workspace.root, options.path, "page") if options.path else {}
         return _answer(options, reader, workspace.corpus, workspace.root, pages)
-
-
-def _directory(path: str) -> str:
-    """The directory of a file; other paths, and URLs, as they are."""
-    expanded = Path(path).expanduser()
-    return str(expanded.parent) if expanded.is_file() else path
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -59,6 +59,12 @@ def _open_encoder(encoder: Path | str | None, made_by: Mapping[str, Any]) -> Tex
     return load_encoder(preferred)
 
 
+def directory_of(path: str) -> str:
+    """The directory that a file is in; other paths, and URLs, as they are."""
+    expanded = Path(path).expanduser()
+    return str(expanded.parent) if expanded.is_file() else path
+
+
 def parse_filter(conditions: Sequence[str] | None) -> dict[str, list[Scalar]] | None:
     """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
     from purlin.index.errors import InvalidInput

@@ -45,8 +45,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
     add(
         "--path",
-        metavar="DIR|URL",
-        help="Only what is in this directory, or a git URL [default: the repository around .].",
+        metavar="DIR|FILE|URL",
+        help="Only this directory or file, or a git URL [default: the repository around .].",
     )
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
@@ -117,11 +117,11 @@ def add_home(parser: Parser) -> None:
 
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
-    from purlin.cli.corpora import parse_filter
+    from purlin.cli.corpora import directory_of, parse_filter
     from purlin.index.workspace import open_workspace, within
 
-    path = options.path or "."
-    conditions = _lower_languages(parse_filter(options.filter) or {})
+    path = directory_of(options.path or ".")
+    conditions = _known_languages(parse_filter(options.filter) or {})
     with terminal.progress() as progress:
         workspace = open_workspace(path, encoder=options.encoder or "static", progress=progress)
     with workspace:
@@ -160,24 +160,36 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
     return {**conditions, **folder}
 
 
-def _lower_languages(conditions: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
-    """Write languages as the index of a directory does, so that Go is found as go."""
-    languages = [str(value).lower() for value in conditions.get("language", ())]
+def _known_languages(conditions: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
+    """Write languages as the index of a directory does, so that Golang is found as go."""
+    from purlin.index.sources.contents import language_name
+
+    languages = [language_name(str(value)) for value in conditions.get("language", ())]
     return {**conditions, "language": languages} if languages else dict(conditions)
 
 
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """Say that nothing was found, and what else could be searched if little or nothing was."""
+    """Say that nothing was found, why, and what else could be searched if little or nothing was."""
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):
         return
     outcome = "the best score is low" if hits else "no hits"
+    unread = _unread(options.path, workspace) if folder else None
+    if unread:
+        outcome += f"; {unread}"
     if options.content is None and not options.filter and _has_other_files(workspace, folder):
         outcome += "; --content all also searches documentation and configuration"
-    elif hits:
+    elif hits and not unread:
         return
     terminal.print_note(outcome)
+
+
+def _unread(path: str, workspace: Workspace) -> str | None:
+    """Which files below a path of the workspace are not indexed, and why."""
+    resolved = Path(path).expanduser().resolve()
+    name = resolved.relative_to(workspace.root).as_posix()
+    return workspace.corpus.listing.unread(f"{name}/" if resolved.is_dir() else name)
 
 
 def _has_other_files(workspace: Workspace, folder: Filter) -> bool:
