@@ -633,7 +633,10 @@ class _Reader:
         self._inner_heading = self._captured().replace("\n", " ")
         if self._inner_heading in RESULT_HEADINGS:
             self._marker = "Returns: "
-        elif self._inner_heading not in INNER_HEADINGS:
+        elif (
+            self._inner_heading not in INNER_HEADINGS
+            and self._inner_heading != self._generator_arguments
+        ):
             self._emit(self._inner_heading)
 
     def _close_label(self) -> None:
@@ -651,6 +654,11 @@ class _Reader:
     @property
     def _is_in_entry(self) -> bool:
         return self._generator is not None and bool(self._section.signatures)
+
+    @property
+    def _generator_arguments(self) -> str | None:
+        """The heading of arguments in an entry, if it has such a table."""
+        return self._generator.arguments or None if self._generator and self._is_in_entry else None
 
     def _set_entry(self, entry: Entry) -> None:
         section = self._section
@@ -852,8 +860,7 @@ class _Reader:
     def _begins_argument(self, cells: list[str]) -> bool:
         return (
             self._is_in_entry
-            and self._generator is not None
-            and self._inner_heading == self._generator.arguments != ""
+            and self._inner_heading == self._generator_arguments
             and len(cells) == 2
             and all(cells)
             and len(self._sections) < MAX_SECTIONS

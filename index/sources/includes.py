@@ -98,7 +98,8 @@ class _Expansion:
                 if str(reason):
                     self._page.refused.append(f"{include['target'][:100]} ({reason})")
                 continue
-            yield from _shifted(self.lines(content, file, (*outer, path)), options)
+            if content:
+                yield from _shifted(self.lines(content, file, (*outer, path)), options)
 
     def _read(
         self, target: str, options: Mapping[str, str], path: Path, open_files: tuple[Path, ...]
