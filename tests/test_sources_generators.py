@@ -103,15 +103,17 @@ def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
 
 
 def test_help_page_of_r_is_named_by_its_usage_and_its_arguments_are_entries() -> None:
-    wind, turns, ends, dots = entries("""<title>R: Wind Yarn</title><table><tr><td>wind {loom}</td><td>R Documentation</td>
+    wind, turns, ends, dots = (
+        entries("""<title>R: Wind Yarn</title><table><tr><td>wind {loom}</td><td>R Documentation</td>
         </tr></table><h2>Wind Yarn</h2><h3>Description</h3><p>Winds it.</p><h3>Usage</h3>
         <pre><code>wind(x, turns = 3,\n     end = c("left", ")"), by)\n\n## S3 method for class 'cone'
-unwind(x, turns = 4, ...)\nrewind(x, turns = 3)</code></pre><h3>Arguments</h3><table>
+unwind(x, turns = 4, ...)\nrewind (x, turns = 3)</code></pre><h3>Arguments</h3><table>
         <tr><td><code>turns</code></td><td><p>how often.</p><p>At least 1.</p></td></tr>
         <tr><td><code>end, by</code></td><td><p>where.</p></td></tr>
         <tr><td><code>...</code></td><td><p>passed on.</p></td></tr></table><h3>Value</h3><p>A cone:</p>
         <dl><dt>size</dt><dd><p>of it</p></dd></dl><table><tr><td>a</td><td>b</td></tr></table>
         <h3>Examples</h3><pre>wind(y)</pre><div>[Package <em>loom</em> version 1.2 <a>Index</a>]</div>""")
+    )
     title = "wind, unwind, rewind"
     assert (wind.title, wind.names) == (title, ["wind", "unwind", "rewind"])
     assert wind.signatures[0] == 'wind(x, turns = 3, end = c("left", ")"), by)'

@@ -25,7 +25,10 @@ def expand(root: Path, text: str) -> includes.Expanded:
 
 def read(root: Path) -> tuple[list[Document], list[Skipped]]:
     items = [
-        item for file in reference.files(root) if isinstance(file, SourceFile) for item in file.read()
+        item
+        for file in reference.files(root)
+        if isinstance(file, SourceFile)
+        for item in file.read()
     ]
     return (
         [item for item in items if isinstance(item, Document)],
@@ -69,7 +72,9 @@ def test_a_page_changes_with_what_it_includes(tmp_path: Path) -> None:
     digests = []
     for text in ("one\n", "two\n"):
         write(tmp_path, part=text)
-        digests.append([file.digest for file in reference.files(tmp_path) if isinstance(file, SourceFile)])
+        digests.append(
+            [file.digest for file in reference.files(tmp_path) if isinstance(file, SourceFile)]
+        )
     assert digests[0] != digests[1]
     assert len(digests[0]) == 1
 

@@ -14,7 +14,7 @@ MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
 MAX_NAMES = 16  # of arguments that a row describes together
 
 _NOTHING: frozenset[str] = frozenset()
-_CALL = re.compile(r"([.\w]+)(?=\(|\Z)")
+_CALL = re.compile(r"([.\w]+)(?=\s?\(|\Z)")
 _CALLBACK = re.compile(r"\(\*\s*(\w+)")
 _DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
 _GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
@@ -31,7 +31,9 @@ _RUST_ITEM = re.compile(
 _RUST_DECLARED = re.compile(
     r"\b(?:const|enum|fn|macro|macro_rules!|static|struct|trait|type|union) (?:mut )?(?:r#)?(\w+)"
 )
-_RUST_MEMBER = re.compile(r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)")
+_RUST_MEMBER = re.compile(
+    r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)"
+)
 _RUST_DIRECTIVES = {
     "associatedconstant": "data",
     "associatedtype": "attribute",
@@ -255,7 +257,13 @@ def _rust(heading: str, code: str, page_title: str, anchor: str) -> Entry | None
 def _rules(code: str) -> Iterator[str]:
     """The head of a macro, and each of its rules on a line."""
     for line in code.split("\n")[:MAX_STATEMENTS]:
-        if rule := line.removesuffix(" {").strip().rstrip(",;").removesuffix("=> { ... }").strip("} "):
+        if (
+            rule := line.removesuffix(" {")
+            .strip()
+            .rstrip(",;")
+            .removesuffix("=> { ... }")
+            .strip("} ")
+        ):
             yield rule
 
 
@@ -287,7 +295,7 @@ def calls_with(statements: Iterable[str], argument: str) -> list[str]:
         for part in _arguments(statement[len(function) + 1 :]) if parenthesis else ():
             name, equals, default = part.partition("=")
             if equals and name.strip() == argument:
-                calls.setdefault(default.strip(), f"{function}(..., {part})")
+                calls.setdefault(default.strip(), f"{function.rstrip()}(..., {part})")
     return list(calls.values())
 
 
@@ -377,7 +385,9 @@ GENERATORS = (
         marks=('content="rustdoc"',),
         read_entry=_rust,
         titled_by_head=True,
-        headings=frozenset("h3.code-header h4.code-header h3.variant div.variant span.structfield".split()),
+        headings=frozenset(
+            "h3.code-header h4.code-header h3.variant div.variant span.structfield".split()
+        ),
         # Members have deeper headings, such as Panics, than the text on a type.
         deepest_heading=4,
         # What all types have, what the pages of those types say, and code that is folded up.

@@ -84,7 +84,9 @@ class _Expansion:
 
     def lines(self, text: str, path: Path, outer: tuple[Path, ...]) -> Iterator[str]:
         for line in text.split("\n"):
-            include = _INCLUDE.fullmatch(line.rstrip("\r")) if line.startswith("include::") else None
+            include = (
+                _INCLUDE.fullmatch(line.rstrip("\r")) if line.startswith("include::") else None
+            )
             if include is None:
                 if attribute := _ATTRIBUTE.fullmatch(line.rstrip()):
                     self._attributes[attribute[1]] = attribute[2] or ""
