@@ -251,7 +251,7 @@ def test_members_of_rustdoc_are_entries_with_their_headings() -> None:
         <h4 class="code-header">pub const fn <a class="fnname">new</a>(width: usize) -> Loom&lt;T&gt;
         <span class="notable-traits">ⓘ Notable</span></h4></section></summary><div class="docblock"><p>Builds one.</p>
         <h5 id="panics"><a href="#panics">Panics</a></h5><p>Panics if it is narrow.</p></div></details></details>
-        <section id="associatedconstant.MAX" class="method"><h4 class="code-header">pub const MAX: usize = 9</h4></section>
+        <section id="associatedconstant.MAX"><h4 class="code-header">pub const MAX: usize = 9</h4></section>
         <h2 id="trait-implementations" class="section-header">Trait Implementations</h2>
         <details class="implementors-toggle"><summary><section id="impl-Clone-for-Loom%3CT%3E" class="impl">
         <h3 class="code-header">impl&lt;T&gt; Clone for Loom&lt;T&gt;</h3></section></summary>
@@ -304,15 +304,15 @@ def test_pages_of_rustdoc_about_one_item(
     kind: str, code: str, title: str, signatures: list[str]
 ) -> None:
     section = entry(
-        f"""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title><main><h1>{kind} <span>weave</span>
-        </h1><pre class="rust item-decl"><code>{code}</code></pre><div class="docblock"><p>Weaves.</p></div></main>"""
+        f"""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title><main>
+        <h1>{kind} <span>weave</span></h1><pre class="rust item-decl"><code>{code}</code></pre><div class="docblock"><p>Weaves.</p></div></main>"""
     )
     assert (section.title, section.signatures, body(section)) == (title, signatures, "Weaves.")
 
 
 def test_headings_on_a_function_of_rustdoc_are_its_text() -> None:
-    section = entry("""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title><h1>Function weave</h1>
-        <pre><code>pub fn weave()</code></pre><p>Weaves.</p><h2 id="errors">Errors</h2><p>None.</p>
+    section = entry("""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title>
+        <h1>Function weave</h1>        <pre><code>pub fn weave()</code></pre><p>Weaves.</p><h2 id="errors">Errors</h2><p>None.</p>
         <h2 id="examples">Examples</h2><pre>fn weave() {}</pre>""")
     assert body(section).split("\n") == ["Weaves.", "Errors", "None.", "Examples", "fn weave() {}"]
 

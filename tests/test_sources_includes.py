@@ -106,7 +106,8 @@ def test_what_is_not_followed_is_told(tmp_path: Path, target: str, reason: str) 
     page = expand(root, f"before\ninclude::{target}[]\nafter")
     assert page.text == "before\nafter"
     remark = page.remark("page.adoc")
-    assert remark is not None and remark.reason.endswith(f": {target} ({reason})")
+    assert remark is not None
+    assert remark.reason.endswith(f": {target} ({reason})")
 
 
 def test_a_file_that_may_be_missing_is_not_told(tmp_path: Path) -> None:

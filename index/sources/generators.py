@@ -66,8 +66,9 @@ class Generator:
 
     A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
     what the code below a heading defines, if anything; of an element in `headings`, heading and
-    code are the same. The page's title is its first heading, or with `titled_by_head` the browser's. Headings below `deepest_heading`, and those in elements of class `entries`,
-    open no sections. Blocks in elements of class `inline` go on with the line before. An element of
+    code are the same. The page's title is its first heading, or with `titled_by_head` the browser's.
+    Headings below `deepest_heading`, and those in elements of class `entries`, open no sections.
+    Blocks in elements of class `inline` go on with the line before. An element of
     class `labels` names the list that follows. A line of text, or the last cell of a row, that
     `frame` matches is no text. An entry that ends with `copied` is told in full elsewhere. In an
     entry, the rows of a table below the heading `arguments` are entries of their own. Code in an
