@@ -45,7 +45,8 @@ FURNITURE_TAGS = frozenset(
 )
 FURNITURE_CLASSES = frozenset(
     "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
-    "indexterm lineno linenos mlabels-right nav nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
+    "indexterm lineno linenos mlabels-right nav "
+    "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
     "toctree-wrapper ttc viewcode-back viewcode-link".split()
 )
 FURNITURE_IDS = frozenset(
