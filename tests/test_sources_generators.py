@@ -305,14 +305,16 @@ def test_pages_of_rustdoc_about_one_item(
 ) -> None:
     section = entry(
         f"""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title><main>
-        <h1>{kind} <span>weave</span></h1><pre class="rust item-decl"><code>{code}</code></pre><div class="docblock"><p>Weaves.</p></div></main>"""
+        <h1>{kind} <span>weave</span></h1>
+        <pre class="rust item-decl"><code>{code}</code></pre><div class="docblock"><p>Weaves.</p></div></main>"""
     )
     assert (section.title, section.signatures, body(section)) == (title, signatures, "Weaves.")
 
 
 def test_headings_on_a_function_of_rustdoc_are_its_text() -> None:
     section = entry("""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title>
-        <h1>Function weave</h1>        <pre><code>pub fn weave()</code></pre><p>Weaves.</p><h2 id="errors">Errors</h2><p>None.</p>
+        <h1>Function weave</h1>
+        <pre><code>pub fn weave()</code></pre><p>Weaves.</p><h2 id="errors">Errors</h2><p>None.</p>
         <h2 id="examples">Examples</h2><pre>fn weave() {}</pre>""")
     assert body(section).split("\n") == ["Weaves.", "Errors", "None.", "Examples", "fn weave() {}"]
 
