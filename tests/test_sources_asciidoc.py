@@ -19,8 +19,9 @@ def read(root: Path) -> dict[str, Document]:
     for file in reference.files(root):
         assert isinstance(file, SourceFile)
         for item in file.read():
-            assert isinstance(item, Document)
-            documents[item.id.partition("#")[2]] = item
+            # Of one page alone, what it includes is not there.
+            if isinstance(item, Document):
+                documents[item.id.partition("#")[2]] = item
     return documents
 
 
@@ -135,3 +136,9 @@ def test_any_text_is_read(text: str) -> None:
 )  # fmt: skip
 def test_hostile_pages_are_read_in_time(part: str) -> None:
     asciidoc.html("a\n\n" + part * 20_000)
+
+
+def test_an_option_and_its_negation_are_one_name(tmp_path: Path) -> None:
+    (tmp_path / "loom.adoc").write_text("= Loom\n\n--[no-]knots[=<n>]::\n  Tie.\n")
+    titles = [document.title for document in read(tmp_path / "loom.adoc").values()]
+    assert titles == ["--[no-]knots"]

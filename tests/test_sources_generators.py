@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.generators import GENERATORS, generator_of
+from purlin.index.sources.generators import GENERATORS, calls_with, generator_of
 from purlin.index.sources.html import Section, read_page
 
 GI_DOCGEN_NAV = """<nav><a href="https://example.org">gi-docgen</a> 2023.1</nav>
@@ -102,25 +102,41 @@ def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
     assert not includes.signatures
 
 
-def test_help_page_of_r_is_one_entry_named_by_its_usage() -> None:
-    section = entry("""<title>R: Wind Yarn</title><table><tr><td>wind {loom}</td><td>R Documentation</td></tr>
-        </table><h2>Wind Yarn</h2><h3>Description</h3><p>Winds it.</p><h3>Usage</h3>
-        <pre><code>wind(x, turns = 3,\n     end = c("left", "right"))\n\n## S3 method for class 'cone'
-unwind(x, ...)</code></pre><h3>Arguments</h3><table><tr><td><code>turns</code></td><td><p>how often.</p></td>
-        </tr></table><h3>Value</h3><p>A cone:</p><dl><dt>size</dt><dd><p>of it</p></dd></dl>
+def test_help_page_of_r_is_named_by_its_usage_and_its_arguments_are_entries() -> None:
+    wind, turns, ends, dots = (
+        entries("""<title>R: Wind Yarn</title><table><tr><td>wind {loom}</td><td>R Documentation</td>
+        </tr></table><h2>Wind Yarn</h2><h3>Description</h3><p>Winds it.</p><h3>Usage</h3>
+        <pre><code>wind(x, turns = 3,\n     end = c("left", ")"), by)\n\n## S3 method for class 'cone'
+unwind(x, turns = 4, ...)\nrewind (x, turns = 3)</code></pre><h3>Arguments</h3><table>
+        <tr><td><code>turns</code></td><td><p>how often.</p><p>At least 1.</p></td></tr>
+        <tr><td><code>end, by</code></td><td><p>where.</p></td></tr>
+        <tr><td><code>...</code></td><td><p>passed on.</p></td></tr></table><h3>Value</h3><p>A cone:</p>
+        <dl><dt>size</dt><dd><p>of it</p></dd></dl><table><tr><td>a</td><td>b</td></tr></table>
         <h3>Examples</h3><pre>wind(y)</pre><div>[Package <em>loom</em> version 1.2 <a>Index</a>]</div>""")
-    assert (section.title, section.names) == ("wind, unwind", ["wind", "unwind"])
-    assert section.signatures == ['wind(x, turns = 3, end = c("left", "right"))', "unwind(x, ...)"]
-    assert body(section).split("\n") == [
+    )
+    title = "wind, unwind, rewind"
+    assert (wind.title, wind.names) == (title, ["wind", "unwind", "rewind"])
+    assert wind.signatures[0] == 'wind(x, turns = 3, end = c("left", ")"), by)'
+    assert body(wind).split("\n") == [
         "Wind Yarn",
         "Winds it.",
-        "Arguments",
-        "turns | how often.",
         "Returns: A cone:",
         "size: of it",
+        "a | b",
         "Examples",
         "wind(y)",
     ]
+
+    assert (turns.title, turns.directive, turns.context) == ("turns", "parameter", (title,))
+    assert turns.signatures == ["wind(..., turns = 3)", "unwind(..., turns = 4)"]
+    assert body(turns) == "how often. At least 1."
+    assert (ends.title, ends.names) == ("end, by", ["end", "by"])
+    assert ends.signatures == ['wind(..., end = c("left", ")"))']
+    assert (dots.title, dots.signature, body(dots)) == ("...", "...", "passed on.")
+
+
+def test_a_call_that_never_ends_has_no_more_arguments() -> None:
+    assert calls_with(['wind(x, "turns = 3', "wind", "wind(turns = '\\''"], "turns") == []
 
 
 def test_help_page_of_r_without_usage_is_prose() -> None:
@@ -209,6 +225,131 @@ def test_methods_of_crystal_are_entries() -> None:
     assert (wind.title, wind.anchor) == ("Loom.wind", "wind(n:Int32=3)-class-method")
     assert (wind.signature, body(wind)) == ("def self.wind(n : Int32 = 3)", "Winds.")
     assert turn.title == "Loom#turn"
+
+
+RUSTDOC = """<meta name="generator" content="rustdoc"><title>Loom in craft::looms - Rust</title><main>
+    <section id="main-content" class="content">"""
+
+
+def test_members_of_rustdoc_are_entries_with_their_headings() -> None:
+    """As of 2022; the second part of the page is written as of 2024."""
+    sections = read_page(
+        RUSTDOC
+        + """<div class="main-heading"><h1 class="fqn"><span class="in-band">Struct
+        <a>craft</a>::<wbr><a>looms</a>::<wbr><a class="struct">Loom</a><button>copy</button></span></h1>
+        <span class="out-of-band"><span class="since" title="Stable since Loom version 1.0.0">1.0.0</span></span></div>
+        <div class="docblock item-decl"><pre class="rust struct"><code>pub struct Loom&lt;T&gt; where
+    T: Yarn, { /* private fields */ }</code></pre></div><details class="top-doc"><div class="docblock">
+        <p>A loom.</p><h2 id="shape"><a href="#shape">Shape</a></h2><p>Wide.</p></div></details>
+        <h2 id="fields">Fields</h2><span id="structfield.width" class="structfield"><a href="#structfield.width"
+        class="anchor field"></a><code>width: usize</code></span><div class="docblock"><p>In threads.</p></div>
+        <h2 id="implementations">Implementations<a href="#implementations" class="anchor"></a></h2>
+        <details class="implementors-toggle"><summary><section id="impl" class="impl"><h3 class="code-header in-band">
+        impl&lt;T&gt; Loom&lt;T&gt;</h3></section></summary><details class="method-toggle"><summary>
+        <section id="method.new" class="method"><span class="rightside"><span class="since"
+        title="Stable since Loom version 1.2.0">1.2.0</span></span><a href="#method.new" class="anchor"></a>
+        <h4 class="code-header">pub const fn <a class="fnname">new</a>(width: usize) -> Loom&lt;T&gt;
+        <span class="notable-traits">ⓘ Notable</span></h4></section></summary><div class="docblock"><p>Builds one.</p>
+        <h5 id="panics"><a href="#panics">Panics</a></h5><p>Panics if it is narrow.</p></div></details></details>
+        <section id="associatedconstant.MAX"><h4 class="code-header">pub const MAX: usize = 9</h4></section>
+        <h2 id="trait-implementations" class="section-header">Trait Implementations</h2>
+        <details class="implementors-toggle"><summary><section id="impl-Clone-for-Loom%3CT%3E" class="impl">
+        <h3 class="code-header">impl&lt;T&gt; Clone for Loom&lt;T&gt;</h3></section></summary>
+        <details class="method-toggle"><summary><section id="method.clone" class="method trait-impl">
+        <h4 class="code-header">fn clone(&amp;self) -> Self</h4></section></summary>
+        <div class="docblock"><p>Copies. <a>Read more</a></p></div></details></details>
+        <h2 id="blanket-implementations">Blanket Implementations</h2><div id="blanket-implementations-list">
+        <section id="impl-Any"><h3 class="code-header">impl&lt;T&gt; Any for T</h3></section></div></section></main>"""
+    ).sections
+    loom, shape, width, new, most, clone = sections
+    assert (loom.title, loom.directive, loom.anchor) == (
+        "craft::looms::Loom",
+        "class",
+        "main-content",
+    )
+    assert loom.signature == "pub struct Loom<T> where T: Yarn,"
+    assert body(loom) == "A loom.\nStable since Loom version 1.0.0."
+    assert (shape.title, body(shape)) == ("Shape", "Wide.")
+    assert (width.title, width.anchor, body(width)) == (
+        "Loom::width",
+        "structfield.width",
+        "In threads.",
+    )
+    assert (new.title, new.context, new.anchor) == (
+        "Loom::new",
+        ("craft::looms::Loom",),
+        "method.new",
+    )
+    assert new.signature == "pub const fn new(width: usize) -> Loom<T>"
+    assert body(new).split("\n") == [
+        "Builds one.",
+        "Panics",
+        "Panics if it is narrow.",
+        "Stable since Loom version 1.2.0.",
+    ]
+    assert (most.title, most.directive) == ("Loom::MAX", "data")
+    assert (clone.title, clone.directive) == ("impl<T> Clone for Loom<T>", "implementation")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "title", "signatures"),
+    [
+        ("Function", "pub fn weave(n: u8)\n-> Cloth", "craft::weave", ["pub fn weave(n: u8) -> Cloth"]),
+        ("Macro", "macro_rules! weave {\n    () => { ... };\n    ($x:expr) => { ... };\n}", "craft::weave!",
+         ["macro_rules! weave", "()", "($x:expr)"]),
+        ("Type Alias", "pub type weave = u8;", "craft::weave", ["pub type weave = u8;"]),
+    ],
+)  # fmt: skip
+def test_pages_of_rustdoc_about_one_item(
+    kind: str, code: str, title: str, signatures: list[str]
+) -> None:
+    section = entry(
+        f"""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title><main>
+        <h1>{kind} <span>weave</span></h1>
+        <pre class="rust item-decl"><code>{code}</code></pre><div class="docblock"><p>Weaves.</p></div></main>"""
+    )
+    assert (section.title, section.signatures, body(section)) == (title, signatures, "Weaves.")
+
+
+def test_headings_on_a_function_of_rustdoc_are_its_text() -> None:
+    section = entry("""<meta name="generator" content="rustdoc"><title>weave in craft - Rust</title>
+        <h1>Function weave</h1>
+        <pre><code>pub fn weave()</code></pre><p>Weaves.</p><h2 id="errors">Errors</h2><p>None.</p>
+        <h2 id="examples">Examples</h2><pre>fn weave() {}</pre>""")
+    assert body(section).split("\n") == ["Weaves.", "Errors", "None.", "Examples", "fn weave() {}"]
+
+
+def test_keywords_and_primitives_of_rustdoc_declare_nothing() -> None:
+    for heading in ("Keyword weave", "Primitive Type weave", "Module weave"):
+        assert not entries(f"""<meta name="generator" content="rustdoc"><title>weave - Rust</title>
+            <h1>{heading}</h1><p>Weaves.</p><pre>let weave = 1;</pre>""")
+
+
+def test_objects_of_mkdocstrings_are_entries() -> None:
+    module, loom, weave, width = entries("""<h1>API</h1><div class="doc doc-object doc-module">
+        <h2 id="craft.looms" class="doc doc-heading"><code>craft.looms</code><a href="#craft.looms"
+        class="headerlink">&para;</a></h2><div class="doc doc-contents"><p>Looms.</p></div></div>
+        <div class="doc doc-object doc-class"><h3 id="craft.looms.Loom" class="doc doc-heading">
+        <code>Loom</code></h3><div class="doc-signature highlight"><pre><code>Loom(width: int = 9)</code></pre></div>
+        <p>A loom.</p><details class="mkdocstrings-source"><summary>Source</summary><pre>class Loom: ...</pre></details>
+        <div class="doc doc-object doc-function"><h4 id="craft.looms.Loom.weave" class="doc doc-heading">
+        <code>weave() -> Cloth</code><span class="doc doc-labels"><small>async</small></span></h4><p>Weaves.</p></div>
+        <div class="doc doc-object doc-attribute"><h4 id="craft.looms.Loom.width" class="doc doc-heading">
+        <code>width</code></h4><p>In threads.</p></div></div>""")
+    assert (module.title, module.directive) == ("craft.looms", "module")
+    assert (loom.title, loom.directive, loom.signatures) == (
+        "craft.looms.Loom",
+        "class",
+        ["Loom(width: int = 9)"],
+    )
+    assert body(loom) == "A loom."
+    assert (weave.title, weave.directive, weave.context) == (
+        "craft.looms.Loom.weave",
+        "method",
+        ("craft.looms.Loom",),
+    )
+    assert (weave.signature, body(weave)) == ("weave() -> Cloth", "Weaves.")
+    assert (width.directive, width.signature) == ("attribute", "width")
 
 
 def test_other_pages_have_no_generator_of_these() -> None:

@@ -1342,3 +1342,29 @@ def test_heading_module_contents_names_no_module(tmp_path: Path) -> None:
 
     assert modules["loom.weave()"] == "loom"
     assert modules["class loom.abc.Frame"] == "loom.abc"
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        # mandoc, Asciidoctor and man2html.
+        ("<title>LOOM(1)</title><h1>NAME</h1><p>Loom, reed - weave</p><h1>OPTIONS</h1>", "Loom"),
+        ("<h1>loom(1) Manual Page</h1><h2>NAME</h2><p>loom - weave</p><h2>OPTIONS</h2>", "loom"),
+        (
+            "<h1>LOOM</h1>Section: User Commands (1)<h2>NAME</h2>loom - weave<h2>OPTIONS</h2>",
+            "loom",
+        ),
+        # A page with such a heading is no manual page, nor one with the number alone.
+        ("<h1>Loom</h1><h2>NAME</h2><p>Loom - weave</p><h2>OPTIONS</h2>", ""),
+        ("<h1>loom(1)</h1><h2>Weave</h2><p>loom - weave</p><h2>OPTIONS</h2>", ""),
+        ("<h1>loom(1)</h1><h2>NAME</h2><p>reed - weave</p><h2>OPTIONS</h2>", ""),
+    ],
+)
+def test_entries_of_a_manual_page_in_html_know_their_command(
+    tmp_path: Path, page: str, command: str
+) -> None:
+    (tmp_path / "loom.1.html").write_text(
+        f"{page}<dl><dt>--[no-]knots[=N]</dt><dd>Knots.</dd></dl>"
+    )
+    documents, _ = read(tmp_path)
+    assert documents[-1].context == ((command,) if command else ())

@@ -99,6 +99,7 @@ ANSWER_TYPES = (
         r"\b(?:argument|parameter|keyword|kwarg)(?:\W*$| (?:of|that|to|for)\b)"
         r"|\bwhat (?:do|must|should) i (?:pass|switch on)\b(?! as\b)",
         "",
+        "parameter",
     ),
     _type(
         "module",

@@ -1,7 +1,7 @@
 """Turn AsciiDoc into HTML: sections, lists of terms and items, code, tables.
 
-Nothing is included, no condition is tested (the text of all is read), and no macro is run. The time
-is linear in the length of the page.
+What a page includes was put in before, by `includes`. No condition is tested (the text of all is
+read), and no macro is run. The time is linear in the length of the page.
 """
 
 from __future__ import annotations

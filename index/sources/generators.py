@@ -7,19 +7,39 @@ entry, and how the entry's name follows from its heading or its code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
+MAX_NAMES = 16  # of arguments that a row describes together
 
 _NOTHING: frozenset[str] = frozenset()
-_CALL = re.compile(r"([.\w]+)(?=\(|\Z)")
+_CALL = re.compile(r"([.\w]+)(?=\s?\(|\Z)")
 _CALLBACK = re.compile(r"\(\*\s*(\w+)")
 _DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
 _GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
 _GO = re.compile(r"(func|type) (?:\(\w* ?\*?(\w+)[^)]*\) )?(\w+)\s*(.*)")
 _RUBY_NAME = re.compile(r"(?:\S+[#.])?([^\s({#.]+)")
 _YARD_NAME = re.compile(r"([#.]?)([^\s(]+)")
+# A backslash takes the next character with it.
+_ARGUMENT_MARK = re.compile(r"\\.|[\"'`(){}\[\],]")
+_RUST_TITLE = re.compile(r"(\S+) in (\S+) - Rust")
+_RUST_ITEM = re.compile(
+    r"(?P<function>Function)|(?P<macro>.*\bMacro)|(?P<data>Constant|Static)"
+    r"|(?P<class>Struct|Enum|Union|Trait|Type \w+|Trait Alias)\b"
+)
+_RUST_DECLARED = re.compile(
+    r"\b(?:const|enum|fn|macro|macro_rules!|static|struct|trait|type|union) (?:mut )?(?:r#)?(\w+)"
+)
+_RUST_MEMBER = re.compile(
+    r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)"
+)
+_RUST_DIRECTIVES = {
+    "associatedconstant": "data",
+    "associatedtype": "attribute",
+    "structfield": "attribute",
+    "variant": "member",
+}
 _CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
 
 
@@ -28,7 +48,7 @@ class Entry:
     """What an entry is called and how it is used.
 
     `summary` is text of its heading; `has_all_code` tells that the signatures say all that the
-    code does.
+    code does, `is_whole_page` that headings after it are text of the entry.
     """
 
     names: tuple[str, ...]
@@ -37,6 +57,7 @@ class Entry:
     context: tuple[str, ...] = ()
     summary: str = ""
     has_all_code: bool = True
+    is_whole_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +66,13 @@ class Generator:
 
     A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
     what the code below a heading defines, if anything; of an element in `headings`, heading and
-    code are the same. Headings below `deepest_heading`, and those in elements of class `entries`,
-    open no sections. Blocks in elements of class `inline` go on with the line before. An element of
+    code are the same. The page's title is its first heading, or with `titled_by_head` the browser's.
+    Headings below `deepest_heading`, and those in elements of class `entries`, open no sections.
+    Blocks in elements of class `inline` go on with the line before. An element of
     class `labels` names the list that follows. A line of text, or the last cell of a row, that
-    `frame` matches is no text.
+    `frame` matches is no text. An entry that ends with `copied` is told in full elsewhere. In an
+    entry, the rows of a table below the heading `arguments` are entries of their own. Code in an
+    element of class `signatures` says more than the heading before it.
     """
 
     marks: tuple[str, ...]
@@ -58,8 +82,12 @@ class Generator:
     furniture: frozenset[str] = _NOTHING
     inline: frozenset[str] = _NOTHING
     labels: frozenset[str] = _NOTHING
+    signatures: frozenset[str] = _NOTHING
     deepest_heading: int = 6
     frame: re.Pattern[str] | None = None
+    titled_by_head: bool = False
+    copied: str = ""
+    arguments: str = ""
 
     def is_furniture(self, attributes: Mapping[str, str], classes: frozenset[str]) -> bool:
         """Return whether an element is of the page's frame, or says what is said elsewhere."""
@@ -191,6 +219,108 @@ def _crystal(heading: str, code: str, page_title: str, anchor: str) -> Entry | N
     return Entry((f"{_last_word(page_title)}{separator}{name[2]}",), "method", (code,))
 
 
+def _rust(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """Rustdoc has in its anchors what a member is: `method.push`, `variant.Some`, `impl-Clone`."""
+    titled = _RUST_TITLE.match(page_title)
+    item = titled[1] if titled else page_title.removesuffix(" - Rust")
+    qualified = f"{titled[2]}::{item}" if titled else item
+    line = " ".join(code.split())
+    kind, dot, _ = anchor.partition(".")
+    # Of a member, the heading is the code.
+    if code.startswith(heading):
+        if not dot:
+            return Entry((line,), "implementation", (line,), context=(qualified,))
+        name = _RUST_MEMBER.match(line)
+        if name is None:
+            return None
+        directive = _RUST_DIRECTIVES.get(kind, "method")
+        return Entry((f"{item}::{name[1] or name[2]}",), directive, (line,), context=(qualified,))
+
+    kinds, declared = _RUST_ITEM.match(heading), _RUST_DECLARED.search(line)
+    if kinds is None or declared is None or declared[1] != item:
+        return None
+    directive = kinds.lastgroup or ""
+    if directive == "macro":
+        # Of each rule of a macro, what it takes.
+        return Entry((f"{qualified}!",), directive, tuple(_rules(code)), is_whole_page=True)
+    is_type = directive == "class"
+    head = line.partition("{")[0].strip() if is_type else line
+    has_all_code = not is_type or "/* private fields */" in code or "{" not in code
+    return Entry(
+        (qualified,),
+        directive,
+        (head,),
+        has_all_code=has_all_code or heading.startswith("Trait"),
+        is_whole_page=not is_type,
+    )
+
+
+def _rules(code: str) -> Iterator[str]:
+    """The head of a macro, and each of its rules on a line."""
+    for line in code.split("\n")[:MAX_STATEMENTS]:
+        if (
+            rule := line.removesuffix(" {")
+            .strip()
+            .rstrip(",;")
+            .removesuffix("=> { ... }")
+            .strip("} ")
+        ):
+            yield rule
+
+
+def _mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """The anchor is the qualified name; a class begins with a capital."""
+    owner, _, name = anchor.rpartition(".")
+    if not name or name not in code:
+        return None
+    owner_name = owner.rpartition(".")[2]
+    is_member = owner_name[:1].isupper()
+    kind = "attribute"
+    if name[:1].isupper():
+        kind = "class"
+    elif "(" in code:
+        kind = "method" if is_member else "function"
+    elif heading == anchor:
+        kind = "module"
+    return Entry((anchor,), kind, (" ".join(code.split()),), context=(owner,) if is_member else ())
+
+
+def calls_with(statements: Iterable[str], argument: str) -> list[str]:
+    """Return the calls in some statements that give an argument its default, other ones left out.
+
+    Each default is in one call only, the first that has it.
+    """
+    calls: dict[str, str] = {}
+    for statement in statements:
+        function, parenthesis, _ = statement.partition("(")
+        for part in _arguments(statement[len(function) + 1 :]) if parenthesis else ():
+            name, equals, default = part.partition("=")
+            if equals and name.strip() == argument:
+                calls.setdefault(default.strip(), f"{function.rstrip()}(..., {part})")
+    return list(calls.values())
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """The arguments of a call, up to its closing bracket; commas in brackets and quotes part none."""
+    start, depth, quote = 0, 0, ""
+    for mark in _ARGUMENT_MARK.finditer(text):
+        character = mark[0]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'`":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character == "," and not depth:
+            yield text[start : mark.start()].strip()
+            start = mark.end()
+        elif character in ")]}":
+            depth -= 1
+            if depth < 0:
+                yield text[start : mark.start()].strip()
+                return
+
+
 def _last_word(page_title: str) -> str:
     return page_title.rpartition(" ")[2]
 
@@ -215,6 +345,7 @@ GENERATORS = (
         marks=("R Documentation</td>",),
         read_entry=_r,
         deepest_heading=2,
+        arguments="Arguments",
         frame=re.compile(r"R Documentation|\[Package \S+ version \S+(?: Index)? ?\]"),
     ),
     # The server `godoc`, and pkg.go.dev.
@@ -250,5 +381,30 @@ GENERATORS = (
         headings=frozenset(["div.signature"]),
         entries=frozenset(["entry-detail"]),
         furniture=frozenset("list-summary method-permalink sidebar".split()),
+    ),
+    Generator(
+        marks=('content="rustdoc"',),
+        read_entry=_rust,
+        titled_by_head=True,
+        headings=frozenset(
+            "h3.code-header h4.code-header h3.variant div.variant span.structfield".split()
+        ),
+        # Members have deeper headings, such as Panics, than the text on a type.
+        deepest_heading=4,
+        # What all types have, what the pages of those types say, and code that is folded up.
+        furniture=frozenset(
+            "#blanket-implementations #blanket-implementations-list #foreign-impls #implementors"
+            " #implementors-list notable-traits tooltip type-contents-toggle".split()
+        ),
+        inline=frozenset(["docblock-short"]),
+        copied="Read more",
+    ),
+    # MkDocs with mkdocstrings, whatever the theme.
+    Generator(
+        marks=('class="doc doc-object',),
+        read_entry=_mkdocstrings,
+        headings=frozenset(f"h{level}.doc-heading" for level in range(1, 7)),
+        signatures=frozenset(["doc-signature"]),
+        furniture=frozenset("doc-labels mkdocstrings-source quote".split()),
     ),
 )

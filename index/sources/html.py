@@ -15,7 +15,13 @@ from functools import partial
 from lxml import etree
 
 from purlin.index.records import Span
-from purlin.index.sources.generators import Entry, Generator, generator_of
+from purlin.index.sources.generators import (
+    MAX_NAMES,
+    Entry,
+    Generator,
+    calls_with,
+    generator_of,
+)
 
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
@@ -38,8 +44,9 @@ FURNITURE_TAGS = frozenset(
     "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
 )
 FURNITURE_CLASSES = frozenset(
-    "backlinkbottom backlinktop breadcrumbs copybtn footer headerlink hideme indexgroup indexterm lineno linenos "
-    "mlabels-right nav nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
+    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
+    "indexterm lineno linenos mlabels-right nav "
+    "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
     "toctree-wrapper ttc viewcode-back viewcode-link".split()
 )
 FURNITURE_IDS = frozenset(
@@ -104,7 +111,8 @@ _PARAMETER = re.compile(r"</?dd>")
 _UNMARKED_FIELDS = re.compile(
     r'<dl(?=>\s*<dt>\s*<span class="\w+Label">)|<dl class="exception"(?=>\s*<dt>[^<\s])'
 )
-_OPTION_END = re.compile(r"[\s=\[]")
+# Of `--[no-]sign[=KEY]`, the first bracket is of the name.
+_OPTION_END = re.compile(r"[\s=]|(?<!--)\[")
 # Texinfo's links from node to node.
 _NODE_LINKS = re.compile(r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]")
 
@@ -262,6 +270,7 @@ class _Reader:
         self._marker = self._label = ""
         self._h1 = ""
         self._inner_heading = ""
+        self._whole_page_entry: Section | None = None
         self._section = Section(directive="page" if self._whole else "section")
         self._sections = [self._section]
         self._headings: list[tuple[int, str]] = []
@@ -318,6 +327,8 @@ class _Reader:
         self._flush()
         if self._redirects:
             return Page("", self._url, [])
+        if self._generator and (mark := self._generator.copied):
+            self._sections = [each for each in self._sections if not _is_copy(each, mark)]
         for section, note in self._since_notes:
             section.blocks.append(Block(note))
 
@@ -485,6 +496,10 @@ class _Reader:
         if self._generator and classes & self._generator.labels:
             self._capture = "label"
             return self._close_label
+        if self._generator and classes & self._generator.signatures:
+            self._note_id(tag, attributes)
+            self._capture = "code"
+            return self._close_signature
         if tag == "div" and "fragment" in classes:
             return self._open_pre(tag, attributes, classes)
         if classes & PROTOTYPES:
@@ -510,6 +525,14 @@ class _Reader:
         elif len(self._section.signatures) < MAX_TERMS and text:
             self._section.signatures.append(text)
 
+    def _close_signature(self) -> None:
+        """Take code as the signature of the entry that a heading before it has named."""
+        text = " ".join(self._captured().split())
+        if self._is_in_entry and not self._section.blocks and text and len(text) <= MAX_TERM:
+            self._section.signatures = [text]
+        else:
+            self._emit(text, atom=True)
+
     def _open_title(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
         self._capture = "title"
@@ -522,7 +545,10 @@ class _Reader:
 
     def _open_heading(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        is_inner = bool(self._open_boxes or self._open_definitions)
+        is_inner = (
+            bool(self._open_boxes or self._open_definitions)
+            or self._section is self._whole_page_entry
+        )
         if is_inner and self._generator is None:
             return self._open_block(tag, attributes, classes)
         self._permalink = ""
@@ -608,7 +634,10 @@ class _Reader:
         self._inner_heading = self._captured().replace("\n", " ")
         if self._inner_heading in RESULT_HEADINGS:
             self._marker = "Returns: "
-        elif self._inner_heading not in INNER_HEADINGS:
+        elif (
+            self._inner_heading not in INNER_HEADINGS
+            and self._inner_heading != self._generator_arguments
+        ):
             self._emit(self._inner_heading)
 
     def _close_label(self) -> None:
@@ -619,11 +648,18 @@ class _Reader:
         if self._generator is None or self._open_definitions or not code:
             return None
         title = self._h1 or self._head_title
+        if self._generator.titled_by_head:
+            title = self._head_title
         return self._generator.read_entry(heading[:MAX_TITLE], code[:MAX_TERM], title, anchor)
 
     @property
     def _is_in_entry(self) -> bool:
         return self._generator is not None and bool(self._section.signatures)
+
+    @property
+    def _generator_arguments(self) -> str | None:
+        """The heading of arguments in an entry, if it has such a table."""
+        return self._generator.arguments or None if self._generator and self._is_in_entry else None
 
     def _set_entry(self, entry: Entry) -> None:
         section = self._section
@@ -631,6 +667,8 @@ class _Reader:
         section.names = list(entry.names)
         section.context = entry.context
         section.signatures = list(entry.signatures[:MAX_TERMS])
+        if entry.is_whole_page:
+            self._whole_page_entry = section
         if entry.summary:
             section.blocks.insert(0, Block(entry.summary))
 
@@ -813,9 +851,39 @@ class _Reader:
         cells, self._cells = self._cells, None
         if cells and self._generator and self._generator.is_frame(cells[-1]):
             return
+        if cells and self._begins_argument(cells):
+            self._add_argument(cells[0], cells[1])
+            return
         if cells and any(cells):
             self._emit(" | ".join(cells).strip(), atom=True, tight=self._row_count > 0)
             self._row_count += 1
+
+    def _begins_argument(self, cells: list[str]) -> bool:
+        return (
+            self._is_in_entry
+            and self._inner_heading == self._generator_arguments
+            and len(cells) == 2
+            and all(cells)
+            and len(self._sections) < MAX_SECTIONS
+        )
+
+    def _add_argument(self, term: str, text: str) -> None:
+        """Make an entry of an argument, with the calls that show its default."""
+        entry = self._section
+        names = [name for part in term.split(",")[:MAX_NAMES] if (name := part.strip())]
+        calls = [call for name in names for call in calls_with(entry.signatures, name)]
+        self._sections.append(
+            Section(
+                join_names(names),
+                "parameter",
+                anchor=entry.anchor,
+                headings=entry.headings,
+                context=(entry.title,),
+                names=names,
+                signatures=calls[:MAX_TERMS] or [term],
+                blocks=[Block(text)],
+            )
+        )
 
     def _open_cell(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
@@ -937,6 +1005,13 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
         or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
     )
+
+
+def _is_copy(section: Section, mark: str) -> bool:
+    """Whether an entry is told in full elsewhere; or names a type's own members without a word."""
+    if section.directive == "implementation" and not section.blocks:
+        return " for " not in section.title
+    return bool(section.signatures and section.blocks) and section.blocks[-1].text.endswith(mark)
 
 
 def _is_version(heading: str, number: str, enclosing: Iterable[str]) -> bool:

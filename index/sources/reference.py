@@ -11,7 +11,7 @@ import codecs
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -21,14 +21,14 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources import asciidoc, docstrings, manual_pages, markup, topics
+from purlin.index.sources import asciidoc, docstrings, includes, manual_pages, markup, topics
 from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 10
+VERSION = 11
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -54,6 +54,8 @@ _INDEX_PAGE = re.compile(
 _BUILD_FOLDERS = frozenset(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
 )
+_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
+_MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
 )
@@ -69,6 +71,8 @@ def files(
     reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
     skipped. Manual pages are files such as `git.1` and `git.1.gz`.
     Pages that only lead to another one have no documents, nor have other files with such names.
+    AsciiDoc is read with the files below the directory that it includes. One that another page
+    includes and that has no title is no page of its own.
 
     `unit` is what becomes a document. "definition": a definition or a section of prose, by its
     qualified name and with the enclosing terms. "segment": the same text, titled as its page; names
@@ -76,12 +80,17 @@ def files(
 
     Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
     """
-    for page in _pages(root):
+    directory = root if root.is_dir() else root.parent
+    pages = list(_pages(root))
+    fragments = _fragments([page[0] for page in pages if not isinstance(page, Skipped)], directory)
+    for page in pages:
         if isinstance(page, Skipped):
             yield page
             continue
 
         path, name = page
+        if path.resolve() in fragments:
+            continue
         limit = max_bytes
         if _format(path.name) != "html":
             limit = min(max_bytes, MAX_MARKUP_BYTES)
@@ -91,11 +100,14 @@ def files(
             yield content
             continue
 
+        if _format(path.name) == "asciidoc" and isinstance(text := _decode(content, name), str):
+            # A file that is included may change, appear or go.
+            content += includes.expanded(text, path, directory).text.encode()
         digest = blake2b(
             f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
         ).hexdigest()
         address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
-        yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit))
+        yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit, directory))
 
 
 def python_help() -> Iterator[SourceFile]:
@@ -143,6 +155,20 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     for path in paths:
         if reads_txt or path.suffix.lower() != ".txt":
             yield path, path.relative_to(root).as_posix()
+
+
+def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
+    """The files that AsciiDoc pages include and that have no title of their own."""
+    included: set[Path] = set()
+    untitled: set[Path] = set()
+    for path in paths:
+        if _format(path.name) != "asciidoc":
+            continue
+        text = page_text(path, MAX_MARKUP_BYTES)
+        if text is not None:
+            included |= includes.expanded(text, path, directory).files
+            untitled |= {path.resolve()} if includes.is_fragment(text) else set()
+    return included & untitled
 
 
 def names(root: Path) -> Iterator[str]:
@@ -211,7 +237,7 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
 
 
 def _read(
-    path: Path, name: str, address: str, unit: Unit, limit: int
+    path: Path, name: str, address: str, unit: Unit, limit: int, directory: Path
 ) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
     if isinstance(content, Skipped):
@@ -224,6 +250,12 @@ def _read(
         yield text
         return
 
+    if _format(path.name) == "asciidoc":
+        page_with_includes = includes.expanded(text, path, directory)
+        text = page_with_includes.text
+        if remark := page_with_includes.remark(name):
+            yield remark
+
     try:
         html = _TO_HTML[_format(path.name) or "html"](text)
     except InvalidInput as error:
@@ -231,19 +263,32 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
-    if _format(path.name) in ("asciidoc", "manual"):
-        _name_command(page)
+    _name_command(page, is_source=_format(path.name) in ("asciidoc", "manual"))
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
 
 
-def _name_command(page: Page) -> None:
+def _name_command(page: Page, is_source: bool) -> None:
     """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
-    command = manual_pages.command(page.title)
+    command = manual_pages.command(page.title) if is_source else _own_name(page)
     for section in page.sections:
         if command and section.title != page.title:
             section.context = (command, *section.context)
+
+
+def _own_name(page: Page) -> str:
+    """The name of a manual page that is HTML, as its section NAME has it; else empty."""
+    title = page.title.partition(" ")[0].partition("(")[0].casefold()
+    first = page.sections[0].blocks[:1] if page.sections else []
+    if not _SECTION.search(page.title) and not (first and _MAN2HTML.match(first[0].text)):
+        return ""
+
+    for section in page.sections[:3]:
+        if section.title == "NAME" and section.blocks:
+            names = section.blocks[0].text.partition(" - ")[0].split(", ")
+            return next((name for name in names if name.casefold() == title), "")
+    return ""
 
 
 def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:

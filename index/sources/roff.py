@@ -70,7 +70,7 @@ _LITERAL = {"-": "-", "e": "\\", "\\": "\\", "'": "´", "`": "`", ".": ".", "_":
 
 _CONTROL = re.compile(r"[.'][ \t]*(\\?[^\s\\\"]{0,30})[ \t]*(.*)", re.DOTALL)
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"?|((?:\\[ \t]|\\[^ \t]|[^\s\\])+)|\\\Z')
-_OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
+_OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)(?:\[no-\])?[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
 # What follows a name in the same font: a key in brackets, or one that is left open.
 _REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")
 _CONDITION = re.compile(r"!?(?:[noetv]\b|\\n\(\.g|\\n\[\.g\]|\S*)[ \t]*")
