@@ -154,6 +154,11 @@ class Stage:
         if self.part is not None:
             in_range("part", self.part, 1, 1 << 20)
 
+    @property
+    def compares(self) -> bool:
+        """Whether a loss of this stage compares queries with passages."""
+        return bool(self.sda or self.teacher)
+
     def _check_name_and_loss(self) -> None:
         if not self.name.replace("-", "").isalnum():
             raise InvalidInput(
@@ -167,7 +172,7 @@ class Stage:
                 f"Stage {self.name} trains nothing: sda and mep are both 0, and it has no teacher.",
                 field="sda",
             )
-        if self.trains == "decoder" and (self.sda or self.teacher or not self.mep):
+        if self.trains == "decoder" and (self.compares or not self.mep):
             raise InvalidInput(
                 f"Stage {self.name} trains the decoder alone, which only masked entity prediction "
                 "does: set sda = 0 and mep above 0, and leave the teacher out.",
@@ -618,11 +623,10 @@ class SantaTask:
         """
         batch = batch.on(self.accelerator.device)
         stage = self.stage
-        aligns = bool(stage.sda or stage.teacher)
         teacher_scores = self._teacher_scores(batch)
 
         losses: dict[str, Tensor] = {}
-        if stage.part and aligns:
+        if stage.part and stage.compares:
 
             def ranking_loss(vectors: Tensor) -> Tensor:
                 losses.update(self._ranking_losses(vectors, batch, teacher_scores))
@@ -644,7 +648,7 @@ class SantaTask:
         """Return the stage's losses on the whole batch."""
         losses: dict[str, Tensor] = {}
         passages = None
-        if self.stage.sda or self.stage.teacher:
+        if self.stage.compares:
             queries = self._vectors(*batch.queries, "query")
             passages = self._vectors(*batch.passages, "passage")
             losses = self._ranking_losses(torch.cat([queries, passages]), batch, teacher_scores)
