@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from purlin.index.encoder import Encoder, Vectors
 from purlin.index.errors import Damaged, NotFound
 from purlin.training import encoded
-from purlin.training.encoded import encode_once, frozen_encoder
+from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
 from purlin.training.export import Card, export
 from purlin.training.loop import LoopSettings, make_accelerator
 from tests.tiny import WORDS, save_bert
@@ -103,3 +103,25 @@ def test_exported_encoders_and_checkpoints_give_their_own_vectors(tmp_path: Path
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
     with pytest.raises(NotFound, match="There is no encoder in"):
         frozen_encoder(tmp_path / "none", accelerator)
+
+
+def test_a_checkpoint_puts_its_prompts_in_front_and_reads_no_further_than_told(
+    tmp_path: Path,
+) -> None:
+    model = SentenceTransformer(
+        str(save_bert(tmp_path / "bert")), device="cpu", prompts={"query": "read: "}
+    )
+    model.save(str(tmp_path / "checkpoint"))
+    accelerator = make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+    encode = role_encoder(tmp_path / "checkpoint", accelerator, max_tokens=6)
+
+    def plain(texts: Sequence[str]) -> Vectors:
+        vectors: Vectors = model.encode(list(texts), prompt="", normalize_embeddings=True)
+        return vectors
+
+    model.max_seq_length = 6
+    long = "file line path map " * 9
+    queries = encode(["file line", long], "query")
+    np.testing.assert_allclose(queries, plain(["read: file line", f"read: {long}"]), atol=1e-6)
+    np.testing.assert_allclose(encode(["file line"], "passage"), plain(["file line"]), atol=1e-6)
+    assert not np.allclose(queries[0], plain(["file line"])[0], atol=1e-3)
