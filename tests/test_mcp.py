@@ -411,7 +411,7 @@ def test_all_corpora_of_a_kind_are_searched_by_default(home: Path, tmp_path: Pat
 
         for name in ("one", "two"):
             make(tmp_path, name, numbered(2), HashEncoder())
-        until(lambda: "in one (" in text(call(client, "search_code", query="number 0")))
+        until(lambda: f"{name} (" in text(call(client, "search_code", query="number 0")))
 
         several = call(client, "find_related", id="n0")
         assert "`corpus` to one of one, two" in text(several)
