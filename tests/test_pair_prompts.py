@@ -61,6 +61,16 @@ def test_there_are_no_more_prompts_than_labels_in_templates(tmp_path: Path) -> N
     assert len(pairs_of(many)) == len(TEMPLATES)
 
 
+def test_labels_have_wordings_and_paths_as_in_classification(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("D1 = parcel | delivery\nSports > Tennis\n")
+    path, labels = texts(tmp_path / "rows.jsonl", TEXTS[:1]), tmp_path / "labels.txt"
+    drawn = {
+        prompt for _, prompt in pairs_of(PairSource("prompts", path, labels=labels, prompts=1000))
+    }
+    names = ("parcel", "delivery", "Tennis (Sports)")
+    assert drawn == {template.format(label=name) for template in TEMPLATES for name in names}
+
+
 def test_what_the_format_needs_and_what_others_refuse(source: PairSource, tmp_path: Path) -> None:
     path = source.path
     for options, field in (

@@ -285,10 +285,7 @@ def train_santa(
     A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
     called after each of its steps; `say` is called with a line of text now and then.
     """
-    for base in _teachers(recipe.stage):
-        # A later stage's teacher must not be missed after hours of the stages before.
-        require_encoder(base)
-
+    _require_teachers(recipe.stage)
     accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu, out=out, say=say)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
@@ -362,6 +359,12 @@ def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> d
     if teachers := _teachers(stages):
         content["teachers"] = [identity_of(base) for base in teachers]
     return content
+
+
+def _require_teachers(stages: Sequence[Stage]) -> None:
+    """Raise NotFound for a teacher that is missing, before hours of the stages before its own."""
+    for base in _teachers(stages):
+        require_encoder(base)
 
 
 def _teachers(stages: Sequence[Stage]) -> list[Path]:
@@ -699,13 +702,13 @@ class SantaTask:
 
     def _alignment(self, queries: Tensor, passages: Tensor, batch: PairBatch) -> Tensor:
         """Return eq. 5 for this process's queries (n, D) and the passages (P, D) of all."""
-        n, own_passages = len(queries), len(batch.passage_texts)
-        first_passage = self.accelerator.process_index * own_passages
+        n, passage_count = len(queries), len(batch.passage_texts)
+        first_passage = self.accelerator.process_index * passage_count
         own = torch.arange(n, device=queries.device) + first_passage
 
         # Copies of the positive, and positives of an equal query, are no negatives.
         passage_texts = gathered(batch.passage_texts, self.accelerator)
-        padded_queries = F.pad(batch.query_texts, (0, own_passages - n), value=-1)
+        padded_queries = F.pad(batch.query_texts, (0, passage_count - n), value=-1)
         query_texts = gathered(padded_queries, self.accelerator)
         same_passage = passage_texts == passage_texts[own][:, None]
         same_query = query_texts == batch.query_texts[:, None]

@@ -53,10 +53,10 @@ export function ask(root) {
   }
 
   function loaded(values) {
-    if (!corpora.known().length) return present(noCorpora("reference"));
+    if (!corpora.listed().length) return present(noCorpora("reference"));
     corpora.select(values.corpus);
     waiting = !corpora.value();
-    if (waiting && !values.question) return present(soon(corpora.known()));
+    if (waiting && !values.question) return present(soon(corpora.listed()));
     return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
   }
 

@@ -39,16 +39,16 @@ export function kindsOf(choice, corpora) {
 export function chooser(wanted, changed, { several = false, arrived = () => null } = {}) {
   const node = el("fieldset", { class: "chooser" }, el("legend", { class: "unseen" }, "Corpus"));
   const group = `corpus-${Math.random().toString(36).slice(2)}`;
-  let known = [];
+  let listed = [];
   let timer = null;
 
   async function load() {
     const { corpora } = await get("corpora");
     const before = value();
     const focused = node.contains(document.activeElement);
-    known = corpora.filter(wanted);
-    const choices = known.map((corpus) => choice(corpus, group, changed));
-    const groups = several ? groupsOf(known).map((one) => groupChoice(one, group, changed)) : [];
+    listed = corpora.filter(wanted);
+    const choices = listed.map((corpus) => choice(corpus, group, changed));
+    const groups = several ? groupsOf(listed).map((one) => groupChoice(one, group, changed)) : [];
     node.replaceChildren(node.firstChild, ...choices, ...groups);
     select(before);
     if (focused) node.querySelector("input:checked")?.focus({ preventScroll: true });
@@ -58,19 +58,19 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
   /** While corpora are being built or opened, look again every moment, if somebody sees it. */
   function follow() {
     clearTimeout(timer);
-    if (known.some((one) => one.building || one.state === "opening")) timer = setTimeout(look, POLL_MS);
+    if (listed.some((one) => one.building || one.state === "opening")) timer = setTimeout(look, POLL_MS);
   }
 
   async function look() {
     if (document.hidden || !node.isConnected || node.closest("[hidden]")) return follow();
-    const before = usable(known);
+    const before = usable(listed);
     try {
       await load();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       return follow();
     }
-    return usable(known).some((name) => !before.includes(name)) && arrived();
+    return usable(listed).some((name) => !before.includes(name)) && arrived();
   }
 
   /** The choice of that name, or else the first that can be used. */
@@ -81,8 +81,8 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
   }
 
   const value = () => node.querySelector("input:checked")?.value ?? "";
-  const kind = (name = value()) => known.find((one) => one.name === name)?.kind;
-  return { node, load, select, value, kind, known: () => known };
+  const kind = (name = value()) => listed.find((one) => one.name === name)?.kind;
+  return { node, load, select, value, kind, listed: () => listed };
 }
 
 const usable = (corpora) => corpora.filter((one) => one.state === "serving").map((one) => one.name);

@@ -58,19 +58,19 @@ export function classify(root) {
   }
 
   function request() {
-    const asked = { texts: texts.value.split("\n").map((line) => line.trim()).filter(Boolean) };
-    if (source.value) return { ...asked, classifier: source.value };
-    return { ...asked, labels: split(labels.value), multi_label: several.checked, transductive: together.checked };
+    const body = { texts: texts.value.split("\n").map((line) => line.trim()).filter(Boolean) };
+    if (source.value) return { ...body, classifier: source.value };
+    return { ...body, labels: split(labels.value), multi_label: several.checked, transductive: together.checked };
   }
 
   /** What is in the address already is not noted there again: by now it may be another's. */
   function send(noted = true) {
-    const asked = request();
-    const missing = !asked.texts.length ? texts : asked.labels && !asked.labels.length ? labels : null;
+    const body = request();
+    const missing = !body.texts.length ? texts : body.labels && !body.labels.length ? labels : null;
     if (missing) return missing.focus();
     if (noted) keep();
     results.setAttribute("aria-busy", "true");
-    return run((signal) => post("classify", asked, signal), (reply) => draw(asked, reply), failed);
+    return run((signal) => post("classify", body, signal), (reply) => draw(body, reply), failed);
   }
 
   function failed(problem) {
@@ -78,9 +78,9 @@ export function classify(root) {
     fill(results, problemCard(problem, send));
   }
 
-  function draw(asked, reply) {
+  function draw(body, reply) {
     results.removeAttribute("aria-busy");
-    fill(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(asked.texts, reply.results));
+    fill(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(body.texts, reply.results));
     say(`${reply.results.length} texts classified.`);
   }
 

@@ -67,7 +67,7 @@ export function search(root) {
 
   function loaded(values) {
     corpora.select(values.corpus);
-    if (!corpora.known().length) present(noCorpora("code"));
+    if (!corpora.listed().length) present(noCorpora("code"));
     else if (!corpora.value() && !values.query) later();
     else if (values.query) ask(values, values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
@@ -81,7 +81,7 @@ export function search(root) {
 
   function later() {
     waiting = true;
-    present(soon(corpora.known()));
+    present(soon(corpora.listed()));
   }
 
   const welcome = () => present(examples(corpora.value()), elsewhere());
@@ -95,7 +95,7 @@ export function search(root) {
   function ask(values, corpus) {
     const filter = parsed(values.filter);
     const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
-    if (kindsOf(corpus, corpora.known()).includes("product")) request.group_by = "parent";
+    if (kindsOf(corpus, corpora.listed()).includes("product")) request.group_by = "parent";
     results.setAttribute("aria-busy", "true");
     run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
   }

@@ -7,13 +7,13 @@ make use of such pairs.
 from __future__ import annotations
 
 import random
-from itertools import product
 
 from purlin.index.classify.texts import read_texts
+from purlin.index.classify.zero_shot import prompts
 from purlin.index.evaluation.ranking import read_list
 from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
 
-# The wordings in which labels are asked about, here and in PESCO's experiments.
+# The default templates of classification, those of PESCO's table 3, and some like them.
 TEMPLATES = (
     "{label}",
     "A {label} text.",
@@ -38,10 +38,10 @@ def prompt_pairs(source: PairSource) -> Drafts:
     """
     assert source.labels is not None
     labels = read_list(source.labels)
-    prompts = [template.replace("{label}", label) for template, label in product(TEMPLATES, labels)]
+    choices = [prompt for label in labels for prompt in prompts(label, TEMPLATES)]
 
     for row in read_texts(source.path, source.path.name, column=source.column):
         # By the text, so that one text more changes no other's prompts.
         rng = random.Random(row.text)
-        for prompt in rng.sample(prompts, min(source.prompts, len(prompts))):
+        for prompt in rng.sample(choices, min(source.prompts, len(choices))):
             yield Draft(Pair((row.text,), prompt), source.path.name)
