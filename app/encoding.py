@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
-from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
+from purlin.index.encoder import (
+    Role,
+    TextEncoder,
+    Vectors,
+    default_encoder,
+    encoder_fingerprint,
+    find_encoder,
+    load_encoder,
+)
 from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.records import Architecture
+from purlin.index.text_encoder import plan_of
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block
@@ -104,8 +113,27 @@ class Encoders:
         self._lock = threading.Lock()
         self.own = self._bounded(own)
         self._by_fingerprint: dict[str, TextEncoder] = {own.fingerprint: self.own}
+        self._plan = plan_of(own)
         # An ensemble of which it is a part does not open it again.
         self._opened = {own.fingerprint: own}
+
+    def for_labels(self) -> TextEncoder:
+        """Return the encoder for classification by the names of labels.
+
+        Beside the released encoder that is another released one, opened at the first call; an
+        encoder that somebody chose does both. Raises Damaged and NotFound.
+        """
+        with self._lock:
+            if self.own.fingerprint != encoder_fingerprint(default_encoder()):
+                return self.own
+            directory = default_encoder("labels")
+            fingerprint = encoder_fingerprint(directory)
+            opened = self._by_fingerprint.get(fingerprint or "")
+            if opened is None:
+                # The plan of the one fits the other: both have the same layers.
+                encoder = load_encoder(directory, plan=self._plan)
+                opened = self._by_fingerprint[encoder.fingerprint] = self._bounded(encoder)
+            return opened
 
     def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:
         """Return the encoder with the name and fingerprint of a manifest, else the server's own.

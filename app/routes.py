@@ -254,7 +254,8 @@ def _classify_with_labels(
     request: ClassifyRequest, labels: list[str], service: Service
 ) -> ClassifyReply:
     ranking_length = request.ranking_length(labels)
-    results = service.classifier.classify(
+    classifier = service.classifier()
+    results = classifier.classify(
         request.texts,
         labels,
         templates=request.templates,
@@ -264,11 +265,11 @@ def _classify_with_labels(
         ranked=ranking_length,
     )
 
-    label_set = service.classifier.label_set(labels, request.templates)
+    label_set = classifier.label_set(labels, request.templates)
     return ClassifyReply(
         results=tuple(results),
         took_ms=0,
-        encoder=service.encoder.name,
+        encoder=classifier.encoder.name,
         warnings=label_warnings(label_set, ranking_length),
     )
 

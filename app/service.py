@@ -21,7 +21,7 @@ from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.watching import Watcher
 from purlin.index import builds
-from purlin.index.classify.zero_shot import Classifier
+from purlin.index.classify.zero_shot import Classifier, LabelLookups
 from purlin.index.encoder import ENCODERS, available_cpus
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
@@ -58,7 +58,10 @@ class Service:
         timeout_s = settings.open_timeout_s
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
-        self.classifier = Classifier(encoder)
+        self._encoders = encoders
+        self._label_lookups = LabelLookups()
+        self._classifier: Classifier | None = None
+        self._classifier_lock = threading.Lock()
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
         self._seen_built = shared.built[0]
 
@@ -123,6 +126,18 @@ class Service:
         """
         return nullcontext() if any(corpus.manifest.engine for corpus in corpora) else self._turns
 
+    def classifier(self) -> Classifier:
+        """Return what classifies by the names of labels; its encoder is loaded on first use.
+
+        That is the server's own, unless that is the released one, beside which there is one for
+        labels. Raises Damaged.
+        """
+        with self._classifier_lock:
+            if self._classifier is None:
+                encoder = self._encoders.for_labels()
+                self._classifier = Classifier(encoder, lookups=self._label_lookups)
+            return self._classifier
+
     def reader(self) -> Reader:
         """Return the reader, loaded on first use. Raises NotFound or Damaged."""
         with self._reader_lock:
@@ -142,7 +157,12 @@ class Service:
     @property
     def caches(self) -> Mapping[str, Lookups]:
         """Hit and miss counts of each cache, by name."""
-        return {"filters": self.corpora.filters, **self.classifier.lookups}
+        labels = self._label_lookups
+        return {
+            "filters": self.corpora.filters,
+            "label_sets": labels.sets,
+            "label_vectors": labels.vectors,
+        }
 
     def ready(self) -> bool:
         """Return whether every corpus and classifier that existed at the start is open or refused."""

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Literal,
     Self,
     TypeAlias,
     get_origin,
@@ -47,11 +48,19 @@ _MODELS = Path(__file__).resolve().parent.parent / "models"
 TRANSFORMER_ENCODER = _MODELS / "santa-minilm-l6-int8"
 STATIC_ENCODER = _MODELS / "static-code-int8"
 ENSEMBLE_ENCODER = _MODELS / "ensemble-int8"
+LABEL_ENCODER = _MODELS / "labels-minilm-l6-int8"
 # Words for the released encoders, wherever a directory can be given.
 ENCODERS = {
     "ensemble": ENSEMBLE_ENCODER,
     "transformer": TRANSFORMER_ENCODER,
     "static": STATIC_ENCODER,
+    "labels": LABEL_ENCODER,
+}
+# What an encoder is for: corpora of a kind, or classification by the names of labels.
+Purpose: TypeAlias = Kind | Literal["labels"]
+_SPECIAL_ENCODERS: Mapping[Purpose | None, Path] = {
+    "code": ENSEMBLE_ENCODER,
+    "labels": LABEL_ENCODER,
 }
 TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
@@ -95,20 +104,20 @@ def load_encoder(
     return open_single(directory)
 
 
-def default_encoder(kind: Kind | None = None) -> Path:
-    """Return the directory of the released encoder that is best for corpora of a kind.
+def default_encoder(purpose: Purpose | None = None) -> Path:
+    """Return the directory of the released encoder that is best for corpora of a kind, or for labels.
 
-    That is the ensemble for code, and the transformer for anything else, such as labels; the static
-    encoder where no transformer can run.
+    That is the ensemble for code, an encoder of its own for classification by labels' names, and
+    the transformer for anything else; the static encoder where no transformer can run.
     """
     if not can_run_transformers():
         return STATIC_ENCODER
-    return ENSEMBLE_ENCODER if kind == "code" else TRANSFORMER_ENCODER
+    return _SPECIAL_ENCODERS.get(purpose, TRANSFORMER_ENCODER)
 
 
-def encoder_for(kind: Kind, chosen: Path) -> Path:
-    """Return the directory for corpora of a kind, where `chosen` is that for anything else."""
-    return default_encoder(kind) if chosen == default_encoder() else chosen
+def encoder_for(purpose: Purpose, chosen: Path) -> Path:
+    """Return the directory for a purpose, where `chosen` is that for anything else."""
+    return default_encoder(purpose) if chosen == default_encoder() else chosen
 
 
 def can_run_transformers() -> bool:
@@ -191,7 +200,7 @@ def _unchecked_settings(directory: Path) -> Mapping[str, Any]:
 
 
 def encoder_directory(text: str | Path) -> Path:
-    """Return the directory that `static`, `transformer` or a path stands for.
+    """Return the directory that a word of ENCODERS or a path stands for.
 
     A directory of that name in the working directory is `./static`.
     """

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from purlin.index.encoder import (
     CHARS_PER_TOKEN,
     ENSEMBLE_ENCODER,
+    LABEL_ENCODER,
     MODEL,
     SETTINGS,
     STATIC_ENCODER,
@@ -341,10 +342,12 @@ def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyP
     assert default_encoder() == default_encoder("product") == TRANSFORMER_ENCODER
     assert default_encoder("code") == encoder_for("code", TRANSFORMER_ENCODER) == ENSEMBLE_ENCODER
     assert encoder_for("reference", TRANSFORMER_ENCODER) == TRANSFORMER_ENCODER
+    assert default_encoder("labels") == encoder_for("labels", TRANSFORMER_ENCODER) == LABEL_ENCODER
     assert encoder_for("code", STATIC_ENCODER) == STATIC_ENCODER
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     assert default_encoder() == default_encoder("code") == STATIC_ENCODER
+    assert default_encoder("labels") == STATIC_ENCODER
     assert encoder_for("code", STATIC_ENCODER) == STATIC_ENCODER
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
         Encoder.load(TRANSFORMER_ENCODER)

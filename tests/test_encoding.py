@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder
+from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder, Encoders
 from purlin.app.errors import Left
 from purlin.app.overload import client_gone
-from purlin.index.encoder import Vectors
+from purlin.index.encoder import Vectors, encoder_fingerprint, load_encoder
+from purlin.index.errors import Damaged
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
 from tests.serving import until
+from tests.static_files import SELF_CHECK_WORDS, write_static
 
 
 @pytest.fixture
@@ -113,3 +116,41 @@ def test_long_calls_end_when_the_client_leaves() -> None:
 
     assert isinstance(BackgroundCall(encode_until_gone).outcome(), Left)
     assert counts == [BLOCK_TEXTS]
+
+
+# ---- the encoder for labels
+
+
+@pytest.fixture
+def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str | None, Path]:
+    """Two encoders in the place of the released ones: that for labels, and that for all else."""
+    directories = {
+        None: write_static(tmp_path / "own", SELF_CHECK_WORDS),
+        "labels": write_static(tmp_path / "labels", SELF_CHECK_WORDS, dim=12),
+    }
+    monkeypatch.setattr("purlin.app.encoding.default_encoder", lambda use=None: directories[use])
+    return directories
+
+
+def test_labels_have_an_encoder_beside_the_released_one(
+    released: dict[str | None, Path],
+) -> None:
+    encoders = Encoders(load_encoder(released[None]))
+    labels = encoders.for_labels()
+
+    assert labels.fingerprint == encoder_fingerprint(released["labels"])
+    assert labels.encode(["open"], role="query").shape == (1, 12)
+    assert encoders.for_labels() is labels, "it is opened once"
+
+
+def test_an_encoder_of_your_own_classifies_too(released: dict[str | None, Path]) -> None:
+    encoders = Encoders(HashEncoder())
+    assert encoders.for_labels() is encoders.own
+
+
+def test_a_damaged_encoder_for_labels_is_refused(released: dict[str | None, Path]) -> None:
+    (released["labels"] / "vectors.npy").write_bytes(b"")
+    encoders = Encoders(load_encoder(released[None]))
+
+    with pytest.raises(Damaged, match=r"vectors\.npy"):
+        encoders.for_labels()

@@ -96,6 +96,7 @@ def test_wheel_has_all_files_of_its_packages(wheel: Path) -> None:
 
     assert contents(wheel).keys() == files
     assert "purlin/models/santa-minilm-l6-int8/model.onnx" in files
+    assert "purlin/models/labels-minilm-l6-int8/model.onnx" in files
 
 
 def test_installed_purlin_searches(installed: Environment, project: Path) -> None:

@@ -98,15 +98,18 @@ class Classifier:
     """Scores texts against any labels.
 
     The vectors of up to `capacity` labels are cached; the least recently used are dropped.
+    `lookups` counts the hits of that cache.
     """
 
-    def __init__(self, encoder: TextEncoder, *, capacity: int = 20_000) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        *,
+        capacity: int = 20_000,
+        lookups: LabelLookups | None = None,
+    ) -> None:
         self.encoder = encoder
-        self._sets = _LabelSetCache(encoder, capacity)
-        self.lookups = {
-            "label_sets": self._sets.set_lookups,
-            "label_vectors": self._sets.label_lookups,
-        }
+        self._sets = _LabelSetCache(encoder, capacity, lookups or LabelLookups())
 
     def classify(
         self,
@@ -375,6 +378,13 @@ def _similar_rows(vectors: Vectors) -> Iterator[tuple[int, int, float]]:
             yield start + row, start + column, float(cosines[row, column])
 
 
+class LabelLookups:
+    """Hits and misses of the cache of labels: of whole sets, and of single labels."""
+
+    def __init__(self) -> None:
+        self.sets, self.vectors = Lookups(), Lookups()
+
+
 class _LabelSetCache:
     """Recent label sets, and mean prompt vectors by templates and label; thread-safe.
 
@@ -383,14 +393,14 @@ class _LabelSetCache:
     labels.
     """
 
-    def __init__(self, encoder: TextEncoder, capacity: int) -> None:
+    def __init__(self, encoder: TextEncoder, capacity: int, lookups: LabelLookups) -> None:
         self._encoder = encoder
         self._capacity = capacity
         self._lock = threading.Lock()
         self._vectors: OrderedDict[TemplatesAndLabel, Vectors] = OrderedDict()
         self._sets: OrderedDict[TemplatesAndLabels, LabelSet] = OrderedDict()
         self._labels_in_sets = 0
-        self.set_lookups, self.label_lookups = Lookups(), Lookups()
+        self._lookups = lookups
 
     def get(
         self, labels: tuple[str, ...], templates: tuple[str, ...], *, counted: bool = True
@@ -403,7 +413,7 @@ class _LabelSetCache:
                 self._sets.move_to_end(key)
 
         if counted:
-            self.set_lookups.count(hits=label_set is not None, misses=label_set is None)
+            self._lookups.sets.count(hits=label_set is not None, misses=label_set is None)
         return label_set or self._make(labels, templates, key)
 
     def _make(
@@ -427,7 +437,7 @@ class _LabelSetCache:
     def _label_vectors(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
         vectors = self._cached(labels, templates)
         missing = [label for label in labels if label not in vectors]
-        self.label_lookups.count(hits=len(vectors), misses=len(missing))
+        self._lookups.vectors.count(hits=len(vectors), misses=len(missing))
 
         if missing:
             encoded = self._encode(missing, templates)

@@ -104,8 +104,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--encoder",
-        metavar="static|ensemble|transformer|DIR",
-        help="The encoder [default: transformer].",
+        metavar="labels|static|ensemble|transformer|DIR",
+        help="The encoder [default: labels].",
     )
     add_home(parser)
 
@@ -171,7 +171,7 @@ def _untrained(
             field="labels",
         )
 
-    classifier = Classifier(load_encoder(encoder_directory(options.encoder or "transformer")))
+    classifier = Classifier(load_encoder(encoder_directory(options.encoder or "labels")))
     templates = tuple(options.template or DEFAULT_TEMPLATES)
     classify = partial(
         classifier.classify,

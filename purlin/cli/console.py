@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 from rich.console import Console
 
-from purlin.index.records import Kind, Mode
+from purlin.index.records import Mode
 
 if TYPE_CHECKING:
-    from purlin.index.encoder import TextEncoder
+    from purlin.index.encoder import Purpose, TextEncoder
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
@@ -50,11 +50,11 @@ class ShowProgress(Protocol):
 def open_encoder(
     directory: Path | None,
     *,
-    kind: Kind | None = None,
+    purpose: Purpose | None = None,
     tuned: bool = False,
     ray: str | None = None,
 ) -> TextEncoder:
-    """Open an encoder directory, by default the released one that is best for corpora of a kind.
+    """Open an encoder directory, by default the released one that is best for a purpose.
 
     One that is `tuned` works by the plan for this machine, which is printed when it is new. With `ray`, the
     address of a cluster, its workers encode.
@@ -67,7 +67,7 @@ def open_encoder(
         load_encoder,
     )
 
-    chosen = default_encoder(kind) if directory is None else encoder_directory(directory)
+    chosen = default_encoder(purpose) if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
     if ray is not None:

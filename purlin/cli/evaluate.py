@@ -134,7 +134,7 @@ def evaluate_classify(
     if labels is not None:
         names = read_list(labels)
         labelled.check_truth(truth, list(map(label_name, names)))
-        by_names = Classifier(open_encoder(encoder))
+        by_names = Classifier(open_encoder(encoder, purpose="labels"))
         results = by_names.classify(
             texts,
             names,

@@ -136,7 +136,7 @@ def index_build(
     engine = Connection.of(milvus) if backend == "milvus" else None
     digests = {} if engine else file_digests(home, name)
     sources, unassigned = _open_sources(kind, paths, options, digests)
-    chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
+    chosen = open_encoder(encoder, purpose=kind, tuned=True, ray=ray)
 
     active = builds.active_manifest(home, name)
     origin = tuple(str(path.absolute()) for path in paths)
@@ -409,7 +409,7 @@ def build_demo(home: Path, encoder: Path | None) -> None:
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
-        loaded = open_encoder(encoder, kind=demo.kind, tuned=True)
+        loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)
         with undone_if_interrupted(), progress_bars() as progress:
             manifest = build(
                 home,
