@@ -36,7 +36,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from purlin.index.encoder import Role
+from purlin.index.encoder import Role, encoder_directory, encoder_name
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.training.config import in_range
@@ -94,7 +94,8 @@ class Scratch:
 class ModelSettings:
     """Which model is trained, and how texts are prepared for it.
 
-    `base` is the directory of a checkpoint, of an exported encoder or reader, or a name on the hub.
+    `base` is the directory of a checkpoint, of an exported encoder or reader, `labels` or
+    `transformer` for a released encoder, or a name on the hub.
     `max_*_tokens` include special tokens. `dropout` None keeps the base model's (0 for one from
     scratch); 0 enables fused attention, which is nearly twice as fast on a CPU. `similarity`
     "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
@@ -427,11 +428,12 @@ def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
 def base_path(base: str) -> str | Path:
     """Return the directory of a base model, or its name on the hub.
 
-    The default base encoder is in a package. The weights of an exported encoder or reader are
-    restored from its graph.
+    The default base encoder is in a package. The weights of an exported encoder or reader, which
+    may be a word such as `labels` for a released one, are restored from its graph.
     """
-    if (Path(base) / MODEL).is_file() and not (Path(base) / "config.json").is_file():
-        return restored(Path(base))
+    exported = encoder_directory(base)
+    if (exported / MODEL).is_file() and not (exported / "config.json").is_file():
+        return restored(exported)
     # Only the default base model has a package; others come from the hub.
     if base != BASE:
         return base
@@ -440,6 +442,11 @@ def base_path(base: str) -> str | Path:
         return base_checkpoint()
     except NotFound:
         return base
+
+
+def base_name(base: str) -> str:
+    """Return what a model card calls a base model: the name of an exported encoder, else `base`."""
+    return encoder_name(encoder_directory(base)) or base
 
 
 def _refuse_incomplete(directory: Path, *, weights: bool) -> None:

@@ -49,7 +49,7 @@ from purlin.training.losses import (
     list_divergence,
     reconstruction,
 )
-from purlin.training.model import ModelSettings, TextModel, pad_targets, pad_texts
+from purlin.training.model import ModelSettings, TextModel, base_name, pad_targets, pad_texts
 
 Mask = Literal["entity", "span"]
 Trains = Literal["all", "decoder"]
@@ -382,7 +382,7 @@ def _export(
     counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
     card = export.Card(
         recipe.name,
-        base_model="none: trained from scratch" if from_scratch else recipe.model.base,
+        base_model="none: trained from scratch" if from_scratch else base_name(recipe.model.base),
         base_licence=recipe.export.base_licence,
         trained_on=recipe.export.trained_on or counts,
         measures=measures,

@@ -22,7 +22,7 @@ from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training import export
 from purlin.training.loop import storing
-from purlin.training.model import TextModel
+from purlin.training.model import TextModel, base_name
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
@@ -128,7 +128,7 @@ def _export_encoder(
     pool_size = len(training.pool.texts)
     card = export.Card(
         outcome.name,
-        base_model=recipe.model.base,
+        base_model=base_name(recipe.model.base),
         base_licence=recipe.export.base_licence,
         trained_on=recipe.export.trained_on or (_texts_learnt(pool_size, recipe.teacher.base),),
         measures={} if accuracy is None else {"dev accuracy": accuracy},
