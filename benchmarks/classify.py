@@ -33,7 +33,7 @@ import httpx
 
 from benchmarks.search import wait_ready
 from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import TOKENIZER, TRANSFORMER_ENCODER, Encoder
+from purlin.index.encoder import LABEL_ENCODER, TOKENIZER, Encoder
 from purlin.index.evaluation.ranking import read_list
 
 HYPOTHESIS = "This example is {}."  # the default of transformers
@@ -107,7 +107,7 @@ def classifiers(
     labels: list[str], options: argparse.Namespace
 ) -> dict[str, Callable[[list[str]], object]]:
     """The designs to compare; each classifies a list of texts."""
-    encoder = Encoder.load(TRANSFORMER_ENCODER)
+    encoder = Encoder.load(LABEL_ENCODER)
     classifier = Classifier(encoder)
 
     def encode_pairs(texts: list[str]) -> None:
@@ -160,7 +160,7 @@ def transformers_pipeline() -> Any:
         "sep_token": "[SEP]",
     }
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(TRANSFORMER_ENCODER / TOKENIZER), model_max_length=256, **special_tokens
+        tokenizer_file=str(LABEL_ENCODER / TOKENIZER), model_max_length=256, **special_tokens
     )
     return pipeline("zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu")
 

@@ -97,7 +97,7 @@ class PescoRecipe:
     limit: int = 100_000
     seed: int = 1
     model: ModelSettings = field(
-        default_factory=lambda: ModelSettings(dropout=0.0, max_passage_tokens=128)
+        default_factory=lambda: ModelSettings(base="labels", dropout=0.0, max_passage_tokens=128)
     )
     teacher: Teacher = field(default_factory=Teacher)
     student: Student = field(default_factory=Student)
