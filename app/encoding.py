@@ -93,8 +93,8 @@ class BoundedEncoder:
 class Encoders:
     """The server's own encoder, and further ones that builds were made with.
 
-    `own` answers all requests that concern no corpus. The `others` are opened when a build of
-    theirs is, with `threads` per call; each has its own slots, and stays open.
+    `own` answers all requests that concern neither a corpus nor labels. The `others` are opened
+    when a build of theirs is, with `threads` per call; each has its own slots, and stays open.
     """
 
     def __init__(

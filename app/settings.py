@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     home: Path = Path("var")
     encoder: Path = Field(
         default_factory=default_encoder,
-        description="an encoder directory, or `ensemble`, `transformer` or `static` for the released ones",
+        description="an encoder directory, or `ensemble`, `transformer`, `static` or `labels` for the released ones",
     )
     reader: Path = RELEASED_READER
     reranker: Path = Field(
