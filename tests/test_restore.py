@@ -211,3 +211,20 @@ def test_a_directory_without_a_tokenizer_is_refused(damageable: Path, tmp_path: 
         with pytest.raises(InvalidInput, match="Name the checkpoint"):
             restore(damageable, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_words_name_released_encoders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    restored = Path(model.base_path("labels"))
+
+    weights = load_file(restored / "model.safetensors")
+    assert weights["embeddings.word_embeddings.weight"].shape == (30522, 384)
+    assert model.base_name("labels") == "labels-minilm-l6-int8"
+    assert model.base_name("org/model") == model.base_path("org/model") == "org/model"
+
+
+def test_a_path_is_no_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_bert(tmp_path / "labels")
+    assert model.base_path("./labels") == "./labels"
+    assert model.base_name("./labels") == "./labels"
