@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from purlin.index.encoder import Encoder, Vectors
+from purlin.cli.train import train_export
+from purlin.index.encoder import Encoder, Role, Vectors
 from purlin.index.errors import Damaged, NotFound
 from purlin.training import encoded
 from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
@@ -125,3 +127,23 @@ def test_a_checkpoint_puts_its_prompts_in_front_and_reads_no_further_than_told(
     np.testing.assert_allclose(queries, plain(["read: file line", f"read: {long}"]), atol=1e-6)
     np.testing.assert_allclose(encode(["file line"], "passage"), plain(["file line"]), atol=1e-6)
     assert not np.allclose(queries[0], plain(["file line"])[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["passage", "document"])
+def test_an_export_keeps_the_prompts_of_its_checkpoint(name: str, tmp_path: Path) -> None:
+    model = SentenceTransformer(
+        str(save_bert(tmp_path / "bert")),
+        device="cpu",
+        prompts={"query": "read: ", name: "path: "},
+    )
+    model.save(str(tmp_path / "checkpoint"))
+    train_export(tmp_path / "checkpoint", tmp_path / "exported", name="tiny", fp32=True)
+
+    settings = json.loads((tmp_path / "exported" / "encoder.json").read_text())
+    assert (settings["query_prefix"], settings["passage_prefix"]) == ("read: ", "path: ")
+    accelerator = make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+    roles: tuple[Role, ...] = ("query", "passage")
+    for role in roles:
+        expected = role_encoder(tmp_path / "checkpoint", accelerator)(TEXTS, role)
+        vectors = Encoder.load(tmp_path / "exported").encode(TEXTS, role=role)
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -20,7 +20,7 @@ from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import Damaged, NotFound
 from purlin.index.records import Role
 from purlin.index.storage import atomic_write
-from purlin.training.export import is_exported, load_checkpoint
+from purlin.training.export import is_exported, load_checkpoint, prompt_of
 from purlin.training.loop import digest, storing
 
 ABOUT = "encoded.json"
@@ -61,7 +61,7 @@ def role_encoder(
     def encode(texts: Sequence[str], role: Role) -> Vectors:
         vectors: Vectors = checkpoint.encode(
             list(texts),
-            prompt=checkpoint.prompts.get(role) or None,
+            prompt=prompt_of(checkpoint, role) or None,
             normalize_embeddings=True,
             show_progress_bar=False,
         )

@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -53,6 +53,11 @@ from purlin.training.quantize import TokenIds, prevent_saturation, quantize, sat
 Quantization = Literal["int8", "none"]
 Similarity = Literal["cosine", "dot"]
 CARD = "README.md"
+# What checkpoints of sentence-transformers call the prompt of a role.
+PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {
+    "query": ("query",),
+    "passage": ("passage", "document"),
+}
 EXPORTED: dict[str, Any] = {
     SETTINGS: (Encoder, EncoderSettings),
     READER_SETTINGS: (Reader, ReaderSettings),
@@ -140,6 +145,7 @@ def export(
     max_tokens: int | None = None,
     samples: Sequence[str] | None = None,
     similarity: Similarity = "cosine",
+    own_prompts: bool = False,
 ) -> Encoder:
     """Write the encoder directory `out` from a checkpoint, replacing it.
 
@@ -149,6 +155,7 @@ def export(
     length 1 with `similarity` "cosine", and the model's own with "dot". A checkpoint in its
     subdirectory QUERY is the encoder of queries.
 
+    With `own_prompts` the prefixes are the prompts of the checkpoint, not those of the card.
     `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like
     those to be encoded, from which the scales of int8 are measured; by default code and prose of
     Python's standard library.
@@ -159,6 +166,12 @@ def export(
     checkpoints = _checkpoints_by_role(checkpoint)
     models = {role: load_checkpoint(directory) for role, directory in checkpoints.items()}
     passage_model = models["passage"]
+    if own_prompts:
+        card = replace(
+            card,
+            query_prefix=prompt_of(models.get("query", passage_model), "query"),
+            passage_prefix=prompt_of(passage_model, "passage"),
+        )
     limit = max_tokens or passage_model.max_seq_length or 512
     refuse_longer("max_tokens", limit, passage_model)
 
@@ -183,6 +196,12 @@ def export(
 
         (new / CARD).write_text(_card_text(card, quantization, limit, similarity))
     return Encoder.load(out)
+
+
+def prompt_of(checkpoint: SentenceTransformer, role: Role) -> str:
+    """Return what a checkpoint puts before texts of a role; "" if it says nothing of them."""
+    prompts = (checkpoint.prompts.get(name) for name in PROMPT_NAMES[role])
+    return next(filter(None, prompts), "")
 
 
 def conversion_hint(directory: Path) -> str:

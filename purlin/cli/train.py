@@ -81,6 +81,8 @@ def train_export(
 ) -> None:
     """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
 
+    Prompts that the checkpoint has for queries and passages become the encoder's prefixes.
+
     An exported 8-bit encoder or reader is written again, with weights that give the same results with and without
     VNNI instructions.
 
@@ -88,7 +90,7 @@ def train_export(
     """
     need_training()
     from purlin.index.errors import InvalidInput
-    from purlin.training.export import Card, export, export_again, is_exported
+    from purlin.training.export import Card, Quantization, export, export_again, is_exported
 
     if is_exported(checkpoint):
         if fp32 or name is not None:
@@ -102,7 +104,8 @@ def train_export(
     if name is None:
         raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
     card = Card(name, base_model=base_model, base_licence=base_licence)
-    export(checkpoint, to, card, quantization="none" if fp32 else "int8")
+    quantization: Quantization = "none" if fp32 else "int8"
+    export(checkpoint, to, card, quantization=quantization, own_prompts=True)
     out.print(f"{to}: written")
 
 
