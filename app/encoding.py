@@ -127,13 +127,9 @@ class Encoders:
             if self.own.fingerprint != encoder_fingerprint(default_encoder()):
                 return self.own
             directory = default_encoder("labels")
-            fingerprint = encoder_fingerprint(directory)
-            opened = self._by_fingerprint.get(fingerprint or "")
-            if opened is None:
-                # The plan of the one fits the other: both have the same layers.
-                encoder = load_encoder(directory, plan=self._plan)
-                opened = self._by_fingerprint[encoder.fingerprint] = self._bounded(encoder)
-            return opened
+            opened = self._by_fingerprint.get(encoder_fingerprint(directory) or "")
+            # The plan of the own one fits: both have the same layers.
+            return opened or self._keep(load_encoder(directory, plan=self._plan))
 
     def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:
         """Return the encoder with the name and fingerprint of a manifest, else the server's own.
@@ -154,8 +150,11 @@ class Encoders:
                 raise EncoderMismatch(error.message) from error
             if maker is None:
                 return self.own
-            bounded = self._by_fingerprint[maker.fingerprint] = self._bounded(maker)
-            return bounded
+            return self._keep(maker)
+
+    def _keep(self, encoder: TextEncoder) -> TextEncoder:
+        bounded = self._by_fingerprint[encoder.fingerprint] = self._bounded(encoder)
+        return bounded
 
     def _bounded(self, encoder: TextEncoder) -> TextEncoder:
         return BoundedEncoder(encoder, max_calls=self._max_calls, metrics=self._metrics)

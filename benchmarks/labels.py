@@ -29,7 +29,14 @@ from purlin.index.encoder import (
     encoder_directory,
     load_encoder,
 )
-from purlin.index.evaluation.ranking import read_list
+from purlin.index.evaluation.labels import read_labelled
+from purlin.index.evaluation.ranking import (
+    Values,
+    difference,
+    measure,
+    read_list,
+    read_records,
+)
 
 QUESTIONS = Path(__file__).resolve().parent.parent / "questions" / "classification"
 SETS = ("amazon_polarity", "ag_news", "dbpedia", "yahoo_answers")
@@ -89,36 +96,26 @@ def read_sets(data: Path) -> list[Labelled]:
     descriptions = json.loads((QUESTIONS / "descriptions.json").read_text())
     sets = []
     for name in SETS:
-        rows = read_rows(data / name / "dev.jsonl")
-        texts, truth = [row["text"] for row in rows], [{row["label"]} for row in rows]
+        texts, truth = read_labelled(data / name / "dev.jsonl")
+        own = [set() if label is None else {label} for label in truth]
         labels = read_list(data / name / "labels.txt")
-        sets.append(Labelled(name, texts, truth, labels, descriptions[name]))
+        sets.append(Labelled(name, texts, own, labels, descriptions[name]))
 
-    rows = read_rows(QUESTIONS / "tickets.jsonl")
+    return [*sets, read_tickets("tickets", descriptions["tickets"])]
+
+
+def read_tickets(name: str, descriptions: dict[str, str]) -> Labelled:
+    """Read a file of tickets in questions/classification."""
+    rows = [row for _, row in read_records(QUESTIONS / f"{name}.jsonl")]
     texts, truth = [row["text"] for row in rows], [set(row["labels"]) for row in rows]
-    of_tickets = descriptions["tickets"]
-    return [*sets, Labelled("tickets", texts, truth, list(of_tickets), of_tickets)]
+    return Labelled(name, texts, truth, list(descriptions), descriptions)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read JSON Lines."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def interval(values: Sequence[float]) -> str:
-    """Return the mean with its bootstrapped 95 % interval."""
-    array = np.asarray(values, dtype=float)
-    samples = np.random.default_rng(1).integers(0, len(array), (2000, len(array)))
-    low, high = np.percentile(array[samples].mean(axis=1), [2.5, 97.5])
-    return f"{array.mean():.3f} ({low:.3f} to {high:.3f})"
-
-
-def right(
-    classifier: Classifier, labelled: Labelled, labels: Sequence[str], **how: Any
-) -> list[float]:
-    """Return 1 for each text whose best label is right, else 0."""
+def right(classifier: Classifier, labelled: Labelled, labels: Sequence[str], **how: Any) -> Values:
+    """Return 1 for each text whose best label is right, else 0, as (texts,)."""
     results = classifier.classify(labelled.texts, labels, **how)
-    return [float(row.label in truth) for row, truth in zip(results, labelled.truth, strict=True)]
+    hits = [row.label in truth for row, truth in zip(results, labelled.truth, strict=True)]
+    return np.array(hits, dtype=float)
 
 
 def print_names(classifier: Classifier, sets: Sequence[Labelled]) -> None:
@@ -131,11 +128,14 @@ def print_names(classifier: Classifier, sets: Sequence[Labelled]) -> None:
         alone = right(classifier, labelled, labelled.described(with_name=False))
         both = right(classifier, labelled, labelled.described(with_name=True))
         together = right(classifier, labelled, labelled.labels, transductive=True)
-        gains = np.subtract(together, names)
+        by_name = measure("accuracy", names, len(names))
+        gain = difference("accuracy", names, together)
 
         print(
-            f"{labelled.name}, {len(names):,}: {interval(names)} | {np.mean(alone):.3f} | "
-            f"{np.mean(both):.3f} | {np.mean(together):.3f} | {interval(gains.tolist())}"
+            f"{labelled.name}, {len(names):,}: "
+            f"{by_name.mean:.3f} ({by_name.low:.3f} to {by_name.high:.3f}) | "
+            f"{alone.mean():.3f} | {both.mean():.3f} | {together.mean():.3f} | "
+            f"{gain.mean:.3f} ({gain.low:.3f} to {gain.high:.3f})"
         )
 
 
@@ -201,22 +201,15 @@ def print_paths(classifier: Classifier, dbpedia: Labelled) -> None:
     parents = json.loads((QUESTIONS / "paths.json").read_text())
     print("\nform of a path: accuracy")
     for name, form in FORMS.items():
-        labels = [form(label, parents[label]) for label in dbpedia.labels]
-        back = dict(zip(labels, dbpedia.labels, strict=True))
-        results = classifier.classify(dbpedia.texts, labels)
-        hits = [
-            back[str(row.label)] in truth for row, truth in zip(results, dbpedia.truth, strict=True)
-        ]
-        print(f"{name}: {np.mean(hits):.3f}")
+        labels = [f"{label} = {form(label, parents[label])}" for label in dbpedia.labels]
+        print(f"{name}: {right(classifier, dbpedia, labels).mean():.3f}")
 
 
 def print_german(classifier: Classifier, tickets: Labelled) -> None:
     """Print how many German tickets get the right English label."""
-    rows = read_rows(QUESTIONS / "tickets-german.jsonl")
-    texts, truth = [row["text"] for row in rows], [set(row["labels"]) for row in rows]
-    german = Labelled("German", texts, truth, tickets.labels, {})
+    german = read_tickets("tickets-german", tickets.descriptions)
     hits = right(classifier, german, german.labels)
-    print(f"\nGerman tickets: {sum(hits):.0f} of {len(hits)}")
+    print(f"\nGerman tickets: {hits.sum():.0f} of {len(hits)}")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import labels as benchmark
 from purlin.index.classify.zero_shot import Classifier
+from purlin.index.evaluation.ranking import read_records
 from tests.conftest import HashEncoder
 
 QUESTIONS = benchmark.QUESTIONS
@@ -29,7 +30,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_tickets_are_what_the_page_says() -> None:
-    tickets = benchmark.read_rows(QUESTIONS / "tickets.jsonl")
+    tickets = [ticket for _, ticket in read_records(QUESTIONS / "tickets.jsonl")]
     names = set(json.loads((QUESTIONS / "descriptions.json").read_text())["tickets"])
 
     assert len({ticket["text"] for ticket in tickets}) == 200
