@@ -266,6 +266,74 @@ EXPECTED = {
         ("<+>", "function", 30, 31, ""),
         ("oldest", "function", 33, 33, ""),
     ],
+    "Mill.pm": [
+        ("new", "function", 18, 21, ""),
+        ("grind", "function", 23, 32, "Grinds a sack of grain."),
+        ("clean", "function", 35, 35, "Cleans both stones."),
+        ("Fixture.Mill.Stone.turn", "function", 38, 38, ""),
+        ("early", "function", 42, 42, ""),
+        ("Mill", "module", 6, 16, "Fixture::Mill - grinds grain between two stones"),
+        ("Mill", "module", 41, 51, ""),
+    ],
+    "tide.jl": [
+        ("Tides", "module", 2, 44, "Heights of the water."),
+        ("Tides.height", "function", 7, 14, "Height of the water at a time, in metres."),
+        ("Tides.period", "function", 17, 17, "Twice a day."),
+        ("Tides.Base.show", "function", 19, 19, ""),
+        ("Tides.scaled", "function", 21, 21, ""),
+        ("Tides.Tide", "struct", 23, 27, "What the water does at a place."),
+        ("Tides.Water", "type", 29, 29, ""),
+        ("Tides.flood", "macro", 31, 33, ""),
+        ("Tides.PLACES", "constant", 35, 38, ""),
+        ("Tides.low", "function", 40, 42, ""),
+    ],
+    "press.ml": [
+        ("press", "function", 5, 7, "Presses a basket of apples."),
+        ("rest", "function", 9, 9, ""),
+        ("count", "function", 10, 10, ""),
+        ("apple", "type", 12, 12, ""),
+        ("Empty", "type", 14, 14, ""),
+        ("sorts", "constant", 16, 19, ""),
+        ("Barrel", "module", 21, 24, ""),
+        ("Barrel.fill", "function", 23, 23, "Fills it."),
+        ("Store", "interface", 26, 28, ""),
+        ("Store.keep", "function", 27, 27, ""),
+        ("cellar", "class", 30, 32, ""),
+        ("cellar.deep", "method", 31, 31, ""),
+        ("press", "module", 1, 1, "Presses cider."),
+        ("press", "module", 34, 34, ""),
+    ],
+    "press.mli": [
+        ("press", "function", 1, 2, "Presses a basket of apples."),
+        ("apple", "type", 5, 5, "A kind of apple."),
+        ("Empty", "type", 7, 7, ""),
+    ],
+    "Kite.m": [
+        ("Flying", "protocol", 4, 6, ""),
+        ("Wind", "enum", 8, 11, ""),
+        ("Kite", "class", 14, 16, "A kite of paper."),
+        ("Kite", "class", 18, 27, ""),
+        ("Kite.rise:above:", "method", 21, 23, "Lets out line."),
+        ("Kite.kite", "method", 25, 25, ""),
+        ("knots", "function", 29, 29, ""),
+    ],
+    "Gate.ps1": [
+        ("Open-Gate", "function", 7, 17, "Opens the gate for a while."),
+        ("Close-Gate", "function", 20, 22, "Closes it."),
+        ("Gate", "class", 24, 30, ""),
+        ("Gate.Gate", "method", 27, 27, ""),
+        ("Gate.Lock", "method", 29, 29, ""),
+        ("State", "enum", 32, 32, ""),
+        ("Gate", "module", 1, 5, "Opens and closes the gate."),
+    ],
+    "ferry.sql": [
+        ("river.crossings", "table", 2, 5, "Crossings of the ferry."),
+        ("empty_crossings", "view", 10, 11, "Crossings with nobody on board."),
+        ("river.carried", "function", 14, 18, "Counts all people."),
+        ("side", "type", 20, 20, ""),
+        ("counted", "trigger", 22, 23, ""),
+        ("ferry", "module", 7, 25, ""),
+    ],
 }
 LANGUAGE_OF = {name: BY_SUFFIX[Path(name).suffix].name for name in EXPECTED}
 
@@ -384,7 +452,9 @@ def test_signature_is_an_atom(name: str) -> None:
         for end in ("=>", ":", "="):
             text = text.removesuffix(end).rstrip()
         assert text == document.fields["signature"]
-        assert str(document.fields["name"]).split(".")[-1] in text or document.title == "default"
+        # Of a selector such as `rise:above:`, the signature has each part before its parameter.
+        parts = str(document.fields["name"]).split(".")[-1].split(":")
+        assert all(part in text for part in parts) or document.title == "default"
 
 
 @pytest.mark.parametrize(
@@ -400,6 +470,13 @@ def test_signature_is_an_atom(name: str) -> None:
         ("mailer.php", "Mailer", "abstract class Mailer implements Sender"),
         ("garden.rb", "Garden.Bed.empty?", "def empty?"),
         ("garden.rb", "Garden.Bed", "class Bed < Base"),
+        ("Mill.pm", "clean", "sub clean($self)"),
+        ("tide.jl", "Tides.height", "function height(tide::Tide, time)::Float64"),
+        ("tide.jl", "Tides.Tide", "Base.@kwdef struct Tide{T} <: Water"),
+        ("press.mli", "press", "val press : int -> int"),
+        ("Kite.m", "Kite.rise:above:", "- (void)rise:(double)metres above:(double)ground"),
+        ("Gate.ps1", "Gate", "class Gate : Door"),
+        ("ferry.sql", "river.carried", "CREATE OR REPLACE FUNCTION river.carried(since DATE) RETURNS INT"),
     ],
 )
 def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signature: str) -> None:
@@ -578,6 +655,24 @@ def test_what_else_has_a_document(
 ) -> None:
     documents = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
     assert [(document.title, document.fields["kind"]) for document in documents] == rows
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "language", "kinds"),
+    [
+        (".h", '#import "A.h"\n@interface B : A\n- (void)c;\n@end\n', "objectivec", ["class"]),
+        (".h", "namespace a {\nint b() { return 1; }\n}\n", "cpp", ["function"]),
+        (".m", "function y = f(x)\n% Twice.\ny = 2 * x;\nend\n", "matlab", ["text"]),
+        (".m", "// Adds.\nint add(int a) { return a; }\n", "objectivec", ["function"]),
+    ],
+)
+def test_what_shares_its_suffix_is_told_by_its_lines(
+    tmp_path: Path, suffix: str, source: str, language: str, kinds: list[str]
+) -> None:
+    items = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
+
+    assert [item.fields["kind"] for item in items] == kinds
+    assert {item.fields["language"] for item in items} == {language}
 
 
 def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) -> None:
@@ -1163,7 +1258,7 @@ def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
 
         words = [document.body[span.start : span.end] for span in document.entities]
 
-        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in words)
+        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+(-\w+)*[?!]?|\"\w+\"", word) for word in words)
         assert not {
             "def",
             "class",

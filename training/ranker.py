@@ -36,7 +36,7 @@ from purlin.training.candidates import (
     teacher_scores,
 )
 from purlin.training.config import MAX_SEED, in_range
-from purlin.training.cross_encoder import CrossEncoder, CrossEncoderTask
+from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder, CrossEncoderTask
 from purlin.training.data import augment
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
@@ -53,7 +53,7 @@ from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.model import ModelSettings, in_groups, pad_texts
 from purlin.training.quantize import TokenIds
 from purlin.training.restore import HEAD
-from purlin.training.santa import TEXTS_PER_GROUP, Schedule, Stage
+from purlin.training.santa import Schedule, Stage
 
 STAGE = "ranker"  # the directory of the checkpoints
 SELECTION = 2  # the row of a reader's head that gives the logit of a passage
@@ -478,7 +478,7 @@ class RankerTask(CrossEncoderTask):
             return (self.model(group_ids, group_mask),)
 
         with self.accelerator.autocast():
-            (logits,) = in_groups(read_group, ids.to(device), mask.to(device), TEXTS_PER_GROUP)
+            (logits,) = in_groups(read_group, ids.to(device), mask.to(device), PAIRS_PER_GROUP)
         return logits
 
     def describe(self, batch: RankingBatch) -> str:

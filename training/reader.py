@@ -28,7 +28,7 @@ from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training import distillation, export, model
 from purlin.training.config import MAX_SEED, in_range
-from purlin.training.cross_encoder import CrossEncoder, CrossEncoderTask
+from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder, CrossEncoderTask
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
@@ -46,7 +46,7 @@ from purlin.training.loop import (
 from purlin.training.model import ModelSettings, in_groups, pad_texts
 from purlin.training.quantize import FloatArray, TokenIds
 from purlin.training.restore import HEAD
-from purlin.training.santa import AVERAGED, TEXTS_PER_GROUP, Schedule, Stage, averaged
+from purlin.training.santa import AVERAGED, Schedule, Stage, averaged
 
 STAGE = "reader"  # the directory of the checkpoints
 TEACHER = "teacher"  # the directory of a teacher's scores
@@ -200,7 +200,7 @@ class ReaderModel(CrossEncoder):
             padded_starts = F.pad(starts, missing, value=HIDDEN)
             return padded_starts, F.pad(ends, missing, value=HIDDEN), selected
 
-        starts, ends, selected = in_groups(read_group, ids, mask, TEXTS_PER_GROUP)
+        starts, ends, selected = in_groups(read_group, ids, mask, PAIRS_PER_GROUP)
         return starts, ends, selected
 
     def digest(self) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, PYTHON, RUBY, C
+from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, OBJECTIVE_C, PYTHON, RUBY, C
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -53,11 +53,11 @@ _OTHER_CODE = _languages(
     cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
     d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
     fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
-    groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", julia="jl", lex="l lex", literatehaskell="lhs",
-    nim="nim nims", nix="nix", objectivec="m mm", ocaml="ml mli", odin="odin", pascal="pas pp", perl="pl pm t",
-    powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
+    groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
+    nim="nim nims", nix="nix", odin="odin", pascal="pas pp",
+    powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
     racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
-    sql="sql ddl", tcl="tcl",
+    tcl="tcl",
     template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl template",
     thrift="thrift", v="v", vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas",
     wgsl="wgsl", yacc="y yy", zig="zon",
@@ -147,6 +147,9 @@ HEAD_BYTES = 8192
 # Editors look for their modes near the top.
 _MODE_LINES, _MODE_BYTES = 5, 1024
 # What C does not have; enough in a header, whose suffix it shares with C++.
+_OBJECTIVE_C = re.compile(rb"^[ \t]*(?:@(?:interface|protocol|implementation|class)\b|#import\b)", re.MULTILINE)
+# A line that MATLAB, which has the same suffix, does not have.
+_OF_C = re.compile(rb"^[ \t]*(?:@(?:interface|protocol|implementation|class|import)\b|#|//|/\*)", re.MULTILINE)
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
     re.MULTILINE,
@@ -259,7 +262,11 @@ def _is_shell(head: bytes) -> bool:
 
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:
-    """The same, or C++ for a header that only C++ can read."""
+    """The same, or what shares its suffix: C++ or Objective-C in a header, MATLAB in a `.m` file."""
+    if file_type.grammar is C and _OBJECTIVE_C.search(content):
+        return FileType("code", OBJECTIVE_C.name, OBJECTIVE_C)
     if file_type.grammar is C and _ONLY_CPP.search(content):
         return FileType("code", CPP.name, CPP)
+    if file_type.grammar is OBJECTIVE_C and not _OF_C.search(content):
+        return FileType("code", "matlab")
     return file_type

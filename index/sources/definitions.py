@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import tree_sitter as ts
 
-from purlin.index.sources.syntax import Language, current_node
+from purlin.index.sources.syntax import Language, current_node, synopsis
 
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
@@ -66,10 +66,11 @@ _PRAGMA = re.compile(
 _MARKUP = re.compile(
     r"""<(?:see|paramref|typeparamref)\s\w+="([^"<>]*)"\s*/>|</?\w+(?:\s\w+="[^"<>]*")*\s*/?>"""
 )
-_BLOCK_STARTS = ("/*", "=begin", "{-", "--[[", "--[=")
+_BLOCK_STARTS = ("/*", "=begin", "{-", "--[[", "--[=", "(*", "#=", "<#")
+_BLOCK_ENDS = ("*/", "*)", "-}", "=#", "#>")
 _MARKERS = (
     "/**", "/*!", "/*", "*/", "*", "///", "//!", "//", "---", "--[[", "-- |", "--|", "-- ^", "--",
-    "#", "=begin", "=end", "{-|", "{-", "-}", "]]",
+    "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
 )  # fmt: skip
 
 
@@ -184,6 +185,9 @@ class _Walk:
         """Record a node; true if the nodes inside it are to be visited."""
         while self._open and self._open[-1].depth >= depth:
             self._open.pop()
+        if self._wrapper and node.start_byte >= self._wrapper[0].end_byte:
+            self._wrapper = None
+            self._prefixes.clear()
 
         kind, language = node.type, self._language
         if node.is_error or node.is_missing:
@@ -210,8 +214,8 @@ class _Walk:
 
         if kind in language.wrappers:
             self._add_wrapper(node, depth)
-
-        self._prefixes.clear()
+        elif self._wrapper is None:
+            self._prefixes.clear()
         if self._is_at_top and kind not in _FRAMES:
             self._leave_top(node)
         return self._enters(node)
@@ -327,9 +331,9 @@ class _Walk:
             self._prefixes.clear()
             return False
 
-        if kind == "function" and (
-            len(names) > 1 or (parent and parent.kind not in self._language.plain_parents)
-        ):
+        is_inside = parent is not None and parent.kind not in self._language.plain_parents
+        is_qualified = len(names) > 1 and self._language.has_methods
+        if kind == "function" and (is_qualified or is_inside):
             kind = "method"
 
         definition = self._define(node, depth, kind, names, inner)
@@ -375,10 +379,11 @@ class _Walk:
         end, row = self._head_end(node, inner, kind)
         last_row, last_column = self._last_point(outer)
 
-        summary, doc_row = "", first.start_point.row
+        summary: str | None = None
+        doc_row = first.start_point.row
         if language.docstring is not None and kind != "constant":
             summary = language.docstring(inner, self._prefixes)
-        else:
+        if summary is None:
             summary, doc_row = self._doc_comment(first)
 
         return Definition(
@@ -411,6 +416,8 @@ class _Walk:
                 break
             if child.type not in language.comments:
                 last = child
+            if child.type in language.heads:
+                break
 
         return last.end_byte, last.end_point.row
 
@@ -423,9 +430,11 @@ class _Walk:
 
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that wraps exactly one definition; `const a = …, b = …` wraps two."""
-        ignored = self._language.annotations | self._language.comments
+        language = self._language
+        # Of `Base.@kwdef struct …`, Julia's grammar has `Base` beside the struct.
+        ignored = language.annotations | language.comments | language.identifiers
         wrapped_count = 1
-        if node.type not in self._language.assignments:
+        if node.type not in language.assignments:
             wrapped_count = sum(child.type not in ignored for child in node.named_children)
         self._wrapper = (self._outer(node, depth), depth) if wrapped_count == 1 else None
         if wrapped_count > 1:
@@ -451,6 +460,9 @@ class _Walk:
         before = self._source[node.start_byte - column : node.start_byte]
         is_on_own_line = column <= MAX_GAP_BYTES and not before.strip()
 
+        if self._language.docs_follow and self._describes_last(node):
+            return
+
         last = self._comments[-1] if self._comments else None
         continues = is_on_own_line and last is not None and self._touches(last, node)
         if not continues:
@@ -462,6 +474,22 @@ class _Walk:
         self._quiet_rows.update(range(node.start_point.row, _last_row(node) + 1))
         if self._is_at_top and not continues:
             self._first_comments.append(self._comments)
+
+    def _describes_last(self, comment: ts.Node) -> bool:
+        """Add a doc comment to the definition that it follows, if that has none above."""
+        last = self._definitions[-1] if self._definitions else None
+        if last is None or last.summary or not 0 <= comment.start_byte - last.end <= MAX_GAP_BYTES:
+            return False
+        gap = self._source[last.end : comment.start_byte]
+        text = self._source[comment.start_byte : comment.end_byte].decode()
+        if gap.strip() or gap.count(b"\n") > 1 or not text.startswith("(**"):
+            return False
+
+        last.summary = _prose(text)
+        last.end = comment.end_byte
+        last.rows = (last.rows[0], _last_row(comment))
+        last.columns = (last.columns[0], comment.end_point.column)
+        return True
 
     def _leave_top(self, node: ts.Node) -> None:
         """Note that the file's head is over, and whether its last comment is about this node."""
@@ -516,7 +544,9 @@ class _Walk:
         """The file's own docstring or first comment, unless it is a licence or a definition's."""
         language = self._language
         if language.file_docstring is not None:
-            return language.file_docstring(root), 0
+            docstring = language.file_docstring(root)
+            if docstring is not None:
+                return docstring, 0
 
         doc_rows = {each.doc_row for each in self._definitions if each.summary}
         for comments in self._first_comments:
@@ -551,12 +581,14 @@ def _last_row(node: ts.Node) -> int:
 
 def _after_annotations(outer: ts.Node, language: Language) -> int:
     """Byte offset of the first token that is no decorator, annotation or attribute."""
-    cursor = outer.walk()
+    cursor, skips = outer.walk(), False
     while True:
         node = current_node(cursor)
         is_skipped = node.type in language.annotations or node.type in language.comments
+        skips = skips or is_skipped
         if not is_skipped and not cursor.goto_first_child():
-            return node.start_byte
+            # The first token may have no node of its own.
+            return node.start_byte if skips else outer.start_byte
 
         while is_skipped and not cursor.goto_next_sibling():
             if not cursor.goto_parent():
@@ -565,9 +597,13 @@ def _after_annotations(outer: ts.Node, language: Language) -> int:
 
 def _prose(comment: str) -> str:
     """A comment's text, without its markers, pragmas and rulers."""
+    if (summary := synopsis(comment)) is not None:
+        return summary
     if "<summary>" in comment:
         comment = _MARKUP.sub(r"\1", comment)
-    lines = (_unmarked(line) for line in comment.removesuffix("*/").splitlines())
+    for marker in _BLOCK_ENDS:
+        comment = comment.removesuffix(marker)
+    lines = (_unmarked(line) for line in comment.splitlines())
     prose_lines = [
         line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))
     ]

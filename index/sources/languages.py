@@ -14,7 +14,7 @@ from inspect import cleandoc
 import tree_sitter as ts
 
 from purlin.index.sources.conditionals import resolved
-from purlin.index.sources.syntax import KindOf, Language
+from purlin.index.sources.syntax import KindOf, Language, synopsis
 
 _STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 
@@ -861,9 +861,301 @@ HASKELL = Language(
     rewrite=_without_directives,
 )
 
+
+# ---- Perl, Julia, OCaml
+
+_POD_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def _is_perl_import(node: ts.Node) -> bool:
+    """Whether a statement only loads a module, or says which package the lines after it are in."""
+    return node.type == "use_statement" or (
+        node.type == "package_statement" and _child(node, "block") is None
+    )
+
+
+def _pod_text(pod: str) -> str | None:
+    """The first paragraph that is no command such as `=head2`."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in _POD_PARAGRAPH.split(pod))
+    return next((text for text in paragraphs if text and not text.startswith("=")), None)
+
+
+def _perl_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
+    return _pod_text(_text(prefixes[-1])) if prefixes else None
+
+
+def _perl_file_docstring(root: ts.Node) -> str | None:
+    """What the POD says below NAME: `Shop::Receipt - writes receipts`."""
+    for node in root.named_children:
+        if node.type == "pod" and (name := re.search(r"^=head1 NAME\s", _text(node), re.MULTILINE)):
+            return _pod_text(_text(node)[name.start() :])
+    return None
+
+
+PERL = Language(
+    name="perl",
+    suffixes=(".pl", ".pm", ".t"),
+    module="tree_sitter_perl",
+    definitions=_kinds(
+        function="subroutine_declaration_statement method_declaration_statement",
+        class_="class_statement",
+        namespace="package_statement",
+    ),
+    inside=_types("block phaser_statement conditional_statement"),
+    identifiers=_types("scalar array bareword function method"),
+    # The POD of a function; that of a module is as long as a page.
+    is_prefix=lambda node: (
+        node.type == "pod" and _text(node).startswith(("=head2", "=head3", "=item"))
+    ),
+    body_starts=_types("block"),
+    is_dull=_is_perl_import,
+    silent=_types("main"),
+    is_tolerant=True,
+    docstring=_perl_docstring,
+    file_docstring=_perl_file_docstring,
+)
+
+
+def _julia_head(node: ts.Node) -> ts.Node | None:
+    """The call in the head of a function or macro: without its type and `where`."""
+    head = _child(node, "signature") or node
+    while head is not None and head.type in (
+        "signature", "assignment", "where_expression", "typed_expression",
+    ):  # fmt: skip
+        head = head.named_child(0) if head.named_child_count else None
+    return head if head is not None and head.type == "call_expression" else None
+
+
+def _julia_name(node: ts.Node) -> ts.Node | None:
+    """The name of what is called, or of a type without its parameters and supertype."""
+    if (name := node.child_by_field_name("name")) is not None:
+        return name
+    if node.type in ("function_definition", "macro_definition", "assignment"):
+        head = _julia_head(node)
+        if head is None:
+            return _child(_child(node, "signature") or node, "identifier", "field_expression")
+    else:
+        head = _child(node, "type_head")
+    while head is not None and head.type in (
+        "call_expression", "type_head", "binary_expression", "parametrized_type_expression",
+    ):  # fmt: skip
+        head = head.named_child(0) if head.named_child_count else None
+    return head
+
+
+def _julia_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
+    """The string before a definition, without the signatures that it begins with."""
+    match = _STRING.fullmatch(_text(prefixes[-1])) if prefixes else None
+    if match is None:
+        return None
+    lines = cleandoc(match[2]).splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith((" ", "\t"))):
+        del lines[0]
+    return "\n".join(lines).strip()
+
+
+JULIA = Language(
+    name="julia",
+    suffixes=(".jl",),
+    module="tree_sitter_julia",
+    definitions={
+        **_kinds(
+            function="function_definition",
+            macro="macro_definition",
+            struct="struct_definition",
+            type="abstract_definition primitive_definition",
+            module="module_definition",
+        ),
+        "assignment": lambda node: "function" if _julia_head(node) is not None else "constant",
+    },
+    find_name=_julia_name,
+    inside=_types("const_statement macrocall_expression macro_argument_list if_statement block"),
+    identifiers=_types("identifier"),
+    comments=_types("line_comment block_comment"),
+    wrappers=_types("const_statement macrocall_expression macro_argument_list"),
+    is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
+    annotations=_types("macro_identifier"),
+    body_starts=_types("operator"),
+    heads=_types("signature type_head identifier"),
+    dull=_types("using_statement import_statement export_statement public_statement"),
+    # `Base.show(…) = …` adds to a function, and no type has functions of its own.
+    has_methods=False,
+    plain_parents=frozenset({"module"}),
+    docstring=_julia_docstring,
+)
+
+
+def _ocaml_kind(node: ts.Node) -> str:
+    """What a `let` defines: a function has parameters, or is `fun` or `function`."""
+    body = node.child_by_field_name("body")
+    is_function = _child(node, "parameter") or (
+        body is not None and body.type in ("fun_expression", "function_expression")
+    )
+    return "function" if is_function else "constant"
+
+
+def _ocaml_name(node: ts.Node) -> ts.Node | None:
+    return (
+        node.child_by_field_name("pattern")
+        or node.child_by_field_name("name")
+        or _child(
+            _child(node, "constructor_declaration") or node,
+            "value_name", "module_name", "module_type_name", "class_name", "class_type_name",
+            "method_name", "constructor_name", "parenthesized_operator",
+        )
+    )  # fmt: skip
+
+
+def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
+    return Language(
+        name="ocaml",
+        suffixes=suffixes,
+        module="tree_sitter_ocaml",
+        function=function,
+        definitions={
+            "let_binding": _ocaml_kind,
+            **_kinds(
+                function="value_specification external",
+                method="method_definition method_specification",
+                class_="class_binding class_type_binding",
+                type="type_binding exception_definition",
+                module="module_binding",
+                interface="module_type_definition",
+            ),
+        },
+        find_name=_ocaml_name,
+        inside=_types(
+            "value_definition type_definition module_definition class_definition class_type_definition structure"
+            " signature functor object_expression class_body_type"
+        ),
+        identifiers=_types(
+            "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
+        ),
+        wrappers=_types(
+            "value_definition type_definition module_definition class_definition class_type_definition"
+        ),
+        body_starts=_types("="),
+        dull=_types("open_module"),
+        docs_follow=True,
+        plain_parents=frozenset({"module", "interface"}),
+    )
+
+
+OCAML = _ocaml((".ml",), "language_ocaml")
+OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")
+
+
+# ---- Objective-C, PowerShell, SQL
+
+
+def _objective_c_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a method, its selector: `initWithPath:retries:`."""
+    if node.type != "method_definition":
+        return _child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _declared(node)
+    parts = [_text(child) for child in node.named_children if child.type == "identifier"]
+    return ":".join(parts) + ":" * (_child(node, "method_parameter") is not None)
+
+
+_OBJECTIVE_C_TYPES = _kinds(
+    class_="class_interface class_implementation", protocol="protocol_declaration"
+)
+
+_ENUM_MACRO = re.compile(
+    rb"\btypedef\s+NS_(?:CLOSED_)?(?:ENUM|OPTIONS|ERROR_ENUM)\s*\(\s*\w+\s*,\s*(\w+)\s*\)"
+)
+
+
+def _with_enums(source: bytes) -> bytes:
+    """The source with `enum Name` for `typedef NS_ENUM(Type, Name)`, which the grammar misreads."""
+
+    def rewritten(macro: re.Match[bytes]) -> bytes:
+        before, after = macro.start(1) - macro.start(), macro.end() - macro.end(1)
+        return b"enum".ljust(before) + macro[1] + b" " * after
+
+    return _ENUM_MACRO.sub(rewritten, source)
+
+
+OBJECTIVE_C = Language(
+    name="objectivec",
+    suffixes=(".m", ".mm"),
+    module="tree_sitter_objc",
+    definitions=_C_DEFINITIONS | _OBJECTIVE_C_TYPES | {"method_definition": "method"},
+    find_name=_objective_c_name,
+    inside=_types(_C_INSIDE + " implementation_definition"),
+    identifiers=_types(_NAMES),
+    wrappers=_types("implementation_definition"),
+    body_starts=_types(
+        "{ ; field_declaration_list enumerator_list preproc_arg compound_statement"
+        " implementation_definition method_declaration property_declaration instance_variables"
+    ),
+    dull=_types(_C_DULL + " module_import"),
+    is_tolerant=True,
+    rewrite=lambda source: resolved(_with_enums(source)),
+    shells=(("", ""), ("@implementation _\n", "\n@end")),
+)
+
+
+def _powershell_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The synopsis of the help in a comment at the top of a definition's body."""
+    body = _child(definition, "script_block")
+    comments = (_text(_child(parent, "comment")) for parent in (definition, body))
+    return next(filter(None, map(synopsis, comments)), None)
+
+
+def _powershell_name(node: ts.Node) -> str:
+    """The name without the scope where it is seen: `global:Close-Gate`."""
+    return _text(_child(node, "function_name", "simple_name")).rpartition(":")[2]
+
+
+POWERSHELL = Language(
+    name="powershell",
+    suffixes=(".ps1", ".psm1"),
+    module="tree_sitter_powershell",
+    definitions=_kinds(
+        function="function_statement",
+        class_="class_statement",
+        method="class_method_definition",
+        enum="enum_statement",
+    ),
+    find_name=_powershell_name,
+    inside=_types("statement_list script_block script_block_body"),
+    identifiers=_types("variable command_name"),
+    body_starts=_types("{"),
+    is_tolerant=True,
+    docstring=_powershell_docstring,
+)
+
+
+def _sql_name(node: ts.Node) -> str:
+    """The name with its schema, without quotes around either."""
+    name = _text(_child(node, "object_reference") or node.child_by_field_name("name"))
+    return re.sub(r"[\"`\[\]]", "", name)
+
+
+SQL = Language(
+    name="sql",
+    suffixes=(".sql", ".ddl"),
+    module="tree_sitter_sql",
+    definitions=_kinds(
+        function="create_function create_procedure",
+        table="create_table",
+        view="create_view create_materialized_view",
+        trigger="create_trigger",
+        type="create_type",
+    ),
+    find_name=_sql_name,
+    inside=_types("statement"),
+    identifiers=_types("identifier"),
+    comments=_types("comment marginalia"),
+    wrappers=_types("statement"),
+    body_starts=_types("column_definitions keyword_as function_body procedure_body"),
+    has_methods=False,
+    is_tolerant=True,
+)
+
 LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
-    ZIG, BASH, LUA, ELIXIR, HASKELL,
+    ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML, OCAML_INTERFACE, OBJECTIVE_C, POWERSHELL, SQL,
 )  # fmt: skip
 # How a file may be written that the language of its suffix cannot read.
 DIALECTS: dict[Language, Language] = {

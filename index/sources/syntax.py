@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,11 @@ import tree_sitter as ts
 PARSE_SECONDS = 5.0
 # The parser reads the source in such pieces; so does `Node.text`, which is slow with long ones.
 _READ_BYTES = 4096
+
+# Of the help that PowerShell has in comments.
+_SYNOPSIS = re.compile(
+    r"^\s*\.(?:SYNOPSIS|DESCRIPTION)\s*\n(.*?)(?=^\s*\.[A-Z]|#>|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
 
 KindOf = Callable[[ts.Node], str | None]
 Rewrite = Callable[[bytes], bytes]
@@ -38,16 +45,18 @@ class Language:
 
     `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
     definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the
-    definition after them (attributes). Signatures end at `body_starts`. Nodes that are `dull`, or
+    definition after them (attributes). Signatures end before `body_starts`, or after
+    one of `heads`. Nodes that are `dull`, or
     that `is_dull` tells, say nothing of what a file does: imports. `owners` maps a node type to the
     field with the type that a method belongs to, and `silent` are names left out of a qualified
-    name. Functions inside definitions of the kinds `plain_parents` are no methods. With `generics`,
+    name. Functions inside definitions of the kinds `plain_parents` are no methods, nor are those with a
+    qualified name in a language without `has_methods`. With `generics`,
     type arguments are left out of names; with `has_clauses`, neighbours of the same name are one
-    function; a language that `is_tolerant` keeps definitions with errors, since it reads macros as
+    function; with `docs_follow`, a doc comment may stand below what it is about; a language that `is_tolerant` keeps definitions with errors, since it reads macros as
     such.
 
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
-    that of the file; other languages have comments. `shells` are the prefixes and suffixes that
+    that of the file; without one of these, or where it returns None, a comment is read. `shells` are the prefixes and suffixes that
     make a program of a bare definition; `{indent}` becomes the indentation of the lines after its
     first. What the grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a
     `component`, only its scripts are in the language.
@@ -71,6 +80,7 @@ class Language:
     annotations: frozenset[str] = frozenset()
     is_prefix: Callable[[ts.Node], bool] | None = None
     body_starts: frozenset[str] = frozenset({"{", ";", "end", "field_declaration_list"})
+    heads: frozenset[str] = frozenset()
     dull: frozenset[str] = frozenset()
     is_dull: Callable[[ts.Node], bool] | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
@@ -78,19 +88,36 @@ class Language:
     plain_parents: frozenset[str] = frozenset({"namespace"})
     generics: bool = False
     has_clauses: bool = False
+    has_methods: bool = True
+    docs_follow: bool = False
     is_tolerant: bool = False
     rewrite: Rewrite | None = None
     component: bool = False
-    docstring: Callable[[ts.Node, Sequence[ts.Node]], str] | None = None
-    file_docstring: Callable[[ts.Node], str] | None = None
+    docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None
+    file_docstring: Callable[[ts.Node], str | None] | None = None
     shells: tuple[tuple[str, str], ...] = (("", ""),)
+
+
+def synopsis(comment: str) -> str | None:
+    """Return what a comment says below `.SYNOPSIS` or `.DESCRIPTION`; None if it has neither."""
+    match = _SYNOPSIS.search(comment)
+    return " ".join(match[1].split()) if match else None
 
 
 @cache
 def grammar(language: Language) -> ts.Language:
     """Load the grammar, once per process and only when it is needed."""
-    load = getattr(import_module(language.module), language.function)
-    return ts.Language(load())
+    loaded = getattr(import_module(language.module), language.function)()
+    return ts.Language(_capsule(loaded) if isinstance(loaded, int) else loaded)
+
+
+def _capsule(address: int) -> object:
+    """Wrap the address of a grammar, as the packages of others do: `Language` deprecates bare ones."""
+    wrap = ctypes.pythonapi.PyCapsule_New
+    wrap.restype = ctypes.py_object
+    wrap.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule: object = wrap(address, b"tree_sitter.Language", None)
+    return capsule
 
 
 @cache

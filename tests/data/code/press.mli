@@ -1,0 +1,7 @@
+val press : int -> int
+(** Presses a basket of apples. *)
+
+(** A kind of apple. *)
+type apple = Sweet | Sour of float
+
+exception Empty of string
