@@ -16,7 +16,7 @@ ARG EXTRAS=
 WORKDIR /source
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        names = filter(None, 'otel,parquet,transformer,${EXTRAS}'.split(',')); \
+        names = filter(None, 'languages,otel,parquet,transformer,${EXTRAS}'.split(',')); \
         extras = [p['optional-dependencies'][name] for name in names]; \
         print(*sum(extras, p['dependencies']), sep='\n')" > /requirements.txt
 

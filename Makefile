@@ -89,7 +89,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serving: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(PIP) install -q $(PIN) -e '.[parquet,transformer]'
+	$(PIP) install -q $(PIN) -e '.[languages,parquet,transformer]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip

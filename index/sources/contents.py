@@ -54,7 +54,7 @@ _OTHER_CODE = _languages(
     d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
     fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
     groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
-    nim="nim nims", nix="nix", odin="odin", pascal="pas pp",
+    nim="nim nims", nix="nix", ocaml="ml mli", odin="odin", pascal="pas pp",
     powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
     racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
     tcl="tcl",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from inspect import cleandoc
 
 import tree_sitter as ts
@@ -1153,10 +1154,12 @@ SQL = Language(
     is_tolerant=True,
 )
 
-LANGUAGES = (
+_LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
     ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML, OCAML_INTERFACE, OBJECTIVE_C, POWERSHELL, SQL,
 )  # fmt: skip
+# Without the package of its grammar, which may be one of an extra, a language is read as lines.
+LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.module))
 # How a file may be written that the language of its suffix cannot read.
 DIALECTS: dict[Language, Language] = {
     JAVASCRIPT: FLOW,
