@@ -476,7 +476,11 @@ def test_signature_is_an_atom(name: str) -> None:
         ("press.mli", "press", "val press : int -> int"),
         ("Kite.m", "Kite.rise:above:", "- (void)rise:(double)metres above:(double)ground"),
         ("Gate.ps1", "Gate", "class Gate : Door"),
-        ("ferry.sql", "river.carried", "CREATE OR REPLACE FUNCTION river.carried(since DATE) RETURNS INT"),
+        (
+            "ferry.sql",
+            "river.carried",
+            "CREATE OR REPLACE FUNCTION river.carried(since DATE) RETURNS INT",
+        ),
     ],
 )
 def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signature: str) -> None:

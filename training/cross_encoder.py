@@ -18,7 +18,8 @@ from purlin.training.model import BertLike
 from purlin.training.restore import HEAD
 from purlin.training.santa import Schedule
 
-PAIRS_PER_GROUP = 8  # pairs of two texts are few in a batch and differ much in length: 32 are a third padding
+# Pairs of texts are few in a batch and differ much in length: groups of 32 are a third padding.
+PAIRS_PER_GROUP = 8
 
 
 class CrossEncoder(nn.Module):

@@ -146,10 +146,15 @@ _MIN_SHELL_BLOCKS, _MIN_SHELL_SHARE = 2, 0.3
 HEAD_BYTES = 8192
 # Editors look for their modes near the top.
 _MODE_LINES, _MODE_BYTES = 5, 1024
-# What C does not have; enough in a header, whose suffix it shares with C++.
-_OBJECTIVE_C = re.compile(rb"^[ \t]*(?:@(?:interface|protocol|implementation|class)\b|#import\b)", re.MULTILINE)
+# What only Objective-C has, in a header or a file of code.
+_OBJECTIVE_C = re.compile(
+    rb"^[ \t]*(?:@(?:interface|protocol|implementation|class)\b|#import\b)", re.MULTILINE
+)
 # A line that MATLAB, which has the same suffix, does not have.
-_OF_C = re.compile(rb"^[ \t]*(?:@(?:interface|protocol|implementation|class|import)\b|#|//|/\*)", re.MULTILINE)
+_OF_C = re.compile(
+    rb"^[ \t]*(?:@(?:interface|protocol|implementation|class|import)\b|#|//|/\*)", re.MULTILINE
+)
+# What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
     re.MULTILINE,

@@ -183,12 +183,7 @@ class _Walk:
 
     def _visit(self, node: ts.Node, depth: int) -> bool:
         """Record a node; true if the nodes inside it are to be visited."""
-        while self._open and self._open[-1].depth >= depth:
-            self._open.pop()
-        if self._wrapper and node.start_byte >= self._wrapper[0].end_byte:
-            self._wrapper = None
-            self._prefixes.clear()
-
+        self._leave(node, depth)
         kind, language = node.type, self._language
         if node.is_error or node.is_missing:
             self._mark_error()
@@ -219,6 +214,16 @@ class _Walk:
         if self._is_at_top and kind not in _FRAMES:
             self._leave_top(node)
         return self._enters(node)
+
+    def _leave(self, node: ts.Node, depth: int) -> None:
+        """Close the definitions, and the wrapper, that end before a node."""
+        while self._open and self._open[-1].depth >= depth:
+            self._open.pop()
+
+        # What stood before the wrapper belonged to the definition inside it.
+        if self._wrapper and node.start_byte >= self._wrapper[0].end_byte:
+            self._wrapper = None
+            self._prefixes.clear()
 
     def _enters(self, node: ts.Node) -> bool:
         if node.type in self._language.inside:

@@ -919,7 +919,7 @@ PERL = Language(
 
 def _julia_head(node: ts.Node) -> ts.Node | None:
     """The call in the head of a function or macro: without its type and `where`."""
-    head = _child(node, "signature") or node
+    head: ts.Node | None = _child(node, "signature") or node
     while head is not None and head.type in (
         "signature", "assignment", "where_expression", "typed_expression",
     ):  # fmt: skip

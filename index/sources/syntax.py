@@ -19,7 +19,8 @@ _READ_BYTES = 4096
 
 # Of the help that PowerShell has in comments.
 _SYNOPSIS = re.compile(
-    r"^\s*\.(?:SYNOPSIS|DESCRIPTION)\s*\n(.*?)(?=^\s*\.[A-Z]|#>|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE
+    r"^\s*\.(?:SYNOPSIS|DESCRIPTION)\s*\n(.*?)(?=^\s*\.[A-Z]|#>|\Z)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
 KindOf = Callable[[ts.Node], str | None]
@@ -45,21 +46,20 @@ class Language:
 
     `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
     definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the
-    definition after them (attributes). Signatures end before `body_starts`, or after
-    one of `heads`. Nodes that are `dull`, or
-    that `is_dull` tells, say nothing of what a file does: imports. `owners` maps a node type to the
-    field with the type that a method belongs to, and `silent` are names left out of a qualified
-    name. Functions inside definitions of the kinds `plain_parents` are no methods, nor are those with a
-    qualified name in a language without `has_methods`. With `generics`,
-    type arguments are left out of names; with `has_clauses`, neighbours of the same name are one
-    function; with `docs_follow`, a doc comment may stand below what it is about; a language that `is_tolerant` keeps definitions with errors, since it reads macros as
-    such.
+    definition after them (attributes). Signatures end before `body_starts`, or after one of `heads`.
+    Nodes that are `dull`, or that `is_dull` tells, say nothing of what a file does: imports.
+    `owners` maps a node type to the field with the type that a method belongs to, and `silent` are
+    names left out of a qualified name. Functions inside definitions of the kinds `plain_parents`
+    are no methods, nor are those with a qualified name in a language without `has_methods`. With
+    `generics`, type arguments are left out of names; with `has_clauses`, neighbours of the same
+    name are one function; with `docs_follow`, a doc comment may stand below what it is about; a
+    language that `is_tolerant` keeps definitions with errors, since it reads macros as such.
 
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
-    that of the file; without one of these, or where it returns None, a comment is read. `shells` are the prefixes and suffixes that
-    make a program of a bare definition; `{indent}` becomes the indentation of the lines after its
-    first. What the grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a
-    `component`, only its scripts are in the language.
+    that of the file; without one of these, or where it returns None, a comment is read. `shells`
+    are the prefixes and suffixes that make a program of a bare definition; `{indent}` becomes the
+    indentation of the lines after its first. What the grammar cannot read, `rewrite` replaces
+    before parsing; every offset stays. Of a `component`, only its scripts are in the language.
     """
 
     name: str
