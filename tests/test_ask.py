@@ -10,7 +10,7 @@ from purlin.index.evaluation.answers import Question
 from purlin.index.indexing.build import build
 from purlin.index.qa.ask import READ_DEPTH, answer_question
 from purlin.index.qa.judging import hit_entry, judge_corpus
-from purlin.index.qa.reader import Reader
+from purlin.index.qa.reader import RELEASED_READER, Reader
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
@@ -163,3 +163,12 @@ def test_answers_of_a_reader_are_judged(library: Corpus, reader: Reader) -> None
 def test_an_entry_does_not_depend_on_the_base_url(library: Corpus) -> None:
     first, *_ = library.passages("close", 3).passages
     assert hit_entry(first.hit) == "functions.html#close"
+
+
+@pytest.mark.parametrize("name", ["reference-reader-int8", "reference-reader-l12-int8"])
+def test_readers_of_the_repository_answer(library: Corpus, name: str) -> None:
+    released = Reader.load(RELEASED_READER.parent / name, threads=1)
+    result = answer_question(library, released, "What is the default step of range?", k=1)
+
+    assert released.name == name
+    assert [answer.text for answer in result.answers] == ["1"]

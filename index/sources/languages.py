@@ -917,31 +917,33 @@ PERL = Language(
 )
 
 
-def _julia_head(node: ts.Node) -> ts.Node | None:
+def _inside(node: ts.Node | None, *kinds: str) -> ts.Node | None:
+    """The first node inside those of these kinds that begin a node."""
+    while node is not None and node.type in kinds:
+        node = node.named_child(0) if node.named_child_count else None
+    return node
+
+
+def _julia_call(node: ts.Node) -> ts.Node | None:
     """The call in the head of a function or macro: without its type and `where`."""
-    head: ts.Node | None = _child(node, "signature") or node
-    while head is not None and head.type in (
-        "signature", "assignment", "where_expression", "typed_expression",
-    ):  # fmt: skip
-        head = head.named_child(0) if head.named_child_count else None
-    return head if head is not None and head.type == "call_expression" else None
+    signature = _child(node, "signature") or node
+    call = _inside(signature, "signature", "assignment", "where_expression", "typed_expression")
+    return call if call is not None and call.type == "call_expression" else None
 
 
 def _julia_name(node: ts.Node) -> ts.Node | None:
     """The name of what is called, or of a type without its parameters and supertype."""
     if (name := node.child_by_field_name("name")) is not None:
         return name
-    if node.type in ("function_definition", "macro_definition", "assignment"):
-        head = _julia_head(node)
-        if head is None:
-            return _child(_child(node, "signature") or node, "identifier", "field_expression")
-    else:
-        head = _child(node, "type_head")
-    while head is not None and head.type in (
-        "call_expression", "type_head", "binary_expression", "parametrized_type_expression",
-    ):  # fmt: skip
-        head = head.named_child(0) if head.named_child_count else None
-    return head
+    if head := _julia_call(node) or _child(node, "type_head"):
+        return _inside(
+            head,
+            "call_expression",
+            "type_head",
+            "binary_expression",
+            "parametrized_type_expression",
+        )
+    return _child(_child(node, "signature") or node, "identifier", "field_expression")
 
 
 def _julia_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
@@ -967,7 +969,7 @@ JULIA = Language(
             type="abstract_definition primitive_definition",
             module="module_definition",
         ),
-        "assignment": lambda node: "function" if _julia_head(node) is not None else "constant",
+        "assignment": lambda node: "function" if _julia_call(node) is not None else "constant",
     },
     find_name=_julia_name,
     inside=_types("const_statement macrocall_expression macro_argument_list if_statement block"),
