@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -335,6 +336,9 @@ EXPECTED = {
         ("ferry", "module", 7, 25, ""),
     ],
 }
+IDENTIFIER = defaultdict(
+    lambda: r"[@#]{0,2}[\w$]+[?!]?", powershell=r"[$]?\w+(-\w+)*", sql=r"\w+|\"\w+\""
+)
 LANGUAGE_OF = {name: BY_SUFFIX[Path(name).suffix].name for name in EXPECTED}
 
 
@@ -452,8 +456,9 @@ def test_signature_is_an_atom(name: str) -> None:
         for end in ("=>", ":", "="):
             text = text.removesuffix(end).rstrip()
         assert text == document.fields["signature"]
-        # Of a selector such as `rise:above:`, the signature has each part before its parameter.
-        parts = str(document.fields["name"]).split(".")[-1].split(":")
+        last_name = str(document.fields["name"]).split(".")[-1]
+        # Of a selector such as `rise:above:`, each part is before its parameter.
+        parts = last_name.split(":") if document.fields["language"] == "objectivec" else [last_name]
         assert all(part in text for part in parts) or document.title == "default"
 
 
@@ -1262,7 +1267,7 @@ def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
 
         words = [document.body[span.start : span.end] for span in document.entities]
 
-        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+(-\w+)*[?!]?|\"\w+\"", word) for word in words)
+        assert all(re.fullmatch(IDENTIFIER[LANGUAGE_OF[name]], word) for word in words)
         assert not {
             "def",
             "class",

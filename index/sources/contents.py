@@ -47,7 +47,7 @@ def _languages(**suffixes: str) -> dict[str, str]:
     return {f".{suffix}": name for name, text in suffixes.items() for suffix in text.split()}
 
 
-# Source code that is read without a grammar.
+# Source code that is read without a grammar, or whose grammar is not installed: OCaml.
 _OTHER_CODE = _languages(
     antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
     cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",

@@ -602,7 +602,7 @@ def _after_annotations(outer: ts.Node, language: Language) -> int:
 
 def _prose(comment: str) -> str:
     """A comment's text, without its markers, pragmas and rulers."""
-    if (summary := synopsis(comment)) is not None:
+    if comment.startswith("<#") and (summary := synopsis(comment)) is not None:
         return summary
     if "<summary>" in comment:
         comment = _MARKUP.sub(r"\1", comment)

@@ -1158,7 +1158,7 @@ SQL = Language(
 
 _LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
-    ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML, OCAML_INTERFACE, OBJECTIVE_C, POWERSHELL, SQL,
+    ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML_INTERFACE, OCAML, OBJECTIVE_C, POWERSHELL, SQL,
 )  # fmt: skip
 # Without the package of its grammar, which may be one of an extra, a language is read as lines.
 LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.module))

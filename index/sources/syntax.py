@@ -19,7 +19,7 @@ _READ_BYTES = 4096
 
 # Of the help that PowerShell has in comments.
 _SYNOPSIS = re.compile(
-    r"^\s*\.(?:SYNOPSIS|DESCRIPTION)\s*\n(.*?)(?=^\s*\.[A-Z]|#>|\Z)",
+    r"^[ \t]*\.(?:SYNOPSIS|DESCRIPTION)[ \t\r]*\n(.*?)(?=^[ \t]*\.[A-Z]|#>|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
