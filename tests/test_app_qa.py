@@ -64,7 +64,7 @@ def test_explain_adds_timings(client: TestClient) -> None:
         "/qa", json={"question": "close", "corpus": "library", "explain": True, "k": 1}
     ).json()
     assert len(reply["answers"]) == 1
-    assert reply["read"] >= 5
+    assert reply["read"] >= 1
     assert reply["timings_ms"]["read"] > 0
 
 

@@ -68,7 +68,7 @@ def test_every_step_is_timed(library: Corpus, reader: Reader) -> None:
 
 
 def test_hits_are_in_the_readers_order(library: Corpus, reader: Reader) -> None:
-    result = answer_question(library, reader, "range", depth=2, hits=10)
+    result = answer_question(library, reader, "first value", depth=2, hits=10)
     assert result.read_passages == 2
     assert [hit.rank for hit in result.hits] == list(range(1, len(result.hits) + 1))
     relevance = [hit.scores["reader"] for hit in result.hits if "reader" in hit.scores]
@@ -76,6 +76,22 @@ def test_hits_are_in_the_readers_order(library: Corpus, reader: Reader) -> None:
     assert relevance == sorted(relevance, reverse=True)
     assert all("reader" in hit.scores for hit in result.hits[:2])
     assert len({hit.id for hit in result.hits}) == len(result.hits)
+
+
+@pytest.mark.parametrize(
+    ("question", "titles"),
+    [
+        ("What is the default step of range?", {"class range(start, stop[, step])", "range.start"}),
+        ("What closes a file?", {"close(file)"}),
+    ],
+)
+def test_passages_far_behind_the_best_are_not_read(
+    library: Corpus, reader: Reader, question: str, titles: set[str]
+) -> None:
+    result = answer_question(library, reader, question)
+    assert result.read_passages == len(titles)
+    assert len(result.hits) == 4
+    assert {hit.title for hit in result.hits if "reader" in hit.scores} == titles
 
 
 def test_several_passages_of_a_document_are_retrieved(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ FIELDS = st.dictionaries(
     | st.lists(TEXTS, max_size=3).map(tuple)
     | st.just(math.nan),
 )
-BOUNDS = TEXTS | INTEGERS | REALS
+# A number as text is refused as a bound where a field has numbers.
+BOUNDS = TEXTS.filter(lambda text: not any(map(str.isdigit, text))) | INTEGERS | REALS
 CONDITIONS = (
     SCALARS
     | st.lists(SCALARS, min_size=1, max_size=4)

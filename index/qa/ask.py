@@ -19,7 +19,8 @@ from purlin.index.records import Answer, Document, Excerpt, Hit
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 from purlin.index.search.filters import Filter
 
-READ_DEPTH = 12  # passages that are read
+READ_DEPTH = 12  # passages that are read at most
+MAX_BEHIND = 4.0  # log odds that a passage may be behind the best one, to be read
 RANKED_DEPTH = 100  # passages that are ranked by their features
 READING_SECONDS = 2.0  # passages not read by then are not searched for answers
 DEFAULT_HITS = 10
@@ -61,7 +62,8 @@ def answer_question(
 ) -> AskResult:
     """Return the `k` best answers from the `depth` best passages, and `hits` passages.
 
-    All are of documents that pass the filter.
+    All are of documents that pass the filter. Of passages that the search puts far behind the best
+    one (`MAX_BEHIND`) none has answered a tuning question, so that they are not read.
     Raises InvalidInput for a corpus of another kind, and for a question without words or too long.
     """
     _check(corpus, question, k)
@@ -77,6 +79,7 @@ def answer_question(
     passages = [
         reading_passage(each.document, each.passage, prior)
         for each, prior in zip(ranked[:depth], priors, strict=False)
+        if prior >= -MAX_BEHIND
     ]
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
