@@ -42,7 +42,7 @@ from purlin.index.evaluation.answers import (
     judge,
     read_questions,
 )
-from purlin.index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question
+from purlin.index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question, passages_to_read
 from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
@@ -57,7 +57,6 @@ from purlin.index.qa.reader import (
     PassageLogits,
     Reader,
     ReadingPassage,
-    reading_passage,
 )
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
 from purlin.index.qa.spans import spans_with_features
@@ -130,14 +129,10 @@ def read_best(
     reader: Reader, question: Question, retrieved: Sequence[Retrieved], scores: Floats
 ) -> tuple[list[int], list[ReadingPassage], Sequence[PassageLogits]]:
     """Read the passages with the best `scores` (n,): their numbers, texts and logits."""
-    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH].tolist()
-    passages = [
-        reading_passage(
-            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
-        )
-        for row in rows
-    ]
-    return rows, passages, reader.read(question.question, passages)
+    rows = np.argsort(-scores, kind="stable").tolist()
+    ranked = [retrieved[row] for row in rows]
+    passages = passages_to_read(ranked, [float(scores[row] - scores.max()) for row in rows])
+    return rows[: len(passages)], passages, reader.read(question.question, passages)
 
 
 def span_candidates(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
-from purlin.index.qa.reader import Reader, reading_passage
+from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
 from purlin.index.records import Answer, Document, Excerpt, Hit
@@ -62,8 +62,7 @@ def answer_question(
 ) -> AskResult:
     """Return the `k` best answers from the `depth` best passages, and `hits` passages.
 
-    All are of documents that pass the filter. Of passages that the search puts far behind the best
-    one (`MAX_BEHIND`) none has answered a tuning question, so that they are not read.
+    All are of documents that pass the filter.
     Raises InvalidInput for a corpus of another kind, and for a question without words or too long.
     """
     _check(corpus, question, k)
@@ -76,11 +75,7 @@ def answer_question(
     ranked, priors = _by_structure(parsed, retrieved)
 
     # Read the best passages.
-    passages = [
-        reading_passage(each.document, each.passage, prior)
-        for each, prior in zip(ranked[:depth], priors, strict=False)
-        if prior >= -MAX_BEHIND
-    ]
+    passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
     settings, word_weights = reader.settings, corpus.weights(question)
@@ -120,6 +115,21 @@ def _by_structure(
     order = sorted(range(len(retrieved)), key=lambda row: (-scores[row], row))
     priors = [float(scores[row] - scores[order[0]]) for row in order]
     return [retrieved[row] for row in order], priors
+
+
+def passages_to_read(
+    ranked: Sequence[Retrieved], priors: Sequence[float], depth: int = READ_DEPTH
+) -> list[ReadingPassage]:
+    """Return the first of the `ranked` passages as the reader sees them, `depth` at most.
+
+    `priors` are as `_by_structure` returns them. Passages that the search puts far behind the best
+    one (`MAX_BEHIND`) have answered no tuning question, so that they need not be read.
+    """
+    return [
+        reading_passage(each.document, each.passage, prior)
+        for each, prior in zip(ranked[:depth], priors, strict=False)
+        if prior >= -MAX_BEHIND
+    ]
 
 
 def _best_document(ranked: Sequence[Retrieved], reading: ReadingResult) -> Document | None:
