@@ -274,8 +274,8 @@ _ASKS_VALUE = re.compile(
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
 # Yes-or-no questions of these types have a value for an answer: "is it on by default?".
 _VALUES_OF_FACTS = ("value", "number", "unit", "version", "variable")
-_TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in ANSWER_TYPES}
-VALUE_TYPE, EXCEPTION_TYPE = _TYPES_BY_NAME["value"], _TYPES_BY_NAME["exception"]
+TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in (*ANSWER_TYPES, NAME_TYPE)}
+VALUE_TYPE, EXCEPTION_TYPE = TYPES_BY_NAME["value"], TYPES_BY_NAME["exception"]
 
 # A question about a default names these types for the value's sake: "the default mode".
 _MAY_MEAN_VALUE = ("function", "option", "constant", "name")
@@ -322,6 +322,20 @@ def _named_type(question: str) -> AnswerType | None:
 def _implied_type(question: str) -> AnswerType:
     implied = (answer_type for answer_type in ANSWER_TYPES if answer_type.implied.search(question))
     return next(implied, NAME_TYPE)
+
+
+def matching_rules(question: str) -> Iterator[str]:
+    """Yield a name for each wording that a question has, and for the type that they lead to."""
+    yield f"type: {expected_type(question).name}"
+
+    for answer_type in ANSWER_TYPES:
+        if answer_type.named.search(question):
+            yield f"named: {answer_type.name}"
+        if answer_type.implied.search(question):
+            yield f"implied: {answer_type.name}"
+    for kind, wording in _STATEMENTS.items():
+        if wording.search(question):
+            yield f"statement: {kind}"
 
 
 def quantities(text: str) -> Iterator[tuple[int, int]]:

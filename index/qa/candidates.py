@@ -47,22 +47,28 @@ def span_candidates(
     question: ParsedQuestion, text: str, structure: PassageStructure
 ) -> dict[CharSpan, dict[str, float]]:
     """Find spans of a passage that may be answers by its structure, with their features."""
-    answer_type = question.answer_type
-    candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
+    candidates: dict[CharSpan, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
-    for span in candidate_spans(answer_type, text):
-        candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
-    if answer_type.name in ("number", "value"):
-        for span in quantities(text):
-            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
-    if answer_type.name == "result":
-        for span in _returned_phrases(text, structure.signature_end):
-            candidates[span]["returned"] = 1.0
+    for answer_type, share in question.types:
+        of_type: dict[CharSpan, dict[str, float]] = defaultdict(dict)
+        for span in candidate_spans(answer_type, text):
+            of_type[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
+        if answer_type.name in ("number", "value"):
+            for span in quantities(text):
+                of_type[span] |= {"typed": 1.0, "quantity": 1.0}
+        if answer_type.name == "result":
+            for span in _returned_phrases(text, structure.signature_end):
+                of_type[span]["returned"] = 1.0
+        _add_names(of_type, answer_type, text, structure)
+        _add_parameters(of_type, answer_type, question, text, structure)
 
-    _add_names(candidates, answer_type, text, structure)
+        for span, features in of_type.items():
+            for name, value in features.items():
+                candidates[span][name] += share * value
+            candidates[span]["proposed"] += share
+
     for span, is_asked_for in named_cells(text, question.words):
-        candidates[span] |= {"row": 1.0, "column": float(is_asked_for)}
-    _add_parameters(candidates, question, text, structure)
+        candidates[span] |= {"row": 1.0, "column": float(is_asked_for), "proposed": 1.0}
     return candidates
 
 
@@ -109,18 +115,19 @@ def may_answer(question: ParsedQuestion, answer: str) -> bool:
 
 def _add_parameters(
     candidates: dict[CharSpan, dict[str, float]],
+    answer_type: AnswerType,
     question: ParsedQuestion,
     text: str,
     structure: PassageStructure,
 ) -> None:
     """Add the defaults of parameters, or all occurrences of their names, as the question asks."""
-    asks_for_name = question.answer_type.name in ("parameter", "option")
+    asks_for_name = answer_type.name in ("parameter", "option")
 
     for parameter in structure.parameters:
         default = parameter.default
         if question.asks_for_default and default is not None and default[1] <= len(text):
             # The default is a candidate without features of its own.
-            candidates.setdefault(default, {})
+            candidates[default] |= {}
         if not asks_for_name:
             continue
         for span in _occurrences(parameter.name, text):

@@ -113,7 +113,6 @@ def passage_features(
 def _features_of_passage(
     question: ParsedQuestion, hit: Hit, document: Document, page_share: float
 ) -> tuple[float, ...]:
-    answer_type = question.answer_type
     introduces_module = _introduces_module(document)
 
     # Sections have headings, not names.
@@ -123,8 +122,11 @@ def _features_of_passage(
     features = {
         "dense": hit.scores.get("dense", 0.0),
         "lexical": hit.scores.get("lexical", 0.0),
-        "kind": directive(document) in answer_type.directives
-        or (answer_type is NAME_TYPE and introduces_module),
+        "kind": sum(
+            share
+            for each, share in question.types
+            if directive(document) in each.directives or (each is NAME_TYPE and introduces_module)
+        ),
         "named": any(name.rpartition(".")[2] in question.names for name in names),
         "qualified": any(
             f".{name}".endswith(f".{qualified}")
@@ -133,8 +135,10 @@ def _features_of_passage(
         ),
         "called": not question.called_names.isdisjoint(names),
         "first": bool(names) and hit.id == document.id,
-        "has": _has_type(answer_type, document, hit.text),
-        "module": answer_type.name == "module" and introduces_module,
+        "has": sum(
+            share for each, share in question.types if _has_type(each, document, hit.text)
+        ),
+        "module": question.probability("module") * introduces_module,
         "module_purpose": question.statement == "purpose"
         and introduces_module
         and str(document.fields["module"]).lower() in question.names | question.qualified_names,
@@ -184,16 +188,20 @@ def span_features(
     answer = text[slice(*span)]
     # SQL's keywords, such as SKIP LOCKED, are one name.
     words = math.log1p(1 if answer.isupper() else len(answer.split()))
-    in_signature = candidate is None and span[0] < structure.signature_end
+    proposed = min(1.0, (candidate or {}).get("proposed", 0.0))
+    in_signature = (1 - proposed) * (span[0] < structure.signature_end)
+    candidate = {name: value for name, value in (candidate or {}).items() if name != "proposed"}
     tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)
 
     return {
-        **(candidate or {}),
+        **candidate,
         "echo": float(question.echoes(answer)),
         "words": words,
-        "result_words": words if question.answer_type.name == "result" else 0.0,
+        "result_words": words * question.probability("result"),
         "signature": float(in_signature),
-        "sentence": float(_sentence_tells(question.answer_type, text, span)),
+        "sentence": sum(
+            share for each, share in question.types if _sentence_tells(each, text, span)
+        ),
         "default": float(tells_default),
     }
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type, statement_kind
+from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, statement_kind
+from purlin.index.qa.question_types import expected_types
 from purlin.index.qa.signatures import dotted
+
+MIN_DEFAULT_SHARE = 0.3  # probability of a value or number from which on a default may be wanted
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
@@ -19,20 +22,30 @@ _QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
 class ParsedQuestion:
     """A question and what its wording says of the answer. Names and words are as `folded` has them.
 
-    `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
+    `types` are those of the answer that is expected, likeliest first, with their probabilities, as
+    `expected_types` returns them. `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
     dots (or `Set#add`, `Vec::push`), such as `str.split`, `called_names` those with a parenthesis
     behind; `words` are all words, with and without hyphens. `statement` is what the answer's
     sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
     """
 
     text: str
-    answer_type: AnswerType
+    types: tuple[tuple[AnswerType, float], ...]
     names: frozenset[str]
     qualified_names: frozenset[str]
     called_names: frozenset[str]
     words: frozenset[str]
     asks_for_default: bool
     statement: str = ""
+
+    @property
+    def answer_type(self) -> AnswerType:
+        """The likeliest type."""
+        return self.types[0][0]
+
+    def probability(self, *names: str) -> float:
+        """Return the probability that an answer of one of these types is expected."""
+        return sum(share for answer_type, share in self.types if answer_type.name in names)
 
     def echoes(self, answer: str) -> bool:
         """Return whether the question has the answer's name: `mkdir` of "Path.mkdir(mode)"."""
@@ -50,17 +63,18 @@ def folded(name: str) -> str:
 def parse_question(text: str) -> ParsedQuestion:
     """Parse a question in English."""
     lower = text.lower()
-    answer_type = expected_type(text)
+    types = expected_types(text)
+    value_share = sum(share for each, share in types if each.name in ("value", "number"))
 
     return ParsedQuestion(
         text=text,
-        answer_type=answer_type,
+        types=types,
         names=frozenset(map(folded, _NAME.findall(text))),
         qualified_names=frozenset(_QUALIFIED_NAME.findall(dotted(lower))),
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
         asks_for_default=(
-            answer_type.name in ("value", "number") or VALUE_TYPE.implied.search(text) is not None
+            value_share >= MIN_DEFAULT_SHARE or VALUE_TYPE.implied.search(text) is not None
         ),
         statement=statement_kind(text),
     )
