@@ -3,8 +3,9 @@
     python benchmarks/question_types.py [--questions questions] [--write]
 
 Learns from `questions/training`, without what is asked about entries of the sets that are measured
-or tuned on, and prints how often the likeliest class is right on the tuning sets, beside the rules
-alone. `--write` replaces the weights that `purlin.index.qa.question_types` reads.
+or tuned on, and prints how often the likeliest class is right on the tuning halves, beside the rules
+alone. `--write` replaces the weights that `purlin.index.qa.question_types` reads by those that have
+learnt from the tuning halves, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,17 @@ def training_questions(directory: Path) -> list[tuple[str, str, str]]:
     return questions
 
 
+def tuning_questions(directory: Path, name: str) -> list[tuple[str, str, str]]:
+    """Manual, question and class of the tuning half of a set."""
+    questions = []
+    for path, record in records([directory / f"{name}.jsonl"]):
+        if record["split"] == "dev" and record["answers"]:
+            of_form = answer_class(record["form"], record["answers"][0])
+            if of_form is not None:
+                questions.append((path.stem.partition("-")[0], record["question"], of_form))
+    return questions
+
+
 def fit(questions: list[tuple[str, str, str]]) -> TypeWeights:
     """Fit the weights, and round them to 8 bits."""
     features = [question_features(question) for _, question, _ in questions]
@@ -134,15 +147,9 @@ def write(fitted: TypeWeights, path: Path) -> None:
     )
 
 
-def print_accuracy(directory: Path, name: str, fitted: TypeWeights) -> None:
+def print_accuracy(name: str, questions: list[tuple[str, str, str]], fitted: TypeWeights) -> None:
     by_rules, by_words = [], []
-    for _, record in records([directory / f"{name}.jsonl"]):
-        if record["split"] != "dev" or not record["answers"]:
-            continue
-        question = record["question"]
-        expected = answer_class(record["form"], record["answers"][0])
-        if expected is None:
-            continue
+    for _, question, expected in questions:
         probabilities = fitted.probabilities(question_features(question))
         by_words.append(max(probabilities, key=lambda each: probabilities[each]) == expected)
         by_rules.append((statement_kind(question) or expected_type(question).name) == expected)
@@ -158,11 +165,13 @@ def main() -> None:
     questions = training_questions(options.questions)
     fitted = fit(questions)
     print(f"{len(questions):,} questions, {len(fitted.rows):,} features")
-    for name in TUNING_SETS:
-        print_accuracy(options.questions, name, fitted)
+
+    tuning = {name: tuning_questions(options.questions, name) for name in TUNING_SETS}
+    for name, of_set in tuning.items():
+        print_accuracy(name, of_set, fitted)
 
     if options.write:
-        write(fitted, WEIGHTS)
+        write(fit([*questions, *chain.from_iterable(tuning.values())]), WEIGHTS)
 
 
 if __name__ == "__main__":

@@ -24,64 +24,64 @@ Features = NDArray[np.float64]
 
 PASSAGE_WEIGHTS = {
     # the scores of the retrievers
-    "dense": 14.18,
-    "lexical": 10.12,
+    "dense": 14.64,
+    "lexical": 10.03,
     # the entry is of a kind that the question asks for
-    "kind": 0.56,
+    "kind": 0.78,
     # the question has the entry's name
-    "named": 0.81,
+    "named": 0.82,
     # the question has the name with its qualifier: `str.split`
-    "qualified": 2.01,
+    "qualified": 1.99,
     # the question has the entry's full name as a call: `hasattr(`
-    "called": 2.35,
+    "called": 2.56,
     # the first passage of an entry, with its signature
-    "first": 0.56,
+    "first": 0.5,
     # the passage has a span of the expected type
-    "has": 1.54,
+    "has": 1.86,
     # the passage introduces a module, and the question asks for one
-    "module": 3.6,
+    "module": 3.89,
     # the passage introduces a module that the question names, and the question asks what it is for
-    "module_purpose": 4.16,
+    "module_purpose": 4.17,
     # the page's share of all retrieved passages
-    "page": 1.67,
+    "page": 1.6,
 }
 SPAN_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.55,
+    "passage_logit": 0.8,
     # the reader's log probability for the span
-    "span_logit": 0.31,
+    "span_logit": 0.38,
     # the span looks like the expected type
-    "typed": 0.99,
+    "typed": 1.19,
     # the span is the entry's own name, and the question asks for such an entry
     "own": 0.74,
     # the question has the same name
-    "echo": -0.78,
+    "echo": -0.51,
     # the parameter has a default, or stands in brackets
-    "optional": 0.36,
+    "optional": 0.84,
     # the parameter's default is true or false
-    "switch": 0.3,
+    "switch": 0.69,
     # the span is the name of the module that is asked for
-    "module": 2.16,
+    "module": 3.32,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
-    "literal": 0.67,
+    "literal": 1.01,
     # a cell of a table, and the question has at least half of the words of the row's first cell
     "row": 3.0,
     # the same, and the question has a word that is in the head of the column
     "column": 1.5,
     # a number with its unit, and the question asks for a number or a value
-    "quantity": 1.59,
+    "quantity": 1.61,
     # a sentence says that this is returned, and the question asks for a result
-    "returned": 1.35,
+    "returned": 1.26,
     # logarithm of the number of words
-    "words": -1.8,
+    "words": -1.62,
     # the same, where the question asks for a result: it may be a phrase
-    "result_words": 1.0,
+    "result_words": 1.3,
     # the span is in the signature without being a candidate
-    "signature": -1.07,
+    "signature": -1.57,
     # its sentence has words that go with the expected type
-    "sentence": 0.85,
+    "sentence": 0.77,
     # its sentence tells a default, and the question asks for one
-    "default": 0.76,
+    "default": 0.21,
 }
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 READER_SETTINGS = "reader.json"
-RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
+RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-l12-int8"
 MAX_QUESTION_TOKENS = 64
 MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
 _MAX_CHARS_PER_TOKEN = 40  # the rest of a text is not tokenized

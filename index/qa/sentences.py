@@ -21,30 +21,30 @@ from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.54,
+    "passage_logit": 0.72,
     # the reader's log probability that the answer is the sentence, from its first to its last token
-    "span_logit": 0.2,
+    "span_logit": 0.27,
     # the first sentence of the entry
-    "opening": 1.65,
+    "opening": 1.6,
     # the same, where the question asks for a condition, a reason, an occasion or a fact
-    "opening_detail": -2.06,
+    "opening_detail": -2.08,
     # the same, where it asks for a purpose and names a parameter of the entry
-    "opening_parameter": -3.09,
+    "opening_parameter": -2.96,
     # how many sentences of the passage come before it, as a logarithm
-    "depth": -0.37,
+    "depth": -0.4,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
-    "overlap": 1.91,
+    "overlap": 1.78,
     # the sentence is about a parameter, and the question names that and the entry
-    "parameter": 3.67,
+    "parameter": 3.56,
     # it begins with the entry's name, or with "this function"
-    "subject": -0.47,
+    "subject": -0.67,
     # it has words that go with what the question wants stated
-    "condition": 0.31,
-    "reason": 2.04,
-    "occasion": 1.4,
-    "advice": -1.54,
+    "condition": 0.46,
+    "reason": 1.75,
+    "occasion": 1.75,
+    "advice": -1.94,
     # it states a condition that the question does not ask for
-    "conditional": -0.25,
+    "conditional": -0.39,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
 MAX_LISTED = 2  # parameters in a sentence about one of them
