@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.qa.candidates import may_answer, span_candidates
+from purlin.index.qa.answer_types import TYPES_BY_NAME, AnswerType, expected_type
+from purlin.index.qa.candidates import PROPOSED, may_answer, span_candidates
 from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
@@ -16,7 +18,7 @@ from purlin.index.qa.features import (
     span_features,
     span_score,
 )
-from purlin.index.qa.question import parse_question
+from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.signatures import Parameter, PassageStructure, passage_structure
 from purlin.index.records import Document, Hit, Location, Passage
 
@@ -35,6 +37,12 @@ def retrieved(
 def features_of(question: str, *passages: tuple[Hit, Document]) -> list[dict[str, float]]:
     rows = passage_features(parse_question(question), passages).tolist()
     return [dict(zip(PASSAGE_WEIGHTS, row, strict=True)) for row in rows]
+
+
+def of_types(
+    question: str, *types: AnswerType, shares: tuple[float, ...] = (1.0,)
+) -> ParsedQuestion:
+    return replace(parse_question(question), types=tuple(zip(types, shares, strict=True)))
 
 
 METHOD = retrieved(
@@ -147,11 +155,26 @@ TEXT = (
 )
 def test_candidates_by_type_of_question(question: str, expected: dict[str, set[str]]) -> None:
     features_by_text: dict[str, set[str]] = {}
-    candidates = span_candidates(parse_question(question), TEXT, STRUCTURE)
+    candidates = span_candidates(of_types(question, expected_type(question)), TEXT, STRUCTURE)
     for (start, end), features in candidates.items():
-        names = {name for name, value in features.items() if value and name != "optional"}
+        assert features[PROPOSED] == 1.0
+        names = {name for name, value in features.items() if value}
+        names -= {"optional", PROPOSED}
         features_by_text.setdefault(TEXT[start:end], set()).update(names)
     assert features_by_text == expected
+
+
+def test_candidates_count_by_the_probability_of_their_type() -> None:
+    types = TYPES_BY_NAME["exception"], TYPES_BY_NAME["function"]
+    question = of_types("what about it", *types, shares=(0.75, 0.25))
+    candidates = span_candidates(question, TEXT, STRUCTURE)
+
+    error, name = TEXT.index("shop.Error"), (0, len("shop.open"))
+    assert dict(candidates[error, error + len("shop.Error")]) == {"typed": 0.75, PROPOSED: 0.75}
+    assert dict(candidates[name]) == {"typed": 0.25, "own": 0.25, PROPOSED: 0.25}
+    features = span_features(question, TEXT, STRUCTURE, name, candidates[name])
+    assert features["signature"] == 0.75
+    assert PROPOSED not in features
 
 
 @pytest.mark.parametrize(
@@ -237,7 +260,7 @@ def test_features_of_spans() -> None:
     name = span_features(question, TEXT, STRUCTURE, (0, 9), None)
     assert (name["default"], name["echo"], name["signature"]) == (0.0, 1.0, 1.0)
 
-    default = span_features(question, TEXT, STRUCTURE, (21, 22), {})
+    default = span_features(question, TEXT, STRUCTURE, (21, 22), {PROPOSED: 1.0})
     assert default["signature"] == 0.0
 
 

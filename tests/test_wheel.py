@@ -92,7 +92,7 @@ def test_wheel_has_all_files_of_its_packages(wheel: Path) -> None:
         for name, folder in FOLDERS.items()
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
-        and not {"__pycache__", "reference-reader-l12-int8"} & set(path.parts)
+        and not {"__pycache__", "reference-reader-int8"} & set(path.parts)
         and "/." not in str(path)
     }
 

@@ -43,32 +43,47 @@ _PHRASE_ENDS = tuple(
 )
 
 
+# The probability that a span is a candidate, by the types that it would be an answer of.
+PROPOSED = "proposed"
+
+
 def span_candidates(
     question: ParsedQuestion, text: str, structure: PassageStructure
 ) -> dict[CharSpan, dict[str, float]]:
-    """Find spans of a passage that may be answers by its structure, with their features."""
+    """Find spans of a passage that may be answers by its structure, with their features.
+
+    What makes a span a candidate for one type of answer counts by that type's probability.
+    """
     candidates: dict[CharSpan, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
     for answer_type, share in question.types:
-        of_type: dict[CharSpan, dict[str, float]] = defaultdict(dict)
-        for span in candidate_spans(answer_type, text):
-            of_type[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
-        if answer_type.name in ("number", "value"):
-            for span in quantities(text):
-                of_type[span] |= {"typed": 1.0, "quantity": 1.0}
-        if answer_type.name == "result":
-            for span in _returned_phrases(text, structure.signature_end):
-                of_type[span]["returned"] = 1.0
-        _add_names(of_type, answer_type, text, structure)
-        _add_parameters(of_type, answer_type, question, text, structure)
-
-        for span, features in of_type.items():
+        for span, features in _candidates_of_type(answer_type, question, text, structure).items():
             for name, value in features.items():
                 candidates[span][name] += share * value
-            candidates[span]["proposed"] += share
+            candidates[span][PROPOSED] += share
 
     for span, is_asked_for in named_cells(text, question.words):
-        candidates[span] |= {"row": 1.0, "column": float(is_asked_for), "proposed": 1.0}
+        candidates[span] |= {"row": 1.0, "column": float(is_asked_for), PROPOSED: 1.0}
+    return candidates
+
+
+def _candidates_of_type(
+    answer_type: AnswerType, question: ParsedQuestion, text: str, structure: PassageStructure
+) -> dict[CharSpan, dict[str, float]]:
+    """Find the spans that may be answers of one type."""
+    candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
+
+    for span in candidate_spans(answer_type, text):
+        candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
+    if answer_type.name in ("number", "value"):
+        for span in quantities(text):
+            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
+    if answer_type.name == "result":
+        for span in _returned_phrases(text, structure.signature_end):
+            candidates[span]["returned"] = 1.0
+
+    _add_names(candidates, answer_type, text, structure)
+    _add_parameters(candidates, answer_type, question, text, structure)
     return candidates
 
 
@@ -127,7 +142,7 @@ def _add_parameters(
         default = parameter.default
         if question.asks_for_default and default is not None and default[1] <= len(text):
             # The default is a candidate without features of its own.
-            candidates[default] |= {}
+            candidates.setdefault(default, {})
         if not asks_for_name:
             continue
         for span in _occurrences(parameter.name, text):

@@ -1,7 +1,8 @@
 """Features of passages and of answer spans that come from the structure of a reference.
 
 Linear models over these features rank passages and spans beside what the search and the reader
-say. `benchmarks/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
+say. What holds for one type of answer counts by the probability that the question expects that
+type. `benchmarks/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
 over all competing passages, or spans, is the probability of being right.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
+from purlin.index.qa.candidates import PROPOSED
 from purlin.index.qa.question import ParsedQuestion, folded
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
@@ -135,9 +137,7 @@ def _features_of_passage(
         ),
         "called": not question.called_names.isdisjoint(names),
         "first": bool(names) and hit.id == document.id,
-        "has": sum(
-            share for each, share in question.types if _has_type(each, document, hit.text)
-        ),
+        "has": sum(share for each, share in question.types if _has_type(each, document, hit.text)),
         "module": question.probability("module") * introduces_module,
         "module_purpose": question.statement == "purpose"
         and introduces_module
@@ -188,17 +188,17 @@ def span_features(
     answer = text[slice(*span)]
     # SQL's keywords, such as SKIP LOCKED, are one name.
     words = math.log1p(1 if answer.isupper() else len(answer.split()))
-    proposed = min(1.0, (candidate or {}).get("proposed", 0.0))
-    in_signature = (1 - proposed) * (span[0] < structure.signature_end)
-    candidate = {name: value for name, value in (candidate or {}).items() if name != "proposed"}
+    features = dict(candidate or {})
+    unproposed = 1.0 - min(1.0, features.pop(PROPOSED, 0.0))
+    in_signature = span[0] < structure.signature_end
     tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)
 
     return {
-        **candidate,
+        **features,
         "echo": float(question.echoes(answer)),
         "words": words,
         "result_words": words * question.probability("result"),
-        "signature": float(in_signature),
+        "signature": unproposed * in_signature,
         "sentence": sum(
             share for each, share in question.types if _sentence_tells(each, text, span)
         ),

@@ -23,10 +23,10 @@ class ParsedQuestion:
     """A question and what its wording says of the answer. Names and words are as `folded` has them.
 
     `types` are those of the answer that is expected, likeliest first, with their probabilities, as
-    `expected_types` returns them. `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
-    dots (or `Set#add`, `Vec::push`), such as `str.split`, `called_names` those with a parenthesis
-    behind; `words` are all words, with and without hyphens. `statement` is what the answer's
-    sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
+    `expected_types` returns them. `names` may be names of entries, such as `split` or `--quiet`,
+    `qualified_names` those with dots (or `Set#add`, `Vec::push`), such as `str.split`, `called_names`
+    those with a parenthesis behind; `words` are all words, with and without hyphens. `statement` is
+    what the answer's sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
     """
 
     text: str

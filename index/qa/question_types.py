@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,9 @@ def expected_types(question: str) -> tuple[tuple[AnswerType, float], ...]:
         return ((SENTENCE_TYPE, 1.0),)
 
     by_words = {
-        name: share for name, share in class_probabilities(question).items() if name in TYPES_BY_NAME
+        name: share
+        for name, share in class_probabilities(question).items()
+        if name in TYPES_BY_NAME
     }
     total = sum(by_words.values())
     shares = {name: (1 - RULES_SHARE) * share / total for name, share in by_words.items()}
@@ -103,7 +106,7 @@ def question_features(question: str) -> frozenset[str]:
     """Return the words of a question, its groups of words, and the rules that match it."""
     words = ["^", *_words(question), "$"]
 
-    groups = {f"{first} {second}" for first, second in zip(words, words[1:], strict=False)}
+    groups = {f"{first} {second}" for first, second in pairwise(words)}
     opening = {"first: " + " ".join(words[1:end]) for end in (3, 4)}
     ending = {"last: " + " ".join(words[-3:-1])}
     return frozenset({*words, *groups, *opening, *ending, *matching_rules(question)})
