@@ -99,6 +99,8 @@ class Lexical:
     def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
         lengths = np.concatenate([segment.lengths for segment in segments])
         self.rows = len(lengths)
+        # That of all segments.
+        self.language = segments[0].language
         self._segments = segments
         self._starts = [0, *accumulate(map(len, segments))]
 
@@ -124,7 +126,7 @@ class Lexical:
 
         The idf is the most that the token can add to a BM25 score.
         """
-        return {token: self._idf(token) for token in dict.fromkeys(tokens(query))}
+        return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
 
     def _idf(self, token: str) -> float:
         df = self._df(token)
@@ -161,7 +163,7 @@ class Lexical:
 
     def _find_nearest(self, word: str) -> str | None:
         most = most_edits(word)
-        (stem,) = split(word)
+        (stem,) = split(word, self.language)
         sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
         # What few of very many texts have is mostly misspelled itself, and there is a lot of it.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE

@@ -6,6 +6,7 @@
     groups.npy     int64 (groups + 1,): where each group begins
     groups.txt     the first token of each group in UTF-8, one a line
     postings.bin   a record for each token, in the same order
+    language.txt   the name of the texts' language, if that is not English
     lengths.npy    int32 (rows,): the number of tokens of each row
 
 A record has the rows, int32 in ascending order, and how often each has the token, uint16. That of
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import UNCHECKED, BlockFile, Reader
+from purlin.index.search.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
 
 B = 0.75
@@ -108,8 +110,10 @@ class Postings:
         group_tokens: Sequence[bytes],
         terms: BlockFile,
         postings: BlockFile,
+        language: Language = ENGLISH,
     ) -> None:
         self.lengths = lengths
+        self.language = language
         self.mean = mean_length(lengths)
         self._groups = groups
         self._firsts = group_tokens
@@ -129,7 +133,11 @@ class Postings:
         )
         group_tokens = files.read(directory / GROUP_TOKENS_FILE).split(b"\n")[:-1]
         terms, postings = (files.blocks(directory / name) for name in (TERMS_FILE, POSTINGS_FILE))
-        return cls(lengths, groups, group_tokens, terms, postings)
+        language = ENGLISH
+        # An English one has no such file; that one of a build is missing is found by its manifest.
+        if (directory / LANGUAGE_FILE).exists():
+            language = LANGUAGES[files.read(directory / LANGUAGE_FILE).decode()]
+        return cls(lengths, groups, group_tokens, terms, postings, language)
 
     def __len__(self) -> int:
         """Return the number of rows."""
