@@ -24,7 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.search.postings import B, Postings, Tier, mean_length
-from purlin.index.search.spelling import corrected, edits, most_edits
+from purlin.index.search.spelling import (
+    FEWEST_IN_HEAD,
+    FEWEST_IN_PART,
+    corrected,
+    edits,
+    most_edits,
+)
 from purlin.index.search.tokens import split, tokens
 
 Rows = NDArray[np.int64]
@@ -120,6 +126,7 @@ class Lexical:
         # Where rows were removed, a token's postings are read to count those left.
         self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
         self._nearest = lru_cache(_CORRECTED_WORDS)(self._find_nearest)
+        self._compounds = lru_cache(_CORRECTED_WORDS)(self._find_compounds)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
@@ -182,6 +189,29 @@ class Lexical:
         )
         # Rows that were removed since count no more.
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
+
+    def compounds(self, word: str) -> list[str]:
+        """The words that end with a word, those first that most rows have."""
+        return self._compounds(word)
+
+    def _find_compounds(self, word: str) -> list[str]:
+        stems = split(word, self.language)
+        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_HEAD or not stems[0].isascii():
+            return []
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(segment.words_ending(stems[0], FEWEST_IN_PART))
+
+        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
+        # As the word is written, not as the stemmer leaves it.
+        compounds = {
+            token.decode().removesuffix(stems[0]) + word: token.decode() for token in ranked
+        }
+        return [
+            compound
+            for compound, token in compounds.items()
+            if split(compound, self.language) == (token,) and self.df(token)
+        ]
 
     # ---- search
 

@@ -182,15 +182,47 @@ class Postings:
         """
         first = max(bisect_right(self._firsts, letter.encode()) - 1, 0)
         last = bisect_left(self._firsts, chr(ord(letter) + 1).encode())
+        row_counts = {}
+        for content, starts, ends, counts in self._tables(first, last):
+            lengths = ends - starts
+            fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
+            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
+            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
+                token = content[begin:end]
+                if token.isalpha() and token.startswith(letter.encode()):
+                    row_counts[token] = count
+        return row_counts
+
+    def words_ending(self, ending: str, longer: int) -> dict[bytes, int]:
+        """Tokens of ASCII letters with this ending, at least `longer` letters longer, and their rows.
+
+        Raises Altered.
+        """
+        letters = ending.encode()
+        row_counts = {}
+        for content, starts, ends, counts in self._tables(0, len(self._firsts)):
+            codes = np.frombuffer(content, np.uint8)
+            fits = ends - starts >= len(letters) + longer
+            for before_end, code in enumerate(reversed(letters), 1):
+                fits[fits] = codes[ends[fits] - before_end] == code
+            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
+            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
+                token = content[begin:end]
+                if token.isalpha():
+                    row_counts[token] = count
+        return row_counts
+
+    def _tables(
+        self, first: int, last: int
+    ) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]]:
+        """Yield the tokens of groups: their texts, where each begins and ends, and its rows."""
         if last <= first:
-            return {}
+            return
         start = int(self._groups[first])
         content = bytes(self._terms.read(start, int(self._groups[last])))
-
         begins = self._groups[first:last] - start
         group_sizes = np.frombuffer(content, np.uint64)[begins // 8].astype(np.int64)
 
-        row_counts = {}
         # All groups have the same size but the last of the file.
         for size in np.unique(group_sizes).tolist():
             tables = begins[group_sizes == size] + 16
@@ -199,15 +231,7 @@ class Postings:
             texts = tables[:, None] + 8 * size
             ends = texts + table[..., 0].astype(np.int64)
             starts = np.concatenate([texts, ends[:, :-1]], axis=1)
-
-            lengths, counts = ends - starts, table[..., 1]
-            fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
-            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
-            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
-                token = content[begin:end]
-                if token.isalpha() and token.startswith(letter.encode()):
-                    row_counts[token] = count
-        return row_counts
+            yield content, starts, ends, table[..., 1]
 
     def records(self) -> Iterator[tuple[list[bytes], NDArray[np.int64], int]]:
         """Yield the tokens of each group, how many rows each has, and where the records begin."""

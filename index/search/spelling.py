@@ -16,7 +16,9 @@ from purlin.index.search.tokens import fold, split
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
-_FEWEST_IN_PART = 3
+FEWEST_IN_PART, FEWEST_IN_HEAD = 3, 4
+# Compounds that stand for a word which the catalogue has in them alone.
+_MOST_COMPOUNDS = 8
 # Passages that have both parts of a compound; one may have them by chance.
 _FEWEST_TOGETHER = 2
 # Words that are looked up, each of which reads all tokens with its first letter, and pairs.
@@ -47,13 +49,18 @@ class Vocabulary(Protocol):
         """The token nearest to a word in lower case, or None if none is near."""
         ...
 
+    def compounds(self, word: str) -> Sequence[str]:
+        """The words that end with a word in lower case, the most frequent first."""
+        ...
+
 
 def corrected(query: str, vocabulary: Vocabulary) -> str:
     """The query as it should be searched; the same if all its words are in the vocabulary.
 
-    A word that no passage has becomes the two words that it consists of, else the nearest one. Two
-    words that are mostly written as one are followed by that. The unit of a quantity stays: passages
-    are searched in another spelling of it.
+    A word that no passage has becomes the two words that it consists of, else, in a language that
+    writes compounds as one word, those that end with it, else the nearest one. Two words that are
+    mostly written as one are followed by that. The unit of a quantity stays: passages are searched in
+    another spelling of it.
     """
     lookups = 0
     unit_ends = {quantity.end for quantity in quantities(query)}
@@ -66,17 +73,26 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         if stays or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
             return match[0]
         lookups += 1
-        return _two_words(word, vocabulary) or _nearest_word(word, vocabulary) or match[0]
+        return _known_spelling(word, vocabulary) or match[0]
 
     text = _WORD.sub(spelled, query)
     return " ".join([text, *_compounds(text, vocabulary)])
+
+
+def _known_spelling(word: str, vocabulary: Vocabulary) -> str | None:
+    """An unknown word as passages have it."""
+    if two_words := _two_words(word, vocabulary):
+        return two_words
+    if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
+        return " ".join(compounds[:_MOST_COMPOUNDS])
+    return _nearest_word(word, vocabulary)
 
 
 def _two_words(word: str, vocabulary: Vocabulary) -> str:
     """The word as the two that most passages have together; empty if there are none."""
     language = vocabulary.language
     counts = {}
-    for end in range(_FEWEST_IN_PART, len(word) - _FEWEST_IN_PART + 1):
+    for end in range(FEWEST_IN_PART, len(word) - FEWEST_IN_PART + 1):
         first, second = word[:end], word[end:]
         tokens = (*split(first.lower(), language), *split(second.lower(), language))
         # Words that are left out of searches have no token.
