@@ -29,6 +29,7 @@ from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Location, Passage, Span
+from purlin.index.search.languages import ENGLISH
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until
 
@@ -395,7 +396,7 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     killed = layout.new_collection("again")
     document = numbered(1)[0]
     vectors = HashEncoder().encode([document.body], role="passage")
-    upload(milvus, killed, 64, lambda: [(document, [Passage("n0", 0, 0, 4)], vectors)])
+    upload(milvus, killed, 64, ENGLISH, lambda: [(document, [Passage("n0", 0, 0, 4)], vectors)])
     assert hosting.hosted(connection).count("again") == 0
     with pytest.raises(NotFound, match="has no corpus 'again'"):
         hosting.attach(tmp_path, "again", connection)

@@ -592,7 +592,11 @@ class Corpus:
     def _shown(self, query: str) -> _Shown:
         language = self._lexical.language
         spellings = quantities(query) if self.manifest.kind == "product" else ()
-        return _Shown(frozenset(tokens(query, language)), language, frozenset(each.spelling for each in spellings))
+        return _Shown(
+            frozenset(tokens(query, language)),
+            language,
+            frozenset(each.spelling for each in spellings),
+        )
 
     # ---- retrieval
 
@@ -994,6 +998,9 @@ class Corpus:
                 "relevance": _rounded(reading.relevance[position]),
                 "searched": _rounded(reading.searched[position]),
             }
+
+        if (language := self._lexical.language) is not ENGLISH:
+            explanation["language"] = language.name
 
         return explanation | {
             "dense_weight": fusion.dense_weight,

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 LANGUAGE_FILE = "language.txt"
-# Texts by which a language is told, and how clear they must be.
+# Characters of the texts by which a language is told.
 SAMPLE_CHARS = 500_000
+# How many common words it must have, how many distinct ones, which share of all words, and how
+# many times as many as English.
 _FEWEST_WORDS, _FEWEST_DISTINCT, _LEAST_SHARE, _TIMES_ENGLISH = 10, 5, 0.01, 2
 
 _WORD = re.compile(r"[a-z]+")
@@ -21,8 +23,8 @@ class Language:
     """A language: Snowball's name of its stemmer, and its common words, without marks.
 
     Searches leave out the words of `common`; `others` tell something of a product, such as "without".
-    `endings` are what the stemmer cuts off. `links` stand between the words of a compound, which only
-    some languages write as one.
+    `endings` are what the stemmer cuts off. `links` are what may be between the words of a compound,
+    none in languages that write it as several words.
     """
 
     name: str
@@ -89,9 +91,10 @@ ITALIAN = _language(
     "o a i e ato ata ati ate are ante anti abile abili zione zioni mente ino ina",
 )
 LANGUAGES: Mapping[str, Language] = {
-    language.name: language
-    for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN)
+    language.name: language for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN)
 }
+
+
 def _telling_words() -> dict[Language, frozenset[str]]:
     """The words of two letters or more that only one language has, by language."""
     common = {language: language.common | language.others for language in LANGUAGES.values()}

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from purlin.index.search.postings import B, Postings, Tier, mean_length
 from purlin.index.search.spelling import (
-    FEWEST_IN_HEAD,
     FEWEST_IN_PART,
+    MOST_COMPOUNDS,
     corrected,
     edits,
     most_edits,
@@ -191,27 +191,27 @@ class Lexical:
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
 
     def compounds(self, word: str) -> list[str]:
-        """The words that end with a word, those first that most rows have."""
+        """Some words that end with a word, those first that most rows have."""
         return self._compounds(word)
 
     def _find_compounds(self, word: str) -> list[str]:
         stems = split(word, self.language)
-        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_HEAD or not stems[0].isascii():
+        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
             return []
         row_counts: Counter[bytes] = Counter()
         for segment in self._segments:
             row_counts.update(segment.words_ending(stems[0], FEWEST_IN_PART))
 
         ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
-        # As the word is written, not as the stemmer leaves it.
-        compounds = {
-            token.decode().removesuffix(stems[0]) + word: token.decode() for token in ranked
-        }
-        return [
-            compound
-            for compound, token in compounds.items()
-            if split(compound, self.language) == (token,) and self.df(token)
-        ]
+        compounds = []
+        for token in map(bytes.decode, ranked):
+            # As the word is written, not as the stemmer leaves it.
+            compound = token.removesuffix(stems[0]) + word
+            if split(compound, self.language) == (token,) and self.df(token):
+                compounds.append(compound)
+            if len(compounds) == MOST_COMPOUNDS:
+                break
+        return compounds
 
     # ---- search
 

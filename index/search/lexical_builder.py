@@ -19,6 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import BlockWriter
+from purlin.index.search.languages import (
+    ENGLISH,
+    LANGUAGE_FILE,
+    SAMPLE_CHARS,
+    Language,
+    detect,
+)
 from purlin.index.search.postings import (
     CODEC,
     GROUP,
@@ -34,13 +41,6 @@ from purlin.index.search.postings import (
     record_bytes,
     tier_bytes,
     tier_sizes,
-)
-from purlin.index.search.languages import (
-    ENGLISH,
-    LANGUAGE_FILE,
-    SAMPLE_CHARS,
-    Language,
-    detect,
 )
 from purlin.index.search.tokens import fold, split, words
 from purlin.index.storage import TEMPORARY
@@ -166,8 +166,8 @@ class LexicalBuilder:
         with _Writer(self._directory, lengths) as writer:
             for entries in _merged(sources, len(lengths)):
                 writer.write(entries)
-        if self._language not in (None, ENGLISH):
-            (self._directory / LANGUAGE_FILE).write_text(self._language.name)
+        if self._numbers.language is not ENGLISH:
+            (self._directory / LANGUAGE_FILE).write_text(self._numbers.language.name)
         self.abandon()
 
     def abandon(self) -> None:

@@ -16,9 +16,9 @@ from purlin.index.search.tokens import fold, split
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
-FEWEST_IN_PART, FEWEST_IN_HEAD = 3, 4
+FEWEST_IN_PART = 3
 # Compounds that stand for a word which the catalogue has in them alone.
-_MOST_COMPOUNDS = 8
+MOST_COMPOUNDS = 8
 # Passages that have both parts of a compound; one may have them by chance.
 _FEWEST_TOGETHER = 2
 # Words that are looked up, each of which reads all tokens with its first letter, and pairs.
@@ -50,7 +50,7 @@ class Vocabulary(Protocol):
         ...
 
     def compounds(self, word: str) -> Sequence[str]:
-        """The words that end with a word in lower case, the most frequent first."""
+        """Some words that end with a word in lower case, the most frequent first."""
         ...
 
 
@@ -62,15 +62,20 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
     mostly written as one are followed by that. The unit of a quantity stays: passages are searched in
     another spelling of it.
     """
-    lookups = 0
+    lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
 
     def spelled(match: re.Match[str]) -> str:
         nonlocal lookups
         word = fold(match[0])
-        tokens = split(word, vocabulary.language)
-        stays = len(word) < _FEWEST_LETTERS or not word.isascii() or match.end() in unit_ends
-        if stays or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
+        stays = (
+            len(word) < _FEWEST_LETTERS
+            or not (word.isascii() and word.isalpha())
+            or word.lower() in language.common
+            or match.end() in unit_ends
+            or any(map(vocabulary.df, split(word, language)))
+        )
+        if stays or lookups == _MOST_LOOKED_UP:
             return match[0]
         lookups += 1
         return _known_spelling(word, vocabulary) or match[0]
@@ -84,7 +89,7 @@ def _known_spelling(word: str, vocabulary: Vocabulary) -> str | None:
     if two_words := _two_words(word, vocabulary):
         return two_words
     if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
-        return " ".join(compounds[:_MOST_COMPOUNDS])
+        return " ".join(compounds)
     return _nearest_word(word, vocabulary)
 
 
@@ -143,11 +148,10 @@ def _pairs(text: str, language: Language) -> Iterator[tuple[str, str]]:
 
 def _joined(first: str, second: str, language: Language) -> Iterator[str]:
     """The ways to write two words as one."""
-    yield first + second
-    for link in language.links:
+    for link in language.links or ("",):
         yield first + link + second
-    # "Tisch für den Garten": the word that says what it is comes last.
-    for link in ("", *language.links) if language.links else ():
+    # In "Tisch für den Garten" the word that says what it is comes first, in a compound last.
+    for link in language.links:
         yield second + link + first
 
 
