@@ -28,8 +28,9 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Location, Passage, Span
+from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.languages import ENGLISH
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until
 
@@ -407,6 +408,26 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     assert len(kept) == 1
     hosting.delete(tmp_path, "again")
     assert hosting._collections(milvus, "again") == []
+
+
+def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_path: Path) -> None:
+    rows = [
+        "A1;Hausschuh Filz;Für kalte Füße, auch in großen Größen und mit einer Sohle",
+        "A2;Wasserkocher;Er kocht das Wasser, das nicht zu kalt ist, und schaltet sich ab",
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["sku;name;description", *rows]), encoding="utf-8")
+
+    def hits_of(engine: Connection | None) -> tuple[Hit, ...]:
+        home = tmp_path / ("local" if engine is None else "milvus")
+        sources = open_source("product", [path])
+        build(home, "schuhe", "product", sources, HashEncoder(), engine=engine)
+        with closing(open_corpus(builds.current(home, "schuhe"), HashEncoder())) as corpus:
+            return corpus.search("hausschuhe für den fuß", mode="lexical", explain=True).hits
+
+    hits = hits_of(connection)
+    assert [hit.document_id for hit in hits] == ["A1"]
+    assert hits == hits_of(None)
 
 
 def test_only_the_last_builds_are_kept(

@@ -10,7 +10,7 @@ from itertools import chain
 
 LANGUAGE_FILE = "language.txt"
 # Characters of the texts by which a language is told.
-SAMPLE_CHARS = 500_000
+SAMPLE_CHARS = 200_000
 # How many common words it must have, how many distinct ones, which share of all words, and how
 # many times as many as English.
 _FEWEST_WORDS, _FEWEST_DISTINCT, _LEAST_SHARE, _TIMES_ENGLISH = 10, 5, 0.01, 2

@@ -115,19 +115,19 @@ def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
 def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
     """Two words as one, if more passages have that than both words."""
     language = vocabulary.language
+    fewest = 1 if language.links else _FEWEST_TOGETHER
     searched = {token for word in _words(text) for token in split(fold(word), language)}
     for first, second in islice(_pairs(text, language), _MOST_PAIRS):
         tokens = (*split(fold(first), language), *split(fold(second), language))
         if len(tokens) != 2:
             continue
-        passages = {
-            compound: vocabulary.df(joined[0])
-            for compound in _joined(first, second, language)
-            if len(joined := split(fold(compound), language)) == 1 and joined[0] not in searched
-        }
-        best = max(passages, key=passages.__getitem__, default="")
-        fewest = 1 if language.links else _FEWEST_TOGETHER
-        if best and passages[best] >= max(fewest, vocabulary.together(*tokens) + 1):
+        best, most = "", 0
+        for compound in _joined(first, second, language):
+            joined = split(fold(compound), language)
+            if len(joined) == 1 and joined[0] not in searched:
+                df = vocabulary.df(joined[0])
+                best, most = (compound, df) if df > most else (best, most)
+        if most >= fewest and most > vocabulary.together(*tokens):
             searched.update(split(fold(best), language))
             yield best
 
