@@ -53,7 +53,6 @@ class Reader:
         progress: Progress,
         language: Language | None,
     ) -> None:
-        # That of the earlier build stays as long as anything of it is taken over.
         self._language = language
         self._staging_dir, self._splitter = staging_dir, splitter
         self._earlier, self._encoding, self._progress = earlier, encoding, progress
@@ -89,7 +88,9 @@ class Reader:
                 return read_listing(self._staging_dir)
 
             self.kept = self._segments_to_keep(listed, comparable)
-            if self._copyable and any(isinstance(entry, IndexedFile) for entry in listed):
+            # The language that was told stays as long as any file is taken over.
+            is_any_kept = any(isinstance(entry, IndexedFile) for entry in listed)
+            if self._language is None and self._copyable and is_any_kept:
                 self._language = self._earlier.segments[0].postings.language
             for position, entry in enumerate(listed):
                 if isinstance(entry, IndexedFile) and entry.segment < self.kept:

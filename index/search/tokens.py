@@ -188,7 +188,7 @@ def _beginning(stem: str) -> str:
 
 
 def fold(text: str) -> str:
-    """The text without marks on its letters, in the case that it is in."""
+    """Return the text without marks on its letters; upper case stays."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)
