@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Location, Passage, Span
+from purlin.index.records import Document, Hit, Location, Passage, Span
+from purlin.index.search.languages import ENGLISH
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until
 
@@ -395,7 +398,7 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     killed = layout.new_collection("again")
     document = numbered(1)[0]
     vectors = HashEncoder().encode([document.body], role="passage")
-    upload(milvus, killed, 64, lambda: [(document, [Passage("n0", 0, 0, 4)], vectors)])
+    upload(milvus, killed, 64, ENGLISH, lambda: [(document, [Passage("n0", 0, 0, 4)], vectors)])
     assert hosting.hosted(connection).count("again") == 0
     with pytest.raises(NotFound, match="has no corpus 'again'"):
         hosting.attach(tmp_path, "again", connection)
@@ -406,6 +409,31 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     assert len(kept) == 1
     hosting.delete(tmp_path, "again")
     assert hosting._collections(milvus, "again") == []
+
+
+def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_path: Path) -> None:
+    rows = [
+        "A1;Hausschuh Filz;Für kalte Füße, auch in großen Größen und mit einer Sohle",
+        "A2;Wasserkocher;Er kocht das Wasser, das nicht zu kalt ist, und schaltet sich ab",
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["sku;name;description", *rows]), encoding="utf-8")
+
+    def hits_of(engine: Connection | None) -> list[tuple[Hit, set[str]]]:
+        home = tmp_path / ("local" if engine is None else "milvus")
+        sources = open_source("product", [path])
+        build(home, "schuhe", "product", sources, HashEncoder(), engine=engine)
+        with closing(open_corpus(builds.current(home, "schuhe"), HashEncoder())) as corpus:
+            hits = corpus.search("hausschuhe für den fuß", mode="lexical", explain=True).hits
+        explanations = [hit.explanation or {} for hit in hits]
+        return [
+            (replace(hit, explanation=None), set(explanation["terms"]))
+            for hit, explanation in zip(hits, explanations, strict=True)
+        ]
+
+    [(hit, terms)] = hits_of(connection)
+    assert (hit.document_id, terms) == ("A1", {"hausschuh", "fuss"})
+    assert hits_of(None) == [(hit, terms)]
 
 
 def test_only_the_last_builds_are_kept(

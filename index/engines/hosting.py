@@ -40,7 +40,9 @@ from purlin.index.errors import (
 )
 from purlin.index.search import dense, query_log, segments
 from purlin.index.search.corpus import Corpus, check_encoder
+from purlin.index.search.languages import ENGLISH, LANGUAGES
 from purlin.index.search.listing import LISTING_FILE
+from purlin.index.search.postings import Postings
 from purlin.index.search.query_log import QueryLog
 
 BACKEND = "milvus"
@@ -68,6 +70,8 @@ def move(
             _drop(milvus, collection)
 
     collection = layout.new_collection(manifest.name)
+    (segment,) = manifest.segments
+    language = Postings.load(staging_dir / segment / segments.LEXICAL_DIRECTORY).language
     written = 0
 
     def advance(count: int) -> None:
@@ -80,6 +84,7 @@ def move(
             milvus,
             collection,
             int(manifest.encoder["dim"]),
+            language,
             lambda: _documents(staging_dir, manifest),
             advance,
         )
@@ -101,6 +106,7 @@ def move(
         "collection": collection,
         "retrievers": ["dense", "lexical"] if milvus.has_sparse else ["dense"],
         "buckets": contents.buckets,
+        "language": language.name,
         "lists": dict(contents.lists),
         "has_files": contents.has_files,
         "files": files,
@@ -282,13 +288,15 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
 
     collection = Collection(milvus, _collection(manifest))
     engine = manifest.engine
+    # Builds before there were others are English.
+    language = LANGUAGES[engine.get("language", ENGLISH.name)]
     traits = Traits(manifest.kind, numeric, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
         directory.name,
         manifest,
         encoder,
         MilvusDense(collection),
-        MilvusLexical(collection, manifest.passages, int(engine["buckets"])),
+        MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
         MilvusPassages(collection, traits),
         listing,
         log=log,

@@ -26,6 +26,7 @@ from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.filters import Filter
+from purlin.index.search.languages import Language
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import MAX_NAMED, StoredPassage
 from purlin.index.search.tokens import distinct_tokens, tokens
@@ -149,10 +150,13 @@ class MilvusDense:
 class MilvusLexical:
     """The contract `LexicalRetriever`: BM25 with the weights that the build stored.
 
-    `passages` counts them, `buckets` those of the vocabulary.
+    `passages` counts them, `buckets` those of the vocabulary. `language` is that of the passages.
     """
 
-    def __init__(self, collection: Collection, passages: int, buckets: int) -> None:
+    def __init__(
+        self, collection: Collection, passages: int, buckets: int, language: Language
+    ) -> None:
+        self.language = language
         self._collection = collection
         self._passages, self._buckets = passages, buckets
         # Token -> its number and document frequency; least recently used first.
@@ -165,7 +169,7 @@ class MilvusLexical:
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf."""
-        distinct = list(dict.fromkeys(tokens(query)))
+        distinct = list(dict.fromkeys(tokens(query, self.language)))
         entries = self._entries(distinct)
         return {
             token: float(np.log1p((self._passages - df + 0.5) / (df + 0.5)))

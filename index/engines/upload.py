@@ -28,6 +28,7 @@ from purlin.index.passages import lexical_text
 from purlin.index.records import Document, Passage
 from purlin.index.search import local
 from purlin.index.search.filters import ANY_CASE
+from purlin.index.search.languages import Language
 from purlin.index.search.lexical import K1
 from purlin.index.search.postings import B
 from purlin.index.search.tokens import tokens
@@ -48,6 +49,7 @@ class _Counts:
     """Term counts of all passages: in a file, passage by passage, with a vocabulary in memory."""
 
     file: IO[bytes]
+    language: Language
     numbers: dict[str, int] = field(default_factory=dict)
     frequencies: list[int] = field(default_factory=lambda: [0])
     passages: int = 0
@@ -55,7 +57,7 @@ class _Counts:
 
     def add(self, text: str) -> None:
         """Append the counts of a passage's text."""
-        counted = Counter(tokens(text))
+        counted = Counter(tokens(text, self.language))
         pairs = np.empty((len(counted), 2), np.int32)
         for position, (token, count) in enumerate(counted.items()):
             number = self.numbers.setdefault(token, len(self.numbers) + 1)
@@ -98,18 +100,20 @@ def upload(
     milvus: Milvus,
     collection: str,
     dim: int,
+    language: Language,
     documents: Callable[[], Uploaded],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Contents:
     """Create the collections of a build and fill them.
 
-    `documents` is called twice: to count terms, and to write. `progress` is called with a number of
-    passages. Raises EngineFailed, and InvalidInput for a document that Milvus cannot hold.
+    The texts are in `language`. `documents` is called twice: to count terms, and to write.
+    `progress` is called with a number of passages. Raises EngineFailed, and InvalidInput for a
+    document that Milvus cannot hold.
     """
     layout.create_passages(milvus, collection, dim)
     layout.create_records(milvus, collection)
     with tempfile.TemporaryFile() as file:
-        counts = _Counts(file)
+        counts = _Counts(file, language)
         if milvus.has_sparse:
             for document, passages, _ in documents():
                 for passage in passages:

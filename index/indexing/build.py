@@ -39,6 +39,7 @@ from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import dense, query_log, segments
 from purlin.index.search.fusion import HYBRID
+from purlin.index.search.languages import ENGLISH
 from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
@@ -296,7 +297,11 @@ class _Builder:
     def read(self, sources: Iterable[SourceFile | Skipped], encoder: TextEncoder) -> None:
         """Write the documents and postings of all sources, while `encoder` makes their vectors."""
         plan, encoding = self._plan, self._encode_with(encoder)
-        reader = Reader(self.directory, plan.splitter, self._earlier, encoding, plan.progress)
+        # Code has names, and questions to references are read in English.
+        language = None if plan.kind == "product" else ENGLISH
+        reader = Reader(
+            self.directory, plan.splitter, self._earlier, encoding, plan.progress, language
+        )
         listing = reader.read(sources, self._earlier.comparable(encoder), self._unfinished)
         self._kept, self._new_segment = reader.kept, reader.segment
         self._first_skipped = reader.first_skipped

@@ -18,6 +18,7 @@ from purlin.index.indexing.unfinished import Unfinished
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
+from purlin.index.search.languages import Language
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
 from purlin.index.search.segments import BASE, DELTA
 
@@ -40,6 +41,7 @@ class Reader:
 
     `kept` is the number of segments that the build takes over from the earlier one; `segment` is
     the name of the new one, which has the documents of all other files, or "" if there are none.
+    `language` is that of a build anew, None to tell it by the texts.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class Reader:
         earlier: Earlier,
         encoding: Encoding,
         progress: Progress,
+        language: Language | None,
     ) -> None:
+        self._language = language
         self._staging_dir, self._splitter = staging_dir, splitter
         self._earlier, self._encoding, self._progress = earlier, encoding, progress
         self.kept = 0
@@ -84,6 +88,10 @@ class Reader:
                 return read_listing(self._staging_dir)
 
             self.kept = self._segments_to_keep(listed, comparable)
+            # The language that was told stays as long as any file is taken over.
+            is_any_kept = any(isinstance(entry, IndexedFile) for entry in listed)
+            if self._language is None and self._copyable and is_any_kept:
+                self._language = self._earlier.segments[0].postings.language
             for position, entry in enumerate(listed):
                 if isinstance(entry, IndexedFile) and entry.segment < self.kept:
                     self._positions[entry.segment, entry.number] = position
@@ -209,6 +217,7 @@ class Reader:
                 self._earlier,
                 self._encoding,
                 first_row,
+                self._language,
             )
         return self._writer
 

@@ -14,6 +14,7 @@ from purlin.index.indexing.journal import Journal
 from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
+from purlin.index.search.languages import Language
 from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import StoreWriter
@@ -26,7 +27,7 @@ class SegmentWriter:
     """Writes the documents of a segment, read or copied from the segments of `earlier`.
 
     The texts of its passages go to `encoding` as well, with their rows in the build: those of this
-    segment begin at `first_row`.
+    segment begin at `first_row`. The texts are in `language`; None means the one that they tell.
     """
 
     def __init__(
@@ -36,13 +37,14 @@ class SegmentWriter:
         earlier: Earlier,
         encoding: Encoding,
         first_row: int,
+        language: Language | None,
     ) -> None:
         directory.mkdir()
         self.directory = directory
         self._splitter = splitter
         self._encoding, self._first_row = encoding, first_row
         self.store = StoreWriter(directory)
-        self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY)
+        self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY, language=language)
 
     def add(self, document: Document, file: int) -> None:
         """Append a document that was read. Raises UnicodeEncodeError before anything is added."""

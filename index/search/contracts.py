@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
 from purlin.index.search.filters import Filter
+from purlin.index.search.languages import Language
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import StoredPassage
 
@@ -66,6 +67,11 @@ class DenseRetriever(Protocol):
 
 class LexicalRetriever(Protocol):
     """Search by words: scores are shares in 0-1 of the most that the query could get."""
+
+    @property
+    def language(self) -> Language:
+        """The language of the passages."""
+        ...
 
     def corrected(self, query: str) -> str:
         """Return the query in the spelling of the passages, as far as the engine can tell."""

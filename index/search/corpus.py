@@ -36,6 +36,7 @@ from purlin.index.search.contracts import (
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import ANY_CASE, Filter, folded
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
+from purlin.index.search.languages import ENGLISH, Language
 from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
@@ -186,6 +187,7 @@ class _Shown:
     """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
 
     tokens: frozenset[str] = frozenset()
+    language: Language = ENGLISH
     quantities: frozenset[str] = frozenset()
 
 
@@ -588,8 +590,13 @@ class Corpus:
         return tuple(replace(hit, highlights=_highlights(hit.text, shown)) for hit in hits)
 
     def _shown(self, query: str) -> _Shown:
+        language = self._lexical.language
         spellings = quantities(query) if self.manifest.kind == "product" else ()
-        return _Shown(frozenset(tokens(query)), frozenset(each.spelling for each in spellings))
+        return _Shown(
+            frozenset(tokens(query, language)),
+            language,
+            frozenset(each.spelling for each in spellings),
+        )
 
     # ---- retrieval
 
@@ -992,6 +999,9 @@ class Corpus:
                 "searched": _rounded(reading.searched[position]),
             }
 
+        if (language := self._lexical.language) is not ENGLISH:
+            explanation["language"] = language.name
+
         return explanation | {
             "dense_weight": fusion.dense_weight,
             "feedback_weight": 0.0 if np.isnan(ranking.similarities[position]) else feedback.WEIGHT,
@@ -1003,7 +1013,7 @@ class Corpus:
 
 
 def _highlights(text: str, shown: _Shown) -> tuple[tuple[int, int], ...]:
-    spans = matches(text, shown.tokens)
+    spans = matches(text, shown.tokens, shown.language)
     if shown.quantities:
         equal = [each for each in quantities(text) if each.spelling in shown.quantities]
         spans = _united([*spans, *((each.start, each.end) for each in equal)])

@@ -24,7 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.search.postings import B, Postings, Tier, mean_length
-from purlin.index.search.spelling import corrected, edits, most_edits
+from purlin.index.search.spelling import (
+    FEWEST_IN_PART,
+    MOST_COMPOUNDS,
+    corrected,
+    edits,
+    most_edits,
+)
 from purlin.index.search.tokens import split, tokens
 
 Rows = NDArray[np.int64]
@@ -99,6 +105,8 @@ class Lexical:
     def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
         lengths = np.concatenate([segment.lengths for segment in segments])
         self.rows = len(lengths)
+        # That of all segments.
+        self.language = segments[0].language
         self._segments = segments
         self._starts = [0, *accumulate(map(len, segments))]
 
@@ -118,13 +126,14 @@ class Lexical:
         # Where rows were removed, a token's postings are read to count those left.
         self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
         self._nearest = lru_cache(_CORRECTED_WORDS)(self._find_nearest)
+        self._compounds = lru_cache(_CORRECTED_WORDS)(self._find_compounds)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
 
         The idf is the most that the token can add to a BM25 score.
         """
-        return {token: self._idf(token) for token in dict.fromkeys(tokens(query))}
+        return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
 
     def _idf(self, token: str) -> float:
         df = self._df(token)
@@ -161,7 +170,7 @@ class Lexical:
 
     def _find_nearest(self, word: str) -> str | None:
         most = most_edits(word)
-        (stem,) = split(word)
+        (stem,) = split(word, self.language)
         sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
         # What few of very many texts have is mostly misspelled itself, and there is a lot of it.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
@@ -180,6 +189,29 @@ class Lexical:
         )
         # Rows that were removed since count no more.
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
+
+    def compounds(self, word: str) -> list[str]:
+        """Some words that end with a word, those first that most rows have."""
+        return self._compounds(word)
+
+    def _find_compounds(self, word: str) -> list[str]:
+        stems = split(word, self.language)
+        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
+            return []
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(segment.words_ending(stems[0], FEWEST_IN_PART))
+
+        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
+        compounds = []
+        for token in map(bytes.decode, ranked):
+            # As the word is written, not as the stemmer leaves it.
+            compound = token.removesuffix(stems[0]) + word
+            if split(compound, self.language) == (token,) and self.df(token):
+                compounds.append(compound)
+            if len(compounds) == MOST_COMPOUNDS:
+                break
+        return compounds
 
     # ---- search
 

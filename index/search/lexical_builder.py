@@ -19,6 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import BlockWriter
+from purlin.index.search.languages import (
+    ENGLISH,
+    LANGUAGE_FILE,
+    SAMPLE_CHARS,
+    Language,
+    detect,
+)
 from purlin.index.search.postings import (
     CODEC,
     GROUP,
@@ -35,7 +42,7 @@ from purlin.index.search.postings import (
     tier_bytes,
     tier_sizes,
 )
-from purlin.index.search.tokens import split, words
+from purlin.index.search.tokens import fold, split, words
 from purlin.index.storage import TEMPORARY
 
 # Tokens of texts in a run, and entries that are merged together: each takes about 40 bytes.
@@ -69,13 +76,14 @@ class _Source(Protocol):
 class _Numbers(dict[str, tuple[int, ...]]):
     """Word -> numbers of its tokens in a run; a word is split when it is asked for first."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language) -> None:
         super().__init__()
+        self.language = language
         self.vocabulary: dict[bytes, int] = {}
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         vocabulary = self.vocabulary
-        contents = [token.encode(*CODEC) for token in split(word)]
+        contents = [token.encode(*CODEC) for token in split(word, self.language)]
         numbers = tuple(vocabulary.setdefault(token, len(vocabulary)) for token in contents)
         if len(self) < _MAX_CACHED_WORDS:
             self[word] = numbers
@@ -85,10 +93,17 @@ class _Numbers(dict[str, tuple[int, ...]]):
 class LexicalBuilder:
     """Collects texts row by row, and rows of other segments, into the postings of a segment.
 
-    `directory` is created. `run_tokens` bounds the memory.
+    `directory` is created. The texts are in `language`; None means the one that the first of them
+    tell, which takes texts alone. `run_tokens` bounds the memory.
     """
 
-    def __init__(self, directory: Path, run_tokens: int = RUN_TOKENS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        run_tokens: int = RUN_TOKENS,
+        *,
+        language: Language | None = ENGLISH,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._run_tokens = run_tokens
@@ -97,13 +112,35 @@ class LexicalBuilder:
         self._lengths = array("i")
 
         # Tokens of the texts of this run, and the row and length of each text.
-        self._numbers = _Numbers()
+        self._numbers = _Numbers(ENGLISH if language is None else language)
         self._tokens, self._text_rows, self._text_lengths = array("i"), array("i"), array("i")
         # Rows of other segments: the postings, their first and last + 1, and the first row here.
         self._copied: list[tuple[Postings, int, int, int]] = []
 
+        self._language = language
+        # The first texts, until they tell their language.
+        self._sample: list[str] = []
+        self._sample_chars = 0
+
     def add(self, text: str) -> None:
         """Append one row."""
+        if self._language is not None:
+            self._add(text)
+            return
+        self._sample.append(text)
+        self._sample_chars += len(text)
+        if self._sample_chars >= SAMPLE_CHARS:
+            self._tell_language()
+
+    def _tell_language(self) -> None:
+        """Set the language of the sample, and append its rows."""
+        self._language = detect(fold(text).lower() for text in self._sample)
+        self._numbers = _Numbers(self._language)
+        for text in self._sample:
+            self._add(text)
+        self._sample.clear()
+
+    def _add(self, text: str) -> None:
         before = len(self._tokens)
         numbers = map(self._numbers.__getitem__, words(text))
         self._tokens.extend(chain.from_iterable(numbers))
@@ -120,6 +157,8 @@ class LexicalBuilder:
 
     def close(self) -> None:
         """Write the files. Raises OSError."""
+        if self._language is None:
+            self._tell_language()
         if self._tokens:
             self._end_run()
         sources: list[_Source] = [*self._runs, *self._copies()]
@@ -127,6 +166,8 @@ class LexicalBuilder:
         with _Writer(self._directory, lengths) as writer:
             for entries in _merged(sources, len(lengths)):
                 writer.write(entries)
+        if self._numbers.language is not ENGLISH:
+            (self._directory / LANGUAGE_FILE).write_text(self._numbers.language.name)
         self.abandon()
 
     def abandon(self) -> None:
@@ -156,7 +197,7 @@ class LexicalBuilder:
         )
         self._runs.append(_Run(self._scratch / str(len(self._runs)), entries))
 
-        self._numbers = _Numbers()
+        self._numbers = _Numbers(self._numbers.language)
         for column in (self._tokens, self._text_rows, self._text_lengths):
             del column[:]
 

@@ -6,6 +6,7 @@
     groups.npy     int64 (groups + 1,): where each group begins
     groups.txt     the first token of each group in UTF-8, one a line
     postings.bin   a record for each token, in the same order
+    language.txt   the name of the texts' language, if that is not English
     lengths.npy    int32 (rows,): the number of tokens of each row
 
 A record has the rows, int32 in ascending order, and how often each has the token, uint16. That of
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import UNCHECKED, BlockFile, Reader
+from purlin.index.search.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
 
 B = 0.75
@@ -108,8 +110,10 @@ class Postings:
         group_tokens: Sequence[bytes],
         terms: BlockFile,
         postings: BlockFile,
+        language: Language = ENGLISH,
     ) -> None:
         self.lengths = lengths
+        self.language = language
         self.mean = mean_length(lengths)
         self._groups = groups
         self._firsts = group_tokens
@@ -129,7 +133,11 @@ class Postings:
         )
         group_tokens = files.read(directory / GROUP_TOKENS_FILE).split(b"\n")[:-1]
         terms, postings = (files.blocks(directory / name) for name in (TERMS_FILE, POSTINGS_FILE))
-        return cls(lengths, groups, group_tokens, terms, postings)
+        language = ENGLISH
+        # An English one has no such file; that one of a build is missing is found by its manifest.
+        if (directory / LANGUAGE_FILE).exists():
+            language = LANGUAGES[files.read(directory / LANGUAGE_FILE).decode()]
+        return cls(lengths, groups, group_tokens, terms, postings, language)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -174,15 +182,47 @@ class Postings:
         """
         first = max(bisect_right(self._firsts, letter.encode()) - 1, 0)
         last = bisect_left(self._firsts, chr(ord(letter) + 1).encode())
+        row_counts = {}
+        for content, starts, ends, counts in self._tables(first, last):
+            lengths = ends - starts
+            fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
+            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
+            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
+                token = content[begin:end]
+                if token.isalpha() and token.startswith(letter.encode()):
+                    row_counts[token] = count
+        return row_counts
+
+    def words_ending(self, ending: str, longer: int) -> dict[bytes, int]:
+        """Tokens of ASCII letters with this ending, at least `longer` letters longer, and their rows.
+
+        Raises Altered.
+        """
+        letters = ending.encode()
+        row_counts = {}
+        for content, starts, ends, counts in self._tables(0, len(self._firsts)):
+            codes = np.frombuffer(content, np.uint8)
+            fits = ends - starts >= len(letters) + longer
+            for before_end, code in enumerate(reversed(letters), 1):
+                fits[fits] = codes[ends[fits] - before_end] == code
+            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
+            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
+                token = content[begin:end]
+                if token.isalpha():
+                    row_counts[token] = count
+        return row_counts
+
+    def _tables(
+        self, first: int, last: int
+    ) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]]:
+        """Yield the tokens of groups: their texts, where each begins and ends, and its rows."""
         if last <= first:
-            return {}
+            return
         start = int(self._groups[first])
         content = bytes(self._terms.read(start, int(self._groups[last])))
-
         begins = self._groups[first:last] - start
         group_sizes = np.frombuffer(content, np.uint64)[begins // 8].astype(np.int64)
 
-        row_counts = {}
         # All groups have the same size but the last of the file.
         for size in np.unique(group_sizes).tolist():
             tables = begins[group_sizes == size] + 16
@@ -191,15 +231,7 @@ class Postings:
             texts = tables[:, None] + 8 * size
             ends = texts + table[..., 0].astype(np.int64)
             starts = np.concatenate([texts, ends[:, :-1]], axis=1)
-
-            lengths, counts = ends - starts, table[..., 1]
-            fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
-            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
-            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
-                token = content[begin:end]
-                if token.isalpha() and token.startswith(letter.encode()):
-                    row_counts[token] = count
-        return row_counts
+            yield content, starts, ends, table[..., 1]
 
     def records(self) -> Iterator[tuple[list[bytes], NDArray[np.int64], int]]:
         """Yield the tokens of each group, how many rows each has, and where the records begin."""

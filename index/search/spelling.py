@@ -11,27 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.quantities import quantities
-from purlin.index.search.tokens import split
+from purlin.index.search.languages import Language
+from purlin.index.search.tokens import fold, split
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
-_FEWEST_IN_PART = 3
+FEWEST_IN_PART = 3
+# Compounds that stand for a word which the catalogue has in them alone.
+MOST_COMPOUNDS = 8
 # Passages that have both parts of a compound; one may have them by chance.
 _FEWEST_TOGETHER = 2
 # Words that are looked up, each of which reads all tokens with its first letter, and pairs.
 _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
-_WORD = re.compile(r"(?<![\w'’./-])[A-Za-z]{3,32}(?![\w'’/-]|\.\w)")
-# What the stemmer cuts off, and what it replaces by i.
-_ENDINGS = (
-    "",
-    *"s e es ed er ers or ors ion ions ator ators ation ing ings al ic able ment ness".split(),
-)
+_WORD = re.compile(r"(?<![\w'’./-])[^\W\d_]{3,32}(?![\w'’/-]|\.\w)")
+# What the English stemmer replaces by i.
 _Y_ENDINGS = ("y", "ies", "ied")
 
 
 class Vocabulary(Protocol):
     """The tokens of the passages that a query searches."""
+
+    @property
+    def language(self) -> Language:
+        """The language of the passages."""
+        ...
 
     def df(self, token: str) -> int:
         """Count the passages that have a token."""
@@ -45,37 +49,57 @@ class Vocabulary(Protocol):
         """The token nearest to a word in lower case, or None if none is near."""
         ...
 
+    def compounds(self, word: str) -> Sequence[str]:
+        """Some words that end with a word in lower case, the most frequent first."""
+        ...
+
 
 def corrected(query: str, vocabulary: Vocabulary) -> str:
     """The query as it should be searched; the same if all its words are in the vocabulary.
 
-    A word that no passage has becomes the two words that it consists of, else the nearest one. Two
-    words that are mostly written as one are followed by that. The unit of a quantity stays: passages
-    are searched in another spelling of it.
+    A word that no passage has becomes the two words that it consists of, else, in a language that
+    writes compounds as one word, those that end with it, else the nearest one. Two words that are
+    mostly written as one are followed by that. The unit of a quantity stays: passages are searched in
+    another spelling of it.
     """
-    lookups = 0
+    lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
 
     def spelled(match: re.Match[str]) -> str:
         nonlocal lookups
-        word = match[0]
-        tokens = split(word)
-        stays = len(word) < _FEWEST_LETTERS or match.end() in unit_ends
-        if stays or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
-            return word
+        word = fold(match[0])
+        stays = (
+            len(word) < _FEWEST_LETTERS
+            or not (word.isascii() and word.isalpha())
+            or word.lower() in language.common
+            or match.end() in unit_ends
+            or any(map(vocabulary.df, split(word, language)))
+        )
+        if stays or lookups == _MOST_LOOKED_UP:
+            return match[0]
         lookups += 1
-        return _two_words(word, vocabulary) or _nearest_word(word, vocabulary) or word
+        return _known_spelling(word, vocabulary) or match[0]
 
     text = _WORD.sub(spelled, query)
     return " ".join([text, *_compounds(text, vocabulary)])
 
 
+def _known_spelling(word: str, vocabulary: Vocabulary) -> str | None:
+    """An unknown word as passages have it."""
+    if two_words := _two_words(word, vocabulary):
+        return two_words
+    if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
+        return " ".join(compounds)
+    return _nearest_word(word, vocabulary)
+
+
 def _two_words(word: str, vocabulary: Vocabulary) -> str:
     """The word as the two that most passages have together; empty if there are none."""
+    language = vocabulary.language
     counts = {}
-    for end in range(_FEWEST_IN_PART, len(word) - _FEWEST_IN_PART + 1):
+    for end in range(FEWEST_IN_PART, len(word) - FEWEST_IN_PART + 1):
         first, second = word[:end], word[end:]
-        tokens = (*split(first.lower()), *split(second.lower()))
+        tokens = (*split(first.lower(), language), *split(second.lower(), language))
         # Words that are left out of searches have no token.
         if len(tokens) == 2 and all(map(vocabulary.df, tokens)):
             counts[f"{first} {second}"] = vocabulary.together(*tokens)
@@ -85,25 +109,50 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
 
 def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
     token = vocabulary.nearest(word.lower())
-    return None if token is None else _word_of(token, word.lower())
+    return None if token is None else _word_of(token, word.lower(), vocabulary.language)
 
 
 def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
     """Two words as one, if more passages have that than both words."""
-    text_tokens = {token for word in _WORD.findall(text) for token in split(word.lower())}
-    pairs = (
-        (first[0].lower(), second[0].lower())
-        for first, second in pairwise(_WORD.finditer(text))
-        if text[first.end() : second.start()].isspace()
-    )
-    for first_word, second_word in islice(pairs, _MOST_PAIRS):
-        tokens = (*split(first_word), *split(second_word))
-        joined = split(first_word + second_word)
-        if len(tokens) != 2 or len(joined) != 1 or joined[0] in text_tokens:
+    language = vocabulary.language
+    fewest = 1 if language.links else _FEWEST_TOGETHER
+    searched = {token for word in _words(text) for token in split(fold(word), language)}
+    for first, second in islice(_pairs(text, language), _MOST_PAIRS):
+        tokens = (*split(fold(first), language), *split(fold(second), language))
+        if len(tokens) != 2:
             continue
-        df = vocabulary.df(joined[0])
-        if df >= _FEWEST_TOGETHER and df > vocabulary.together(*tokens):
-            yield first_word + second_word
+        best, most = "", 0
+        for compound in _joined(first, second, language):
+            joined = split(fold(compound), language)
+            if len(joined) == 1 and joined[0] not in searched:
+                df = vocabulary.df(joined[0])
+                best, most = (compound, df) if df > most else (best, most)
+        if most >= fewest and most > vocabulary.together(*tokens):
+            searched.update(split(fold(best), language))
+            yield best
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _pairs(text: str, language: Language) -> Iterator[tuple[str, str]]:
+    """Words that may be one: those with a space between them, or only common words in some languages."""
+    if language.links:
+        yield from pairwise(word for word in _words(text) if fold(word) not in language.common)
+        return
+    for first, second in pairwise(_WORD.finditer(text)):
+        if text[first.end() : second.start()].isspace():
+            yield first[0].lower(), second[0].lower()
+
+
+def _joined(first: str, second: str, language: Language) -> Iterator[str]:
+    """The ways to write two words as one."""
+    for link in language.links or ("",):
+        yield first + link + second
+    # In "Tisch für den Garten" the word that says what it is comes first, in a compound last.
+    for link in language.links:
+        yield second + link + first
 
 
 def most_edits(word: str) -> int:
@@ -137,10 +186,11 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
     return distances
 
 
-def _word_of(token: str, word: str) -> str:
+def _word_of(token: str, word: str, language: Language) -> str:
     """The word with this stem that is nearest to `word`: encoders and people read no stems."""
-    endings = [token + ending for ending in _ENDINGS] + [token[:-1] + end for end in _Y_ENDINGS]
-    words = [spelled for spelled in endings if split(spelled) == (token,)]
+    endings = [token + ending for ending in language.endings]
+    endings += [token[:-1] + end for end in _Y_ENDINGS]
+    words = [spelled for spelled in endings if split(spelled, language) == (token,)]
     if not words:
         return token
     distances = edits(word, [spelled.encode() for spelled in words])

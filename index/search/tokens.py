@@ -6,11 +6,13 @@ import re
 import threading
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 
 import Stemmer
+
+from purlin.index.search.languages import ENGLISH, FRENCH, Language
 
 _MAX_TOKEN_CHARS = 64
 
@@ -45,10 +47,6 @@ _SEPARATORS = re.compile(r"[-_.':>]")
 _PIECE = re.compile(r"[^\W_]+")
 # Inside a piece: an acronym, a capitalised or lower-case run, a number; other scripts stay whole.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
-_STOP = frozenset(
-    "a an and are as at be by can do does for from how i if in into is it its of on or so that the their then there "
-    "these this to was what when where which with you your".split()
-)
 
 
 class _Bare(dict[int, int | None]):
@@ -68,7 +66,7 @@ _BARE = _Bare()
 
 def words(text: str) -> list[str]:
     """Return the words of `text`, in order; `split` gives the tokens of each."""
-    folded = _fold(text)
+    folded = fold(text)
     return _pattern(folded).findall(folded)
 
 
@@ -78,16 +76,16 @@ def _pattern(folded: str) -> re.Pattern[str]:
     return _WORD_OR_RUN if _UNSPACED.search(folded) else _WORD
 
 
-def tokens(text: str) -> list[str]:
+def tokens(text: str, language: Language = ENGLISH) -> list[str]:
     """Every word of `text` as its whole and its parts, in order, lower case and stemmed.
 
-    Common English words are left out.
+    Common words of the language are left out.
 
     `getHTTPResponses` -> gethttprespons, get, http, respons
     `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
     `検索エンジン` -> 検, 検索, 索, エン, ンジ, ジン
     """
-    return [token for word in words(text) for token in split(word)]
+    return [token for word in words(text) for token in split(word, language)]
 
 
 def distinct_tokens(text: str) -> str:
@@ -95,17 +93,19 @@ def distinct_tokens(text: str) -> str:
     return " ".join(dict.fromkeys(tokens(text)))
 
 
-def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+def matches(
+    text: str, query_tokens: frozenset[str], language: Language = ENGLISH
+) -> Iterator[tuple[int, int]]:
     """Yield (start, end) character offsets of words, or parts of words, that match the query."""
     if text.isascii():
-        yield from _matches(text, query_tokens)
+        yield from _matches(text, query_tokens, language)
         return
 
     # Folding changes lengths: `ends` maps offsets in the folded text back to characters.
     folded = _folded_characters(text)
     ends = list(accumulate(map(len, folded)))
     previous_end = 0
-    for folded_start, folded_end in _matches("".join(folded), query_tokens):
+    for folded_start, folded_end in _matches("".join(folded), query_tokens, language):
         start = bisect_right(ends, folded_start)
         # Combining accents that follow belong to the match.
         end = bisect_right(ends, ends[bisect_left(ends, folded_end)])
@@ -115,22 +115,27 @@ def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]
             previous_end = end
 
 
-def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+def _matches(
+    folded: str, query_tokens: frozenset[str], language: Language
+) -> Iterator[tuple[int, int]]:
     pattern = _pattern(folded)
-    lines = _lines_to_search(folded, query_tokens) if folded.isascii() else [(0, len(folded))]
+    lines: Iterable[tuple[int, int]] = [(0, len(folded))]
+    # How the stemmer changes the end of a word is known of English alone.
+    if folded.isascii() and language is ENGLISH:
+        lines = _lines_to_search(folded, query_tokens)
     for match in chain.from_iterable(pattern.finditer(folded, *line) for line in lines):
         word = match.group()
-        if query_tokens.isdisjoint(split(word)):
+        if query_tokens.isdisjoint(split(word, language)):
             continue
         if _is_unspaced(word):
             yield from _gram_matches(word, match.start(), query_tokens)
             continue
-        if _stem(_joined(word)) in query_tokens:
+        if _stem(_joined(word), language) in query_tokens:
             yield match.span()
             continue
 
         for part in _PART.finditer(word):
-            if _stem(part.group().lower()) in query_tokens:
+            if _stem(part.group().lower(), language) in query_tokens:
                 yield match.start() + part.start(), match.start() + part.end()
 
 
@@ -182,7 +187,8 @@ def _beginning(stem: str) -> str:
     return stem
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """Return the text without marks on its letters; upper case stays."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)
@@ -190,7 +196,7 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", decomposed.translate(_BARE)).replace("ß", "ss")
 
 
-_fold_character = lru_cache(maxsize=65_536)(_fold)
+_fold_character = lru_cache(maxsize=65_536)(fold)
 
 
 def _folded_characters(text: str) -> list[str]:
@@ -213,14 +219,14 @@ def _joined(word: str) -> str:
     return word.lower() if word[-1] in "+#" else "".join(_PIECE.findall(word)).lower()
 
 
-def split(word: str) -> tuple[str, ...]:
+def split(word: str, language: Language = ENGLISH) -> tuple[str, ...]:
     """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces.
 
     A run of a script without spaces is split into overlapping pairs of characters.
     """
     if _is_unspaced(word):
         return tuple(dict.fromkeys(gram for _, gram in _grams(word)))
-    return _split_name(word)
+    return _split_name(word, language)
 
 
 def pieces(word: str) -> list[str]:
@@ -245,7 +251,7 @@ def _grams(run: str) -> Iterator[tuple[int, str]]:
 
 
 @lru_cache(maxsize=65_536)
-def _split_name(word: str) -> tuple[str, ...]:
+def _split_name(word: str, language: Language) -> tuple[str, ...]:
     lower = word.lower()
     if word.isalnum():
         # A word in lower case is its own only part.
@@ -259,18 +265,27 @@ def _split_name(word: str) -> tuple[str, ...]:
         parts = [*_PIECE.findall(word), *_PART.findall(word)]
         names = [_joined(word), *map(str.lower, parts)]
 
-    kept = (name for name in names if name not in _STOP and len(name) <= _MAX_TOKEN_CHARS)
-    return tuple(dict.fromkeys(map(_stem, kept)))
+    common = language.common
+    kept = (name for name in names if name not in common and len(name) <= _MAX_TOKEN_CHARS)
+    return tuple(dict.fromkeys(_stem(name, language) for name in kept))
 
 
+# Snowball keeps the s of "vélos", "bleus" and "oreillers", which it cuts as a verb's ending without it;
+# of "imprimée", é is an e here.
+_FRENCH_ENDING = re.compile(r"(?<=..e)es?$|(?<=..[^s])s$")
 # A stemmer must not be shared between threads.
 _local = threading.local()
 
 
 @lru_cache(maxsize=262_144)
-def _stem(token: str) -> str:
-    stemmer = getattr(_local, "stemmer", None)
+def _stem(token: str, language: Language) -> str:
+    stemmers = getattr(_local, "stemmers", None)
+    if stemmers is None:
+        stemmers = _local.stemmers = {}
+    stemmer = stemmers.get(language.name)
     if stemmer is None:
         # Its own cache is small and slow to drop words; `_stem` has a larger one.
-        stemmer = _local.stemmer = Stemmer.Stemmer("english", 0)
+        stemmer = stemmers[language.name] = Stemmer.Stemmer(language.name, 0)
+    if language is FRENCH:
+        token = _FRENCH_ENDING.sub("", token)
     return str(stemmer.stemWord(token))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
+from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, pieces, tokens
 from purlin.index.search.uses import used_name
 
@@ -50,27 +51,31 @@ def _uses(name: str, hit: Hit) -> bool:
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
     """The query's words by the first part of the hit that has them."""
+    language = LANGUAGES[(hit.explanation or {}).get("language", ENGLISH.name)]
     tokens_of = {
-        "name": frozenset(tokens(hit.title)),
-        "path": frozenset(tokens(hit.location.path or "")),
-        "text": frozenset(tokens(hit.text)),
+        "name": frozenset(tokens(hit.title, language)),
+        "path": frozenset(tokens(hit.location.path or "", language)),
+        "text": frozenset(tokens(hit.text, language)),
     }
     words: dict[str, list[str]] = {part: [] for part in tokens_of}
     for word in dict.fromkeys(_WORD.findall(query)):
-        own = frozenset(tokens(word))
+        own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if not own.isdisjoint(part_tokens):
-                words[part] += _matching(word, part_tokens)
+                words[part] += _matching(word, part_tokens, language)
                 break
     return [(part, listed) for part, listed in words.items() if listed]
 
 
-def _matching(word: str, part_tokens: frozenset[str]) -> list[str]:
+def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:
     """A word of the query, or those of its pieces that match if it does as a whole in no way."""
-    whole, *others = tokens(word)
+    whole, *others = tokens(word, language)
     if whole in part_tokens or part_tokens.issuperset(others):
         return [word]
-    return [piece for piece in pieces(word) if not part_tokens.isdisjoint(tokens(piece))] or [word]
+    matching = [
+        piece for piece in pieces(word) if not part_tokens.isdisjoint(tokens(piece, language))
+    ]
+    return matching or [word]
 
 
 def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:
