@@ -1,10 +1,10 @@
 """Tell how likely a question expects each type of answer, by its words.
 
-Rules over the wording (`purlin.index.qa.answer_types`) are right where they match; half of what
-people type matches none: "factorial of -3" wants an exception, "5j: and the real part?" a value. A
-multinomial logistic regression over words, groups of words and the rules that match has learnt that
-from questions over eleven manuals (`benchmarks/question_types.py`). It knows only groups that
-questions over three manuals have, so that it goes by wording, not by subject.
+Rules over the wording (`purlin.index.qa.answer_types`) are right where they match, but many
+questions match none: "closing a stream twice, what blows up" wants an exception. A multinomial
+logistic regression over words, groups of words and the rules that match has learnt that from
+questions over eleven manuals (`benchmarks/question_types.py`). It knows only groups that questions
+over three manuals have, so that it goes by wording, not by subject.
 """
 
 from __future__ import annotations
