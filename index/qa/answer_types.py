@@ -264,6 +264,7 @@ _STATEMENTS = {
         re.IGNORECASE,
     ),
 }
+STATEMENT_KINDS = tuple(_STATEMENTS)
 _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
@@ -282,7 +283,7 @@ _MAY_MEAN_VALUE = ("function", "option", "constant", "name")
 
 
 def statement_kind(question: str) -> str:
-    """Return what a question wants stated, a key of _STATEMENTS; "" if it wants a value."""
+    """Return what a question wants stated, one of STATEMENT_KINDS; "" if it wants a value."""
     question = question.strip()
     kinds = (kind for kind, wording in _STATEMENTS.items() if wording.search(question))
     kind = next(kinds, "")

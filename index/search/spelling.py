@@ -78,13 +78,13 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         if stays or lookups == _MOST_LOOKED_UP:
             return match[0]
         lookups += 1
-        return _known_spelling(word, vocabulary) or match[0]
+        return _catalogue_spelling(word, vocabulary) or match[0]
 
     text = _WORD.sub(spelled, query)
     return " ".join([text, *_compounds(text, vocabulary)])
 
 
-def _known_spelling(word: str, vocabulary: Vocabulary) -> str | None:
+def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
     """An unknown word as passages have it."""
     if two_words := _two_words(word, vocabulary):
         return two_words
