@@ -335,6 +335,21 @@ EXPECTED = {
         ("counted", "trigger", 22, 23, ""),
         ("ferry", "module", 7, 25, ""),
     ],
+    "crossing.tf": [
+        ("var.bank", "variable", 7, 11, "Bank of the river that the ferry sleeps at"),
+        ("local.crossings", "constant", 15, 18, ""),
+        ("aws_s3_bucket.timetables", "resource", 22, 32, "Timetables, kept for a year."),
+        ("data.aws_region.current", "data", 34, 34, ""),
+        ("module.jetty", "module", 36, 39, ""),
+        ("output.bucket", "output", 41, 44, "Bucket that has the timetables"),
+        (
+            "crossing",
+            "module",
+            1,
+            14,
+            "Infrastructure of the ferry: where its timetable is kept.",
+        ),
+    ],
 }
 IDENTIFIER = defaultdict(
     lambda: r"[@#]{0,2}[\w$]+[?!]?", powershell=r"[$]?\w+(-\w+)*", sql=r"\w+|\"\w+\""
@@ -486,6 +501,7 @@ def test_signature_is_an_atom(name: str) -> None:
             "river.carried",
             "CREATE OR REPLACE FUNCTION river.carried(since DATE) RETURNS INT",
         ),
+        ("crossing.tf", "aws_s3_bucket.timetables", 'resource "aws_s3_bucket" "timetables"'),
     ],
 )
 def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signature: str) -> None:

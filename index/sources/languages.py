@@ -1156,9 +1156,68 @@ SQL = Language(
     is_tolerant=True,
 )
 
+# ---- HCL
+
+# What Terraform calls these; `resource "aws_s3_bucket" "logs"` is `aws_s3_bucket.logs`.
+_HCL_PREFIXES = {"resource": "", "variable": "var."}
+
+
+def _hcl_is_top(block: ts.Node) -> bool:
+    body = block.parent
+    return body is not None and body.parent is not None and body.parent.type == "config_file"
+
+
+def _hcl_labels(block: ts.Node) -> list[str]:
+    return [_unquoted(child) for child in block.named_children if child.type == "string_lit"]
+
+
+def _hcl_block(node: ts.Node) -> str | None:
+    """The type of a block with labels at the top of a file, such as `resource`."""
+    return _text(_child(node, "identifier")) if _hcl_is_top(node) and _hcl_labels(node) else None
+
+
+def _hcl_local(node: ts.Node) -> str | None:
+    """A value that a block of locals names."""
+    block = node.parent.parent if node.parent is not None else None
+    is_local = block is not None and block.type == "block" and _hcl_is_top(block)
+    return "constant" if is_local and _text(_child(block, "identifier")) == "locals" else None
+
+
+def _hcl_name(node: ts.Node) -> str:
+    """The name by which other blocks refer to it."""
+    name = _text(_child(node, "identifier"))
+    if node.type == "attribute":
+        return f"local.{name}"
+    return _HCL_PREFIXES.get(name, f"{name}.") + ".".join(_hcl_labels(node))
+
+
+def _hcl_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The description of a variable or an output."""
+    body = _child(definition, "body")
+    for attribute in body.named_children if body is not None else ():
+        if _text(_child(attribute, "identifier")) == "description":
+            return _unquoted(_child(attribute, "expression")) or None
+    return None
+
+
+HCL = Language(
+    name="hcl",
+    suffixes=(".tf", ".hcl"),
+    module="tree_sitter_hcl",
+    definitions={"block": _hcl_block, "attribute": _hcl_local},
+    find_name=_hcl_name,
+    inside=_types("body block"),
+    identifiers=_types("identifier"),
+    body_starts=_types("block_start"),
+    has_methods=False,
+    is_tolerant=True,
+    docstring=_hcl_docstring,
+)
+
 _LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
     ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML_INTERFACE, OCAML, OBJECTIVE_C, POWERSHELL, SQL,
+    HCL,
 )  # fmt: skip
 # Without the package of its grammar, which may be one of an extra, a language is read as lines.
 LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.module))
