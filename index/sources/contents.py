@@ -119,9 +119,8 @@ _ALIASES = {
     "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin", "luajit": "lua", "mawk": "awk",
     "nodejs": "javascript", "node": "javascript", "objc": "objectivec", "objective-c": "objectivec", "pl": "perl",
     "ps1": "powershell", "pwsh": "powershell", "py": "python", "pypy": "python", "rb": "ruby", "rs": "rust",
-    "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl",
-    "ts": "typescript",
-    "tsx": "typescript", "wish": "tcl", "zsh": "bash",
+    "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl",
+    "terraform": "hcl", "tf": "hcl", "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
 _GRAMMARS = {language.name: language for language in BY_SUFFIX.values()}
 # A mode says "c++" of headers that the standard library has without a suffix.
