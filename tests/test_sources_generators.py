@@ -355,3 +355,64 @@ def test_objects_of_mkdocstrings_are_entries() -> None:
 def test_other_pages_have_no_generator_of_these() -> None:
     assert generator_of('<h1>gi-docgen</h1><div class="method">R Documentation</div>') is None
     assert all(item.marks for item in GENERATORS)
+
+
+JAVADOC_HEAD = (
+    '<head><title>Door (House 3 API)</title><meta name="generator" content="javadoc/Writer"></head>'
+)
+
+
+def test_members_of_javadoc_are_entries_with_their_class() -> None:
+    markup = f"""{JAVADOC_HEAD}<h1 class="title">Class Door</h1>
+    <section class="class-description"><div class="type-signature"><span>public class </span>
+    <span class="element-name">Door</span></div><div class="block">A door of a house.</div></section>
+    <section class="method-summary"><h2>Method Summary</h2><div>open</div></section>
+    <section class="detail" id="WIDTH"><h3>WIDTH</h3><div class="member-signature"><span>static final</span>&nbsp;<span
+    >int</span>&nbsp;<span class="element-name">WIDTH</span></div><div>The width in centimetres.</div></section>
+    <section class="detail" id="open(int)"><h3>open</h3><div class="member-signature"><span>boolean</span>&nbsp;<span
+    class="element-name">open</span><span class="parameters">(int&nbsp;times)</span></div><div>Opens the door.</div>
+    <dl class="notes"><dt>Returns:</dt><dd>whether it is open</dd></dl></section>"""
+    assert [
+        (section.title, section.directive, section.anchor, body(section))
+        for section in entries(markup)
+    ] == [
+        ("Door", "class", "", "A door of a house."),
+        ("Door.WIDTH", "attribute", "WIDTH", "The width in centimetres."),
+        ("Door.open", "method", "open(int)", "Opens the door.\nReturns: whether it is open"),
+    ]
+    assert entries(markup)[2].signature == "boolean open(int times)"
+
+
+def test_constructor_of_javadoc_bears_the_name_of_its_class() -> None:
+    markup = f"""{JAVADOC_HEAD}<h1 class="title">Class Door</h1><span class="type-signature"></span>
+    <section class="detail" id="&lt;init&gt;(int)"><h3>Door</h3><div class="member-signature"><span
+    >public</span>&nbsp;<span class="element-name">Door</span>(int&nbsp;width)</div><div>Makes a door.</div></section>"""
+    constructor = entry(markup)
+    assert (constructor.title, constructor.directive) == ("Door", "method")
+
+
+def test_functions_of_erlang_have_their_module_and_all_calls() -> None:
+    markup = """<head><title>ferry</title><link rel="stylesheet" href="otp_doc.css"></head>
+    <div class="title-name">ferry</div><h3>Exports</h3>
+    <h4 class="func-head"><a name="cross-1"></a>cross(Boat) -> ok</h4>
+    <h4 class="func-head"><a name="cross-2"></a>cross(Boat, Times) -> ok <span>OTP 24.0</span></h4>
+    <div class="func"><p>Crosses the river.</p></div>
+    <h4 class="func-head"><a name="moor-1"></a>moor(Boat) -> ok</h4><div class="func"><p>Moors it.</p></div>"""
+    cross, moor = entries(markup)
+    assert (cross.title, cross.directive, cross.anchor) == ("ferry:cross", "function", "cross-1")
+    assert cross.signatures == ["cross(Boat) -> ok", "cross(Boat, Times) -> ok"]
+    assert cross.anchors == ["cross-2"]
+    assert (moor.title, body(moor)) == ("ferry:moor", "Moors it.")
+
+
+def test_keywords_of_haproxy_are_options_and_functions() -> None:
+    markup = """<a href="https://example.org">haproxy-dconv</a>
+    <div class="keyword"><a name="4-ferry"></a>ferry mode { slow|fast }</div>
+    <pre class="text">Sets how fast the ferry
+    goes.\n\nThe default is slow.</pre>
+    <div class="keyword"><a name="7-load"></a>load(&lt;deck&gt;) : integer</div>
+    <pre class="text">Returns the load.</pre>"""
+    mode, load = entries(markup)
+    assert (mode.title, mode.directive) == ("ferry mode", "option")
+    assert body(mode) == "Sets how fast the ferry goes.\nThe default is slow."
+    assert (load.title, load.directive) == ("load", "function")

@@ -15,8 +15,8 @@ MAX_PARAMETERS = 64
 CharSpan = tuple[int, int]  # start and end of characters in a text
 
 _SWITCH_DEFAULTS = ("true", "false")
-# Of C++, Ruby and Rust: `Set#add`, `Vec::push`.
-_SEPARATOR = re.compile(r"(?<=\w)(?:#(?=\S)|::(?=\w))")
+# Of C++, Erlang, Ruby and Rust: `Set#add`, `Vec::push`, `lists:seq`.
+_SEPARATOR = re.compile(r"(?<=\w)(?:#(?=\S)|::(?=\w)|:(?=[a-z]))")
 _BETWEEN_WORDS = re.compile(r"[\s*&]+")
 
 

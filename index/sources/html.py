@@ -59,6 +59,14 @@ FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
 INNER_HEADINGS = frozenset(["Declaration", "Description", "Usage"])
 RESULT_HEADINGS = frozenset(["Returns", "Value"])
 LINK_TO_TOP = "↑"
+# The class of Markdown's headings that are code.
+DEFINITION = "definition"
+LABELLED = re.compile(r"(?:Class|Event|Function|Method|Option|Property): ['\"]?[\w$.:-]+['\"]?")
+# A call, and the name that it calls: `new Cache(options)`, `cache.get(key, [options]) => value`.
+CALL = re.compile(
+    r"(?:(?:async|new|static) )?([\w$]+(?:[.:#]{1,2}[\w$]+){0,8})\((?!s\))[^()]*(?:\([^()]*\)[^()]*){0,8}\)"
+    r"(?=\Z| ?[=-]> | ?: )"
+)
 PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
@@ -66,12 +74,14 @@ PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
 # such names, beside a domain.
 FIELD_LISTS = frozenset("notes params retval section tparams".split())
 # Signatures below headings, by Doxygen and Javadoc.
-PROTOTYPES = frozenset(["member-signature", "memproto"])
+PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
 # Rustdoc's links to the source; of other elements, the class is of examples.
 SOURCE_LINKS = frozenset(["src", "srclink"])
 # Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
 PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
 NEXT_ASIDE = "rightside"
+# Of a definition's kind, by Texinfo.
+CATEGORIES = frozenset(["category", "category-def"])
 NAMES = frozenset("descname option sig-name term varname".split())
 DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
 DIRECTIVES = {
@@ -85,9 +95,34 @@ DIRECTIVES = {
     "object": "object",
     "glossary": "glossary",
 }
+# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it.
+HEADED_DIRECTIVES = {
+    "attribute": "attribute",
+    "class": "class",
+    "constant": "data",
+    "event": "event",
+    "function": "function",
+    "method": "method",
+    "option": "option",
+    "parameter": "parameter",
+    "propertie": "property",
+    "property": "property",
+    "setting": "option",
+}
+# By the last word of Texinfo's categories ("User Option", "Special Form").
+TEXINFO_DIRECTIVES = {
+    **dict.fromkeys("command form function macro procedure subroutine".split(), "function"),
+    **dict.fromkeys("constant variable".split(), "data"),
+    **dict.fromkeys("class datatype type".split(), "class"),
+    "attribute": "attribute",
+    "method": "method",
+    "operation": "method",
+    "option": "option",
+    "property": "property",
+}
 
-_UNUSABLE_ID = re.compile(r"\Aindex-\d+\Z|\s")
-_NUMBER = re.compile(r"\A(?:[A-Z]\.)?(?:\d+\.)+\d*\s+")
+_UNUSABLE_ID = re.compile(r"\Aindex-\d+\Z|[^\S ]")
+_NUMBER = re.compile(r"\A(?:(?:[A-Z]\.)?(?:\d+\.)+\d*|[A-Z](?:\.\d+)+)\s+")
 # A number without a dot at its end is a version if a bracket, a dash, a date or only its state
 # follows.
 _VERSION = re.compile(
@@ -113,6 +148,9 @@ _UNMARKED_FIELDS = re.compile(
 )
 # Of `--[no-]sign[=KEY]`, the first bracket is of the name.
 _OPTION_END = re.compile(r"[\s=]|(?<!--)\[")
+# An empty line, or the next line is an item of a list.
+_PARAGRAPH_END = re.compile(r"\n(?=[ \t]*\n|[ \t]*[-*] )")
+_PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 # Texinfo's links from node to node.
 _NODE_LINKS = re.compile(r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]")
 
@@ -287,6 +325,8 @@ class _Reader:
         self._since = self._since_noted = ""
         self._since_notes: list[tuple[Section, str]] = []
         self._term_names: list[str] = []
+        self._term_category: str | None = None
+        self._only_row: list[str] = []
         self._close_current_term: Close = _do_nothing
 
     # -- called by the parser ----------------------------------------------------------------------
@@ -393,10 +433,8 @@ class _Reader:
     def _open_captured(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         if tag == "br":
             self._text.append("\n" if self._capture == "code" else BREAK)
-        elif self._capture == "term" and classes & NAMES:
-            return partial(self._close_name, len(self._text), len(self._term_names))
-        elif self._capture == "term" and "classifier" in classes:
-            self._open_classifier()
+        elif self._capture == "term" and (close := self._open_in_term(tag, classes)):
+            return close
         elif self._capture == "heading" and "section-number" in classes:
             return partial(self._close_number, len(self._text))
         elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
@@ -410,6 +448,18 @@ class _Reader:
             return partial(self._text.append, " ")
 
         return _do_nothing
+
+    def _open_in_term(self, tag: str, classes: Classes) -> Close | None:
+        """What ends a part of a term that tells its name or kind; None for other elements."""
+        is_defined = self._term_category is not None and tag == "strong"
+        if classes & NAMES or is_defined:
+            return partial(self._close_name, len(self._text), len(self._term_names))
+        if classes & CATEGORIES:
+            return partial(self._close_category, len(self._text))
+        if "classifier" in classes:
+            self._open_classifier()
+            return _do_nothing
+        return None
 
     def _close_link(self, text_start: int, anchor: str) -> None:
         """Take a link that shows only a mark as the anchor of its term, and not as text."""
@@ -426,6 +476,11 @@ class _Reader:
             self._text.append(" : ")
         if term and not self._term_names:
             self._term_names.append(term.removesuffix(":").rstrip()[:MAX_TITLE])
+
+    def _close_category(self, text_start: int) -> None:
+        """Take Texinfo's kind of definition, as in "Function: ", as no text of the term."""
+        self._term_category = "".join(self._text[text_start:]).strip(" :\n")
+        del self._text[text_start:]
 
     def _close_number(self, text_start: int) -> None:
         del self._text[text_start:]
@@ -520,6 +575,8 @@ class _Reader:
         """Take the signature below a heading, whose parts Doxygen has in the cells of a table."""
         text = self._captured().replace("\n", " ")
         text = text.replace(" ( ", "(").replace(" )", ")").replace(" ,", ",")
+        if self._begins_entry(self._section.title, text):
+            return
         if self._section.blocks or self._open_definitions or len(text) > MAX_TERM:
             self._emit(text, atom=True)
         elif len(self._section.signatures) < MAX_TERMS and text:
@@ -556,9 +613,10 @@ class _Reader:
         self._note_id(tag, attributes)
         if is_inner or (self._generator and HEADINGS[tag] > self._generator.deepest_heading):
             return self._close_inner_heading
-        return partial(self._close_heading, HEADINGS[tag], _anchor(tag, attributes))
+        is_definition = DEFINITION in classes
+        return partial(self._close_heading, HEADINGS[tag], _anchor(tag, attributes), is_definition)
 
-    def _close_heading(self, level: int, own_id: str) -> None:
+    def _close_heading(self, level: int, own_id: str, is_definition: bool) -> None:
         title = self._heading_text(level)
         if level == 1 and not self._h1:
             self._h1 = title
@@ -566,6 +624,21 @@ class _Reader:
             self._emit(title)
         elif title:
             self._open_section(level, title, self._permalink or own_id)
+            if is_definition:
+                self._define(title)
+
+    def _define(self, heading: str) -> None:
+        """Make a definition of a section whose heading is code: `max`, `cache.get(key)`."""
+        section, call = self._section, CALL.match(heading)
+        label, colon, labelled = heading.partition(": ")
+        name = call[1] if call else labelled.strip("'\"") if colon else heading
+        section.title, section.names, section.signatures = name, [name], [heading]
+
+        above = section.headings[-1].split() if section.headings else []
+        kind = (label if colon else "".join(above[-1:])).lower().removesuffix("s")
+        section.directive = "function" if call else HEADED_DIRECTIVES.get(kind, "term")
+        if heading.startswith("-"):
+            section.directive = "option"
 
     def _heading_text(self, level: int = 1) -> str:
         """The heading on one line, without its section number, cut to the length of a title.
@@ -616,18 +689,37 @@ class _Reader:
     def _close_entry(self, own_id: str) -> None:
         """Begin the entry that an element names, or add a further call to the one just begun."""
         text, anchor = self._captured(), own_id or (self._ids[-1] if self._ids else "")
-        if self._section.signatures and not self._section.blocks and not self._ids:
-            self._section.signatures += text.split("\n")[
-                : MAX_TERMS - len(self._section.signatures)
-            ]
+        entry = self._read_entry(text.partition("\n")[0], text, anchor)
+        if self._section.signatures and not self._section.blocks and self._joins(entry):
+            self._add_call(entry, text, anchor)
             return
 
-        entry = self._read_entry(text.partition("\n")[0], text, anchor)
         if entry and len(self._sections) < MAX_SECTIONS:
             self._open_section(len(HEADINGS), "", anchor)
             self._set_entry(entry)
         else:
             self._emit(text)
+
+    def _joins(self, entry: Entry | None) -> bool:
+        """Whether the heading of an entry names a further call of the one before it."""
+        joined = self._generator is not None and self._generator.joined
+        return not self._ids or (joined and entry is not None)
+
+    def _add_call(self, entry: Entry | None, text: str, anchor: str) -> None:
+        """Add a further call, and its name and id if it has its own, to the entry just begun."""
+        section = self._section
+        lines = entry.signatures if entry and self._ids else text.split("\n")
+        section.signatures += lines[: MAX_TERMS - len(section.signatures)]
+        if self._ids and entry:
+            section.names += [name for name in entry.names if name not in section.names]
+            section.title = join_names(section.names)
+            self._add_anchors(section, anchor)
+
+    def _add_anchors(self, section: Section, own_id: str) -> None:
+        """Keep further ids of what has an anchor already."""
+        anchor, anchors = self._take_ids(own_id)
+        if anchor and len(section.anchors) < MAX_ANCHORS:
+            section.anchors += anchor, *anchors
 
     def _close_inner_heading(self) -> None:
         """Take a heading within an entry as text, unless it only says that code or text follows."""
@@ -652,6 +744,15 @@ class _Reader:
             title = self._head_title
         return self._generator.read_entry(heading[:MAX_TITLE], code[:MAX_TERM], title, anchor)
 
+    def _begins_entry(self, heading: str, code: str) -> Entry | None:
+        """Make an entry of the section if code below its heading tells what it defines."""
+        if self._section.signatures:
+            return None
+        entry = self._read_entry(heading, code, self._section.anchor)
+        if entry:
+            self._set_entry(entry)
+        return entry
+
     @property
     def _is_in_entry(self) -> bool:
         return self._generator is not None and bool(self._section.signatures)
@@ -671,6 +772,8 @@ class _Reader:
             self._whole_page_entry = section
         if entry.summary:
             section.blocks.insert(0, Block(entry.summary))
+        if entry.since:
+            self._since_notes.append((section, f"{entry.since}."))
 
     # -- definitions -------------------------------------------------------------------------------
 
@@ -714,6 +817,7 @@ class _Reader:
         self._drop_marker()
         self._capture = "term"
         self._term_names.clear()
+        self._term_category = None
 
         if self._definition_lists[-1].plain or len(self._sections) >= MAX_SECTIONS:
             self._close_current_term = self._close_field
@@ -760,13 +864,13 @@ class _Reader:
         if section is None or not text:
             return
 
-        anchor, anchors = self._take_ids(own_id)
-        if anchor and not section.signatures:
-            section.anchor = anchor
-            section.anchors = anchors
-        elif anchor and len(section.anchors) < MAX_ANCHORS:
-            section.anchors += anchor, *anchors
+        if section.signatures:
+            self._add_anchors(section, own_id)
+        elif ids := self._take_ids(own_id):
+            section.anchor, section.anchors = ids[0] or section.anchor, ids[1]
 
+        if self._term_category is not None:
+            section.directive = _texinfo_directive(self._term_category, text)
         _add_term(section, text, names, own_id)
 
     def _open_dd(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
@@ -817,17 +921,22 @@ class _Reader:
         self._drop_marker()
         self._capture = "code"
         self._note_id(tag, attributes)
-        return self._close_pre
+        is_prose = self._generator is not None and bool(classes & self._generator.prose)
+        return self._close_prose if is_prose else self._close_pre
+
+    def _close_prose(self) -> None:
+        """Take typed text: paragraphs are apart by empty lines, items of lists begin with a mark."""
+        text = self._take_text()
+        self._capture = ""
+        for paragraph in _PARAGRAPH_END.split(text):
+            self._emit(" ".join(paragraph.split()))
 
     def _close_pre(self) -> None:
         code = self._take_text().replace("\u00a0", " ").rstrip()
         self._capture = ""
-        if not self._section.signatures:
-            heading = self._inner_heading or self._section.title
-            if entry := self._read_entry(heading, code.strip(), self._section.anchor):
-                self._set_entry(entry)
-                if entry.has_all_code and len(code) <= MAX_TERM:
-                    return
+        entry = self._begins_entry(self._inner_heading or self._section.title, code.strip())
+        if entry and entry.has_all_code and len(code) <= MAX_TERM:
+            return
 
         lines = code.split("\n")
         first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
@@ -836,7 +945,31 @@ class _Reader:
     def _open_table(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._drop_marker()
         self._row_count = 0
-        return self._open_block(tag, attributes, classes)
+        close = self._open_block(tag, attributes, classes)
+        return self._close_table if close == self._flush else close
+
+    def _close_table(self) -> None:
+        """Begin an entry with a table of one row that names it and tells its properties."""
+        self._flush()
+        cells, self._only_row = self._only_row, []
+        if self._row_count != 1 or not _heads_entry(cells) or not self._may_begin_entry:
+            return
+
+        self._section.blocks.pop()
+        self._open_section(len(HEADINGS), cells[0][:MAX_TITLE], self._section.anchor)
+        self._section.names = self._section.signatures = [self._section.title]
+        has_default = any(cell.startswith("Default: ") for cell in cells)
+        self._section.directive = "option" if has_default else "term"
+        for number, cell in enumerate(cells[1:]):
+            self._emit(cell, tight=number > 0)
+
+    @property
+    def _may_begin_entry(self) -> bool:
+        return (
+            self._generator is None
+            and not (self._whole or self._open_definitions or self._open_boxes or self._absorbing)
+            and len(self._sections) < MAX_SECTIONS
+        )
 
     def _open_tr(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
@@ -855,8 +988,10 @@ class _Reader:
             self._add_argument(cells[0], cells[1])
             return
         if cells and any(cells):
-            self._emit(" | ".join(cells).strip(), atom=True, tight=self._row_count > 0)
+            row = " | ".join(cells).strip()
+            self._emit(row, atom=True, tight=self._row_count > 0)
             self._row_count += 1
+            self._only_row = cells if self._row_count == 1 and len(row) <= MAX_TERM else []
 
     def _begins_argument(self, cells: list[str]) -> bool:
         return (
@@ -1007,6 +1142,11 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
     )
 
 
+def _heads_entry(cells: list[str]) -> bool:
+    """Whether a row has a name and then only properties: `limit | Type: integer | Default: 5`."""
+    return len(cells) > 2 and bool(cells[0]) and all(map(_PROPERTY.match, cells[1:]))
+
+
 def _is_copy(section: Section, mark: str) -> bool:
     """Whether an entry is told in full elsewhere; or names a type's own members without a word."""
     if section.directive == "implementation" and not section.blocks:
@@ -1027,9 +1167,11 @@ def _inline_parameters(match: re.Match[str]) -> str:
 
 
 def _anchor(tag: str, attributes: Mapping[str, str]) -> str:
-    """The element's id, if it can be linked to and is not one of Sphinx's index entries."""
+    """The element's id as links have it, if it is not one of Sphinx's index entries."""
     anchor = attributes.get("id") or (tag == "a" and attributes.get("name")) or ""
-    return "" if len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor) else anchor
+    if len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor):
+        return ""
+    return anchor.replace(" ", "%20")
 
 
 def _slug(title: str) -> str:
@@ -1047,6 +1189,14 @@ def _directive(classes: str) -> str:
     if len(names) > 1 and names[0] in DOMAINS:
         return DIRECTIVES.get(names[1], names[1][:64])
     return next((DIRECTIVES[name] for name in names if name in DIRECTIVES), "term")
+
+
+def _texinfo_directive(category: str, term: str) -> str:
+    """The object type by a category such as "Method on set"; without any, by the look of the term."""
+    words = re.split(r" o[fn] ", category.lower(), maxsplit=1)[0].split()
+    if not words:
+        return "function" if "(" in term else "term"
+    return TEXINFO_DIRECTIVES.get(words[-1], "term")
 
 
 def _add_term(section: Section, text: str, names: list[str], own_id: str) -> None:
@@ -1068,7 +1218,8 @@ def _add_term(section: Section, text: str, names: list[str], own_id: str) -> Non
             section.names.append(qualified)
 
     section.title = join_names(section.names)
-    if section.directive == "term" and all(name.startswith("-") for name in section.names):
+    is_option = all(name.startswith("-") or f"{name}=" in text for name in section.names)
+    if section.directive == "term" and is_option:
         section.directive = "option"
 
 

@@ -20,6 +20,7 @@ from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources import dialects
+from purlin.index.sources.html import CALL, DEFINITION, LABELLED
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000
@@ -137,7 +138,18 @@ def _markdown_tokens(parser: MarkdownIt, text: str) -> list[Token]:
         if token.type == "heading_open":
             own_id = _take_attributes(inline)
             token.attrSet("id", own_id or _unused(_slug(inline), numbers))
+            if token.tag != "h1" and _is_code(inline):
+                token.attrSet("class", DEFINITION)
     return tokens
+
+
+def _is_code(heading: Token) -> bool:
+    """Whether a heading names code alone, or is a call or "Event: 'close'" without being marked."""
+    parts = [part for part in heading.children or () if part.content.strip()]
+    if [part.type for part in parts] == ["code_inline"]:
+        return True
+    text = "".join(part.content for part in parts)
+    return CALL.match(text) is not None or LABELLED.fullmatch(text) is not None
 
 
 def _keep_headings(state: StateCore) -> None:

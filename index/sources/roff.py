@@ -70,6 +70,9 @@ _LITERAL = {"-": "-", "e": "\\", "\\": "\\", "'": "´", "`": "`", ".": ".", "_":
 
 _CONTROL = re.compile(r"[.'][ \t]*(\\?[^\s\\\"]{0,30})[ \t]*(.*)", re.DOTALL)
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"?|((?:\\[ \t]|\\[^ \t]|[^\s\\])+)|\\\Z')
+_SETTINGS = re.compile(
+    r"\$?[A-Za-z][\w.]*(?:=[^\s=,]*)?(?:, \$?[A-Za-z][\w.]*(?:=[^\s=,]*)?){0,32}"
+)
 _OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)(?:\[no-\])?[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
 # What follows a name in the same font: a key in brackets, or one that is left open.
 _REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")
@@ -322,7 +325,7 @@ class Page:
         if not text.translate(_NO_FONTS).strip():
             return
         self._open_list("dl")
-        own_id = self._anchor(_names(text)[0]) if anchor is None else self._id(anchor)
+        own_id = self._anchor(_named(text)[0]) if anchor is None else self._id(anchor)
         self._parts.append(f"<dt{own_id}>{_marked(text)}</dt><dd>")
 
     def item(self, kind: str) -> None:
@@ -402,6 +405,14 @@ def not_a_module(name: str) -> str:
 
 
 def _names(term: str) -> list[str]:
+    """The names in what a term names: of settings (`User=, Group=`) each, without its value."""
+    named = _named(term)
+    if len(named) == 1 and _SETTINGS.fullmatch(named[0]):
+        return [part.partition("=")[0] for part in named[0].split(", ")]
+    return named
+
+
+def _named(term: str) -> list[str]:
     """What a term names: its options, else the bold words that it begins with, else all of it."""
     plain = " ".join(term.translate(_NO_FONTS).split())
     if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED])):

@@ -1,0 +1,74 @@
+"""Definitions that neither a generator nor a list of terms marks, and Texinfo's kinds."""
+
+from __future__ import annotations
+
+import pytest
+
+from purlin.index.sources.html import read_page
+from purlin.index.sources.markup import markdown
+
+
+@pytest.mark.parametrize(
+    ("category", "directive"),
+    [
+        ("Function", "function"),
+        ("User Option", "option"),
+        ("Method on boat", "method"),
+        ("Variable", "data"),
+        ("Ferry Thing", "term"),
+    ],
+)
+def test_kinds_of_texinfo_are_directives(category: str, directive: str) -> None:
+    (section,) = read_page(
+        f"""<dl><dt id="index-cross"><span class="category-def">{category}: </span><code class="def-type">int</code>
+        <strong class="def-name">cross</strong> <code>(int times)</code></dt><dd><p>Crosses it.</p></dd></dl>"""
+    ).sections
+    assert (section.title, section.directive) == ("cross", directive)
+    assert section.signature == "int cross (int times)"
+
+
+def test_a_table_of_one_row_with_properties_begins_an_entry() -> None:
+    _, section = read_page(
+        "<h1>Limits</h1><p>All of them.</p><table><tr><td>crossings</td><td>Type: integer</td>"
+        "<td>Default: 5</td></tr></table><p>How often a day.</p>"
+    ).sections
+    assert (section.title, section.directive) == ("crossings", "option")
+    assert section.compose()[0] == "crossings\n\nType: integer\nDefault: 5\n\nHow often a day."
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "<tr><td>crossings</td><td>Type: integer</td></tr>",
+        "<tr><td>crossings</td><td>many</td><td>Default: 5</td></tr>",
+        "<tr><td>a</td><td>Type: x</td><td>Default: 5</td></tr><tr><td>b</td><td>Type: x</td><td>Default: 6</td></tr>",
+    ],
+)
+def test_other_tables_are_text(rows: str) -> None:
+    (section,) = read_page(f"<h1>Limits</h1><table>{rows}</table>").sections
+    assert section.title == "Limits"
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "directive"),
+    [
+        ("`ferry.cross(times)`", "ferry.cross", "function"),
+        ("ferry.cross(times, [speed])", "ferry.cross", "function"),
+        ("Event: 'moored'", "moored", "event"),
+        ("`--quiet`", "--quiet", "option"),
+        ("`speed`", "speed", "option"),
+    ],
+)
+def test_headings_of_markdown_that_are_code_are_definitions(
+    heading: str, title: str, directive: str
+) -> None:
+    page = read_page(markdown(f"# Ferry\n\n## Options\n\n### {heading}\n\nSaid of it.\n"))
+    section = page.sections[-1]
+    assert (section.title, section.directive) == (title, directive)
+    assert section.compose()[0].endswith("Said of it.")
+
+
+@pytest.mark.parametrize("heading", ["Ferry (crossing)", "How to cross(s)", "Use `cross` twice"])
+def test_other_headings_of_markdown_are_sections(heading: str) -> None:
+    section = read_page(markdown(f"# Ferry\n\n## {heading}\n\nText.\n")).sections[-1]
+    assert section.directive == "section"
