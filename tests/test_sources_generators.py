@@ -386,7 +386,7 @@ def test_members_of_javadoc_are_entries_with_their_class() -> None:
 def test_constructor_of_javadoc_bears_the_name_of_its_class() -> None:
     markup = f"""{JAVADOC_HEAD}<h1 class="title">Class Door</h1><span class="type-signature"></span>
     <section class="detail" id="&lt;init&gt;(int)"><h3>Door</h3><div class="member-signature"><span
-    >public</span>&nbsp;<span class="element-name">Door</span>(int&nbsp;width)</div><div>Makes a door.</div></section>"""
+    >public</span>&nbsp;<span class="element-name">Door</span>(int&nbsp;width)</div><p>Makes a door.</p></section>"""
     constructor = entry(markup)
     assert (constructor.title, constructor.directive) == ("Door", "method")
 
