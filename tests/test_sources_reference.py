@@ -663,7 +663,7 @@ def test_ids_of_markdown_headings_are_of_their_text(heading: str, anchor: str) -
     ("heading", "title", "anchor"),
     [
         ("Pumps {#well}", "Pumps", "well"),
-        ("`pump()` { #well-1.a .wide }", "pump()", "well-1.a"),
+        ("`pump()` { #well-1.a .wide }", "pump", "well-1.a"),
         ("Pumps {: .no_toc }", "Pumps", "pumps"),
         ("Pumps {name}", "Pumps {name}", "pumps-name"),
         ("Pumps {}", "Pumps {}", "pumps-"),

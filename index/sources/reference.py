@@ -189,19 +189,14 @@ def names(root: Path) -> Iterator[str]:
 def _walk(root: Path) -> Iterator[Path | Skipped]:
     resolved_root = root.resolve()
     for file in files_below(root, _is_page, _is_entered):
-        if isinstance(file, Skipped) or not file.is_symlink() or _is_only_name(file, resolved_root):
+        # A link out of the directory may lead anywhere on the machine; one between manual pages is
+        # a second name of a page.
+        if (
+            isinstance(file, Skipped)
+            or not file.is_symlink()
+            or (_format(file.name) != "manual" and file.resolve().is_relative_to(resolved_root))
+        ):
             yield file
-
-
-def _is_only_name(link: Path, resolved_root: Path) -> bool:
-    """Whether a link leads to a file below the root that is no page by its own name.
-
-    One that leads out of the directory may lead anywhere on the machine, and one between manual
-    pages is a second name of a page whatever they are called.
-    """
-    target = link.resolve()
-    is_second = _is_page(target.name) or _format(link.name) == "manual"
-    return not is_second and target.is_relative_to(resolved_root)
 
 
 def _is_page(name: str) -> bool:
