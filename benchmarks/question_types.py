@@ -11,17 +11,16 @@ learnt from the tuning halves, too.
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from purlin.index.evaluation.answers import Question, read_questions
 from purlin.index.qa.answer_types import expected_type, statement_kind
 from purlin.index.qa.question_types import WEIGHTS, TypeWeights, question_features
 
@@ -72,36 +71,36 @@ def answer_class(form: str, answer: str) -> str | None:
     return CLASSES.get(form)
 
 
-def records(paths: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in paths:
-        for line in path.read_text().splitlines():
-            yield path, json.loads(line)
+def classified(path: Path, questions: Iterable[Question]) -> list[tuple[str, str, str]]:
+    """Manual, question and class of a file's questions that have an answer and a class."""
+    manual = path.stem.partition("-")[0]
+    classes = [
+        (each.question, answer_class(each.form, each.answers[0]))
+        for each in questions
+        if each.answers
+    ]
+    return [(manual, question, name) for question, name in classes if name is not None]
 
 
 def training_questions(directory: Path) -> list[tuple[str, str, str]]:
     """Manual, question and class, without those about entries that other sets ask about."""
-    kept_aside = {record["entry"] for _, record in records(sorted(directory.glob("*.jsonl")))}
+    sets = map(read_questions, sorted(directory.glob("*.jsonl")))
+    kept_aside = {question.entry for question in chain.from_iterable(sets)}
 
-    questions = []
-    for path, record in records(sorted((directory / "training").glob("*.jsonl"))):
-        manual = path.stem.partition("-")[0]
-        if not record["answers"] or (manual == "python" and record["entry"] in kept_aside):
-            continue
-        name = answer_class(record["form"], record["answers"][0])
-        if name is not None:
-            questions.append((manual, record["question"], name))
-    return questions
+    classes = []
+    for path in sorted((directory / "training").glob("*.jsonl")):
+        # The entries of other manuals are others, whatever their names.
+        left_out = kept_aside if path.stem.startswith("python") else ()
+        classes += classified(
+            path, [each for each in read_questions(path) if each.entry not in left_out]
+        )
+    return classes
 
 
 def tuning_questions(directory: Path, name: str) -> list[tuple[str, str, str]]:
     """Manual, question and class of the tuning half of a set."""
-    questions = []
-    for path, record in records([directory / f"{name}.jsonl"]):
-        if record["split"] == "dev" and record["answers"]:
-            of_form = answer_class(record["form"], record["answers"][0])
-            if of_form is not None:
-                questions.append((path.stem.partition("-")[0], record["question"], of_form))
-    return questions
+    path = directory / f"{name}.jsonl"
+    return classified(path, read_questions(path, "dev"))
 
 
 def fit(questions: list[tuple[str, str, str]]) -> TypeWeights:

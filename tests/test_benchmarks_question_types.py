@@ -13,7 +13,14 @@ from purlin.index.qa.question_types import class_probabilities, question_feature
 
 
 def record(question: str, form: str, **fields: Any) -> dict[str, Any]:
-    return {"question": question, "form": form, "answers": ["x"], "entry": "a.html#x"} | fields
+    return {
+        "id": question,
+        "question": question,
+        "form": form,
+        "answers": ["x"],
+        "entry": "a.html#x",
+        "split": "dev",
+    } | fields
 
 
 def store(path: Path, *records: dict[str, Any]) -> None:

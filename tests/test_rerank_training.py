@@ -312,17 +312,17 @@ def test_layers_are_kept_evenly(tmp_path: Path) -> None:
     base = save_bert(tmp_path, WORDS, pre_tokenizers.BertPreTokenizer(), num_hidden_layers=6)
     whole = ranker.load_ranker_model(ModelSettings(base=str(base)))
     for count, kept in ((3, [1, 3, 5]), (4, [1, 2, 3, 5]), (1, [5]), (6, [0, 1, 2, 3, 4, 5])):
-        model = ranker.load_ranker_model(ModelSettings(base=str(base)), count)
+        model = ranker.load_ranker_model(ModelSettings(base=str(base), layers=count))
         weights = [layer.output.dense.weight for layer in model.transformer.encoder.layer]
         expected = [whole.transformer.encoder.layer[n].output.dense.weight for n in kept]
         assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
     with pytest.raises(InvalidInput, match="layers is 7, but the base model has 6"):
-        ranker.load_ranker_model(ModelSettings(base=str(base)), 7)
+        ranker.load_ranker_model(ModelSettings(base=str(base), layers=7))
 
 
 def test_a_pruned_model_is_restored_as_it_was(directory: Path, tmp_path: Path) -> None:
-    settings = ModelSettings(base=str(directory / "base"))
-    model = ranker.load_ranker_model(settings, 1)
+    settings = ModelSettings(base=str(directory / "base"), layers=1)
+    model = ranker.load_ranker_model(settings)
     model.save(tmp_path)
     again = ranker.load_ranker_model(settings, directory=tmp_path)
     ids = torch.randint(4, len(WORDS), (2, 9))
@@ -356,7 +356,7 @@ def test_a_damaged_head_is_named(directory: Path, tmp_path: Path) -> None:
         ("ranking", {"depth": 2}, "depth must be from 3"),
         ("ranking", {"missing": 1.0}, "missing must be from 0 to 0.9"),
         ("ranking", {"max_tokens": 8}, "max_tokens must be from 16"),
-        ("ranking", {"layer": 3}, "did you mean 'layers'"),
+        ("ranking", {"dept": 3}, "did you mean 'depth'"),
         ("teacher", {"margin": 0, "divergence": 0}, "teaches nothing"),
         ("teacher", {"temperature": 0}, "temperature must be from"),
         ("export", {"weights": {"code": 1.5}}, "code must be from 0 to 1"),

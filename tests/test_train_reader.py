@@ -504,6 +504,21 @@ def test_sequences_longer_than_the_positions_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_reader_of_fewer_layers_begins_with_the_head_of_its_base(
+    base: Path, squad: Path, tmp_path: Path
+) -> None:
+    whole = reader.load_reader_model(tiny_recipe(base, squad).model)
+    whole.save(tmp_path / "whole")
+    settings = replace(tiny_recipe(base, squad).model, base=str(tmp_path / "whole"), layers=1)
+    student = reader.load_reader_model(settings)
+    assert len(cast(Any, student.transformer).encoder.layer) == 1
+    assert torch.equal(student.head.weight, whole.head.weight)
+
+    student.save(tmp_path / "student")
+    again = reader.load_reader_model(settings, tmp_path / "student")
+    assert again.state_dict().keys() == student.state_dict().keys()
+
+
 def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(base, squad)
     reader.load_reader_model(recipe.model).save(tmp_path)

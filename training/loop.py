@@ -59,6 +59,7 @@ LATER_KEYS: dict[str, Any] = {
     # A key of pairs that dev sets have got.
     "translators": [],
     "distilled": True,
+    "layers": 0,
 }
 
 

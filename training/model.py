@@ -103,7 +103,8 @@ class ModelSettings:
     "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an
     encoder of their own, and `base` is that of passages. The word embeddings and the lowest
     `frozen_layers` layers of BERT-class encoders keep the base's weights, which saves their share of
-    the backward pass; 0 trains all.
+    the backward pass; 0 trains all. `layers` keeps that many of the base's layers, evenly spaced and
+    the last one among them; 0 keeps all.
     """
 
     base: str = BASE
@@ -118,12 +119,14 @@ class ModelSettings:
     dropout: float | None = None
     gradient_checkpointing: bool = False
     frozen_layers: int = 0
+    layers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
             in_range(name, getattr(self, name), 4, MAX_TOKENS)
         in_range("decoder_layers", self.decoder_layers, 1, 12)
         in_range("frozen_layers", self.frozen_layers, 0, 48)
+        in_range("layers", self.layers, 0, 48)
         in_range("dropout", self.dropout or 0.0, 0.0, 0.9)
 
 
@@ -374,17 +377,17 @@ def _load_one(settings: ModelSettings, directory: Path | None, *, decoder: bool)
 
     if scratch:
         t5 = _t5_from_scratch(scratch, settings, tokenizer)
-        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
+        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5, directory)
     if config.model_type == "t5":
         t5 = _pretrained_t5(settings, source, config)
-        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
+        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5, directory)
 
     transformer, answer_head = _pretrained_bert(settings, source, config)
     model = BertLike(settings, tokenizer, transformer)
     model.answer_head = answer_head
     if (directory and decoder) or (Path(source) / DECODER).is_file():
         _read_decoder(model.decoder, Path(source) / DECODER)
-    return _prepared(model, transformer)
+    return _prepared(model, transformer, directory)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
@@ -627,7 +630,10 @@ def _read_decoder(decoder: nn.Module, path: Path) -> None:
         ) from None
 
 
-def _prepared(model: TextModel, inner: Any) -> TextModel:
+def _prepared(model: TextModel, inner: Any, directory: Path | None) -> TextModel:
+    # What was written to a directory has only the layers that were kept.
+    if model.settings.layers and directory is None:
+        _keep_layers(inner, model.settings.layers)
     if model.settings.frozen_layers:
         _freeze(inner, model.settings.frozen_layers)
     if model.settings.gradient_checkpointing:
@@ -641,13 +647,13 @@ def _freeze(transformer: nn.Module, count: int) -> None:
 
     Raises InvalidInput if it has fewer layers, or no list of them.
     """
-    layers = bert_layers(transformer, "frozen_layers")
+    layers = _bert_layers(transformer, "frozen_layers")
     in_range("frozen_layers", count, 1, len(layers))
     for module in (transformer.embeddings, *layers[:count]):
         cast(nn.Module, module).requires_grad_(False)
 
 
-def bert_layers(transformer: nn.Module, field: str) -> nn.ModuleList:
+def _bert_layers(transformer: nn.Module, field: str) -> nn.ModuleList:
     """Return the list of a BERT's layers; raise InvalidInput, naming `field`, for other models."""
     layers = getattr(getattr(transformer, "encoder", None), "layer", None)
     if not isinstance(layers, nn.ModuleList):
@@ -655,6 +661,19 @@ def bert_layers(transformer: nn.Module, field: str) -> nn.ModuleList:
             f"The base model has no list of layers to choose from: set {field} to 0.", field=field
         )
     return layers
+
+
+def _keep_layers(transformer: nn.Module, count: int) -> None:
+    """Keep `count` layers of a BERT, evenly spaced, the last one among them."""
+    layers = _bert_layers(transformer, "layers")
+    if count > len(layers):
+        raise InvalidInput(
+            f"layers is {count}, but the base model has {len(layers)}.", field="layers"
+        )
+    numbers = [round(len(layers) * rank / count) - 1 for rank in range(1, count + 1)]
+    bert = cast(Any, transformer)
+    bert.encoder.layer = nn.ModuleList(layers[number] for number in numbers)
+    bert.config.num_hidden_layers = count
 
 
 def _set_dropout(config: Any, dropout: float | None, names: Sequence[str]) -> None:

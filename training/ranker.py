@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
 
 import numpy as np
 import torch
@@ -71,9 +70,8 @@ class RankingSettings:
 
     A query comes with `candidates` passages: its own, and others drawn from the `depth` that the
     exported `encoder` ranks nearest. For a share `missing` of the queries their own is left out,
-    so that none is relevant. `max_tokens` counts query, passage and special tokens. `layers` keeps
-    that many layers of the base model, evenly spaced (0: all). The pairs are drawn in `forms`, and
-    of each source `held_out` are not trained on, but measured.
+    so that none is relevant. `max_tokens` counts query, passage and special tokens. The pairs are
+    drawn in `forms`, and of each source `held_out` are not trained on, but measured.
     """
 
     encoder: Path
@@ -81,7 +79,6 @@ class RankingSettings:
     depth: int = 30
     missing: float = 0.1
     max_tokens: int = 128
-    layers: int = 0
     held_out: int = 50
     forms: augment.Forms = field(default_factory=augment.Forms)
 
@@ -90,7 +87,6 @@ class RankingSettings:
         in_range("depth", self.depth, self.candidates, 1000)
         in_range("missing", self.missing, 0.0, 0.9)
         in_range("max_tokens", self.max_tokens, 16, 8192)
-        in_range("layers", self.layers, 0, 48)
         in_range("held_out", self.held_out, 0, 100_000)
 
 
@@ -203,10 +199,8 @@ class RankerModel(CrossEncoder):
         return logits
 
 
-def load_ranker_model(
-    settings: ModelSettings, layers: int = 0, directory: Path | None = None
-) -> RankerModel:
-    """Load the base model with `layers` of its layers, or what `save` wrote to `directory`.
+def load_ranker_model(settings: ModelSettings, directory: Path | None = None) -> RankerModel:
+    """Load the base model, or what `save` wrote to `directory`.
 
     The head is a new one, unless the base is a reader: then it is the one that selects passages.
     Raises what `purlin.training.model.load_text_model` does, and Damaged for a head that cannot be
@@ -215,27 +209,12 @@ def load_ranker_model(
     text_model = model.load_text_model(settings, directory, decoder=False)
     if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reranker needs a BERT-like base model.", field="base")
-    if directory is None and layers:
-        keep_layers(text_model.transformer, layers)
 
     ranker = RankerModel(text_model)
     source = directory or Path(model.base_path(settings.base))
     if directory is not None or (source / HEAD).is_file():
         ranker.load_head(source, output=SELECTION)
     return ranker
-
-
-def keep_layers(transformer: nn.Module, count: int) -> None:
-    """Keep `count` layers of a BERT, evenly spaced, the last one among them."""
-    layers = model.bert_layers(transformer, "layers")
-    if count > len(layers):
-        raise InvalidInput(
-            f"layers is {count}, but the base model has {len(layers)}.", field="layers"
-        )
-    kept = np.linspace(len(layers), 0, count, endpoint=False).round().astype(int)[::-1] - 1
-    bert = cast(Any, transformer)
-    bert.encoder.layer = nn.ModuleList(layers[number] for number in kept)
-    bert.config.num_hidden_layers = count
 
 
 # -- training -----------------------------------------------------------------------------------
@@ -269,7 +248,7 @@ def train_ranker(
 
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
-    ranker = load_ranker_model(recipe.model, recipe.ranking.layers).to(accelerator.device)
+    ranker = load_ranker_model(recipe.model).to(accelerator.device)
     export.refuse_longer("ranking.max_tokens", recipe.ranking.max_tokens, ranker)
     task = RankerTask(ranker, sources, recipe, accelerator)
 
@@ -609,7 +588,7 @@ A reranker for Purlin: `model.onnx` maps ids of `[CLS] query [SEP] passage [SEP]
 logit of relevance (n,), where 0 is as likely as not.
 
 - **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
-- **Layers**: {recipe.ranking.layers or "all of the base model's"}
+- **Layers**: {recipe.model.layers or "all of the base model's"}
 - **Longest sequence**: {recipe.ranking.max_tokens} tokens, of which the query takes at most a third
 - **Weights**: {precisions[recipe.export.quantization]}
 

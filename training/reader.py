@@ -746,7 +746,7 @@ def _open_teacher(
         return lambda questions: _read_exported(exported, questions), exported.fingerprint
 
     max_tokens = teacher.max_tokens or recipe.reading.max_tokens
-    settings = replace(recipe.model, base=teacher.base, dropout=None)
+    settings = replace(recipe.model, base=teacher.base, dropout=None, layers=0, frozen_layers=0)
     try:
         reader = load_reader_model(settings, new_head=False).eval().to(accelerator.device)
     except (InvalidInput, NotFound) as error:

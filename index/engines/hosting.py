@@ -40,7 +40,7 @@ from purlin.index.errors import (
 )
 from purlin.index.search import dense, query_log, segments
 from purlin.index.search.corpus import Corpus, check_encoder
-from purlin.index.search.languages import ENGLISH, LANGUAGES
+from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.listing import LISTING_FILE
 from purlin.index.search.postings import Postings
 from purlin.index.search.query_log import QueryLog
@@ -70,8 +70,7 @@ def move(
             _drop(milvus, collection)
 
     collection = layout.new_collection(manifest.name)
-    (segment,) = manifest.segments
-    language = Postings.load(staging_dir / segment / segments.LEXICAL_DIRECTORY).language
+    language = _language(staging_dir, manifest)
     written = 0
 
     def advance(count: int) -> None:
@@ -113,6 +112,12 @@ def move(
     }
     entries = builds.checksums(staging_dir)
     return replace(manifest, segments=(), engine=engine, dense=index, files=entries)
+
+
+def _language(staging_dir: Path, manifest: Manifest) -> Language:
+    """Return the language that the texts of a build of one segment are in."""
+    (segment,) = manifest.segments
+    return Postings.load(staging_dir / segment / segments.LEXICAL_DIRECTORY).language
 
 
 def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:

@@ -186,10 +186,8 @@ class Postings:
         for content, starts, ends, counts in self._tables(first, last):
             lengths = ends - starts
             fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
-            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
-            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
-                token = content[begin:end]
-                if token.isalpha() and token.startswith(letter.encode()):
+            for token, count in _words(content, starts[fits], ends[fits], counts[fits]):
+                if token.startswith(letter.encode()):
                     row_counts[token] = count
         return row_counts
 
@@ -199,17 +197,13 @@ class Postings:
         Raises Altered.
         """
         letters = ending.encode()
-        row_counts = {}
+        row_counts: dict[bytes, int] = {}
         for content, starts, ends, counts in self._tables(0, len(self._firsts)):
             codes = np.frombuffer(content, np.uint8)
             fits = ends - starts >= len(letters) + longer
             for before_end, code in enumerate(reversed(letters), 1):
                 fits[fits] = codes[ends[fits] - before_end] == code
-            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
-            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
-                token = content[begin:end]
-                if token.isalpha():
-                    row_counts[token] = count
+            row_counts.update(_words(content, starts[fits], ends[fits], counts[fits]))
         return row_counts
 
     def _tables(
@@ -261,3 +255,14 @@ class Postings:
                 _, (_, counts) = self._recent.popitem(last=False)
                 self._recent_bytes -= tier_bytes(len(counts))
         return entries
+
+
+def _words(
+    content: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], counts: NDArray[np.uint32]
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the tokens of ASCII letters alone among those from `starts` to `ends`, and their rows."""
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    for (start, end), count in zip(spans, counts.tolist(), strict=True):
+        token = content[start:end]
+        if token.isalpha():
+            yield token, count

@@ -866,8 +866,9 @@ class _Reader:
 
         if section.signatures:
             self._add_anchors(section, own_id)
-        elif ids := self._take_ids(own_id):
-            section.anchor, section.anchors = ids[0] or section.anchor, ids[1]
+        else:
+            anchor, section.anchors = self._take_ids(own_id)
+            section.anchor = anchor or section.anchor
 
         if self._term_category is not None:
             section.directive = _texinfo_directive(self._term_category, text)
