@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from purlin.index.qa.answer_types import (
     ANSWER_TYPES,
     MAX_CANDIDATES,
+    TYPES_BY_NAME,
     candidate_spans,
     expected_type,
     quantities,
@@ -17,6 +18,10 @@ from purlin.index.qa.answer_types import (
         ("In which version was basket.save added?", "version"),
         ("since when is there basket.merge", "version"),
         ("basket.total new in", "version"),
+        ("In which C++ version was shop::basket added?", "version"),
+        ("complexity of basket.sort", "number"),
+        ("header to include for shop::basket", "module"),
+        ("Which header file has a basket?", "module"),
         ("basket.total was added when", "version"),
         ("What does basket.save raise if the disk is full?", "exception"),
         ("Which exception tells that a keyword argument is missing?", "exception"),
@@ -80,6 +85,18 @@ New in version 3.2. Changed in version 3.11: mode was added."""
 def test_spans_that_look_like_a_type(name: str, expected: list[str]) -> None:
     [answer_type] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == name]
     assert [SAVE[start:end] for start, end in candidate_spans(answer_type, SAVE)] == expected
+
+
+def test_versions_headers_and_complexities_of_other_languages() -> None:
+    text = "Defined in header <shop/basket> since C++17, not C3 or <door>. Since base-4.13.0.0. O(n*log(n))"
+    expected = {
+        "version": ["C++17", "4.13.0.0"],
+        "module": ["<shop/basket>"],
+        "number": ["17", "O(n*log(n))"],
+    }
+    for name, spans in expected.items():
+        candidates = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME[name], text)]
+        assert candidates == spans
 
 
 def test_units_that_stand_together_are_one_span() -> None:

@@ -147,9 +147,15 @@ TEXT = (
         ),
         ("which module is for shops", {"shop": {"module"}}),
         ("what does it raise", {"shop.Error": {"typed"}}),
-        ("the hour by default", {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}}),
+        (
+            "the hour by default",
+            {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}, "late": {"stated"}},
+        ),
         ("shop.open() on Mondays", {"9": {"literal"}, "False": {"literal"}, "8": {"literal"}}),
-        ("how many are told by default", {"9": {"typed"}, "8": {"typed"}, "False": set()}),
+        (
+            "how many are told by default",
+            {"9": {"typed"}, "8": {"typed"}, "False": set(), "late": {"stated"}},
+        ),
         ("which attribute is it", {}),
     ],
 )
@@ -215,6 +221,40 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         assert quantities == {"ten minutes", "30 seconds", "10MB"}
     other = span_candidates(parse_question("which function waits"), text, STRUCTURE)
     assert not any("quantity" in features for features in other.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "stated", "labelled"),
+    [
+        ("Type: time\nDefault: 50M\nDefault value = 'slow lane'.", {"50M"}, {"50M", "slow lane"}),
+        ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
+        ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),
+        ("A defaulter pays.", set(), set()),
+    ],
+)  # fmt: skip
+def test_what_is_said_to_be_a_default_is_a_candidate(
+    text: str, stated: set[str], labelled: set[str]
+) -> None:
+    candidates = span_candidates(
+        parse_question("what is the default of it"), text, PassageStructure()
+    )
+    for name, expected in (("stated", stated), ("labelled", labelled)):
+        spans = {text[slice(*span)] for span, features in candidates.items() if name in features}
+        assert spans == expected
+
+    other = span_candidates(parse_question("which function pays"), text, PassageStructure())
+    assert not any({"stated", "labelled"} & features.keys() for features in other.values())
+
+
+def test_a_name_of_several_words_is_one_name() -> None:
+    text = "timeout client <time>\n\nThe longest silence of a client."
+    structure = PassageStructure("option", signature_end=21, names=((0, 14),))
+    question = parse_question("which setting is the longest silence")
+    candidates = span_candidates(question, text, structure)
+
+    features = span_features(question, text, structure, (0, 14), candidates[0, 14])
+    assert features["own"] > 0.5
+    assert features["words"] == pytest.approx(math.log(2))
 
 
 def test_cells_of_a_row_that_is_named_are_candidates() -> None:

@@ -36,6 +36,15 @@ def test_qualified_names_of_other_languages_have_dots() -> None:
     assert question.qualified_names == {"craft.loom.weave", "vec.push"}
 
 
+def test_names_may_end_with_primes() -> None:
+    assert parse_question("is foldl' stricter than the users' fold''").names >= {
+        "foldl",
+        "foldl'",
+        "users",
+        "fold''",
+    }
+
+
 def test_short_options_keep_their_case() -> None:
     assert parse_question("What does CP -P do, unlike cp -p?").names >= {"cp", "-P", "-p"}
 

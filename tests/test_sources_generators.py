@@ -416,3 +416,123 @@ def test_keywords_of_haproxy_are_options_and_functions() -> None:
     assert (mode.title, mode.directive) == ("ferry mode", "option")
     assert body(mode) == "Sets how fast the ferry goes.\nThe default is slow."
     assert (load.title, load.directive) == ("load", "function")
+
+
+HADDOCK_HEAD = """<head><title>Yarn.Spool</title></head><div id="package-header">yarn-1.2</div>
+    <div id="module-header"><p class="caption">Yarn.Spool</p></div><div id="synopsis"><p class="src">wind</p></div>"""
+
+
+def test_values_of_haddock_have_their_module() -> None:
+    page = read_page(
+        HADDOCK_HEAD
+        + """<div id="description"><p class="caption">Description</p><div class="doc"><p>Spools of yarn.</p></div></div>
+        <div id="interface"><h1 id="g:1">Winding</h1><div class="top">
+        <p class="src"><span class="keyword">data</span> <a id="t:Spool" class="def">Spool</a> a
+        <a href="src/Yarn.html#Spool" class="link">Source</a> <a href="#t:Spool" class="selflink">#</a></p>
+        <div class="doc"><p>A spool.</p></div><div class="subs instances"><p class="src">show :: Spool a</p></div></div>
+        <div class="top"><p class="src"><a id="v:wind-39-" class="def">wind'</a> :: Int -> Spool a -> Spool a
+        <a href="src/Yarn.html#wind" class="link">Source</a></p><div class="doc"><p>Winds strictly.</p>
+        <h4 class="caption">Examples</h4><details><summary class="hide-when-js-enabled">Expand</summary>
+        <pre>wind' 2 s</pre></details><p>Since: yarn-1.1</p></div></div>
+        <div class="top"><p class="src"><a id="v:-60--62-" class="def">(&lt;&gt;)</a> :: Spool a -> Spool a</p></div>
+        <div class="top"><p class="src"><span class="keyword">class</span> Eq a => <a id="t:Fibre" class="def"
+        >Fibre</a> a <span class="keyword">where</span></p></div></div>"""
+    )
+    assert page.title == "Yarn.Spool"
+    assert [section.title for section in page.sections if not section.signatures] == ["Yarn.Spool"]
+    spool, wind, joined, fibre = (section for section in page.sections if section.signatures)
+    assert (spool.title, spool.directive, spool.module) == (
+        "Yarn.Spool.Spool",
+        "class",
+        "Yarn.Spool",
+    )
+    assert (spool.signature, body(spool)) == ("data Spool a", "A spool.")
+    assert (wind.title, wind.directive, wind.anchor) == (
+        "Yarn.Spool.wind'",
+        "function",
+        "v:wind-39-",
+    )
+    assert wind.signature == "wind' :: Int -> Spool a -> Spool a"
+    assert body(wind) == "Winds strictly.\nExamples\nwind' 2 s\nSince: yarn-1.1"
+    assert (joined.title, joined.signature) == ("Yarn.Spool.<>", "(<>) :: Spool a -> Spool a")
+    assert (fibre.title, fibre.directive) == ("Yarn.Spool.Fibre", "class")
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_listings_of_haskell_have_no_sections(quote: str) -> None:
+    listing = (
+        f"<body>\n<pre><a id='line-1'></a><span class={quote}hs-comment{quote}>-- wind</span></pre>"
+    )
+    assert read_page(f"<html>{listing}</html>").sections == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "directive"),
+    [
+        ("<span>bool</span> Loom::<span>weave</span>(int <i>rows</i> = 1) const", "Loom::weave", "method"),
+        ("<code>[signal] </code>void Loom::<span>torn</span>()", "Loom::torn", "method"),
+        ("<code>[static] </code>Loom *Loom::<span>make</span>()", "Loom::make", "method"),
+        ("Loom &amp;Loom::<span>operator+=</span>(int <i>rows</i>)", "Loom::operator+=", "method"),
+        ("bool <span>operator==</span>(const Loom &amp;<i>a</i>)", "operator==", "function"),
+        ("enum Loom::<span>Speed</span><br/>flags Loom::Speeds", "Loom::Speed", "class"),
+        ("<span>width</span> : <span>const int</span>", "Loom::width", "property"),
+        ("const Speed Loom::<span>fastest</span>", "Loom::fastest", "attribute"),
+        ("<span>LOOM_DEBUG</span>", "LOOM_DEBUG", "macro"),
+    ],
+)  # fmt: skip
+def test_members_of_qdoc_are_named_by_their_declarations(
+    heading: str, title: str, directive: str
+) -> None:
+    type_entry, member = (
+        entries(f"""<head><title>Loom Class | Mill 2.1</title></head><!-- $$$Loom-brief -->
+        <div class="navigationbar">Mill</div><h1 class="title">Loom Class</h1><p>The Loom class weaves.</p>
+        <div class="table"><table><tr><td> Header:</td><td> #include &lt;Loom&gt;</td></tr></table></div>
+        <h2 id="details">Detailed Description</h2><pre class="cpp">Loom loom(3);</pre>
+        <h3 class="fn" id="it"><a name="it"></a>{heading}</h3><p>Does it.</p>""")
+    )
+    assert (type_entry.title, type_entry.directive) == ("Loom", "class")
+    assert body(type_entry) == "The Loom class weaves.\nHeader: | #include <Loom>"
+    assert (member.title, member.directive, member.anchor) == (title, directive, "it")
+    assert body(member).endswith("Does it.")
+
+
+CPPREFERENCE = """<head><title>{title} - cppreference.com</title></head><h1 id="firstHeading"
+    class="firstHeading">{title}</h1><div class="t-navbar">C++</div><table class="t-dcl-begin"><tbody>
+    <tr class="t-dsc-header"><td><div>Defined in header <code>&lt;loom&gt;</code></div></td></tr>
+    <tr class="t-dcl"><td><div>{declaration};</div></td><td>(1)</td><td>(since C++17)</td></tr></tbody></table>
+    <p>It weaves.</p><h3><span id="Return_value">Return value</span></h3><p>The cloth.</p>"""
+
+
+def test_a_page_of_cppreference_is_one_function() -> None:
+    section = entry(
+        CPPREFERENCE.format(
+            title="std::loom&lt;T,Allocator&gt;::weave", declaration="cloth weave( int rows )"
+        )
+    )
+    assert (section.title, section.directive) == ("std::loom::weave", "function")
+    assert section.signature == "cloth weave( int rows)"
+    assert body(section).split("\n") == [
+        "Defined in header <loom>",
+        "It weaves.",
+        "Return value",
+        "The cloth.",
+        "since C++17.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "declaration", "name", "directive"),
+    [
+        ("std::loom", "template&lt; class T, class A = std::any&lt;T&gt; &gt; class loom", "std::loom", "class"),
+        ("std::speed", "enum class speed : int", "std::speed", "class"),
+        ("std::loom::fastest", "static constexpr int fastest = 9", "std::loom::fastest", "data"),
+        ("operator==,!=(std::loom)", "bool operator==( const loom&amp; a )", "operator==,!=(std::loom)", "function"),
+    ],
+)  # fmt: skip
+def test_kinds_of_pages_of_cppreference(
+    title: str, declaration: str, name: str, directive: str
+) -> None:
+    first, *others = read_page(CPPREFERENCE.format(title=title, declaration=declaration)).sections
+    assert (first.title, first.directive) == (name, directive)
+    # What stands below the headings of a type's page is of its members.
+    assert [other.title for other in others] == (["Return value"] if directive == "class" else [])

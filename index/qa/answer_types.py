@@ -19,9 +19,9 @@ MAX_CANDIDATE_CHARS = 20_000  # the rest of a passage is not searched
 _NAME = r"[A-Za-z_]\w*"
 # What stands before a name; more of it would take time that grows with the square of a text.
 _QUALIFIER = rf"(?:{_NAME}\.){{0,8}}"
-_WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'-]+){0,3}? "
+_WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'+#-]+){0,3}? "
 _NUMBER = r"(?<!version )(?<![\w.])(?:-?\d[\d_]*(?:\.\d+)?|\((?:-?\d+(?:, )?)+\))(?![\w.]*\w)"
-_QUOTED = r"'[^'\n]{0,40}'|\"[^\"\n]{0,40}\""
+_QUOTED = r"'[^'\n]{0,40}'|\"[^\"\n]{0,40}\"|‘[^’\n]{0,40}’|“[^”\n]{0,40}”"
 _LITERAL = rf"{_NUMBER}|{_QUOTED}|\b(?:None|True|False|NULL|null|true|false|[A-Z][A-Z_]{{3,}})\b"
 _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
@@ -103,9 +103,10 @@ ANSWER_TYPES = (
     ),
     _type(
         "module",
-        _WHICH + r"(?:module|package)\b",
-        r"\bmodule (?:for|called)\b|\bmodule\W*$|^module\b",
-        "",
+        _WHICH + r"(?:module|package|header file)\b",
+        r"\bmodule (?:for|called)\b|\bmodule\W*$|^module\b"
+        r"|\bheaders? (?:file\b|(?:do|must|should) i (?:need|include)\b|to include\b|(?:of|for) \w+::)",
+        r"(?<=#include )<[\w./+-]+>|(?<=header )<[\w./+-]+>",
     ),
     _type(
         "version",
@@ -117,7 +118,7 @@ ANSWER_TYPES = (
         r"|\bfirst (?:version|release|python)\b"
         r"|\b(?:version|release)\W*$|\b(?:added|introduced|deprecated) when\b|\bsince\W*$"
         r"|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
-        r"\b\d{1,2}(?:\.\d{1,2}){1,2}\b",
+        r"\b\d{1,2}(?:\.\d{1,2}){1,3}\b|\bC(?:\+\+)?\d\d\b",
     ),
     _type(
         "type",
@@ -153,7 +154,7 @@ ANSWER_TYPES = (
         _WHICH + r"(?:constant|flag|setting|mode|severity|level)\b",
         r"\b(?:constant|flag|setting)\b|\bwhat (?:do|must|should) i (?:pass|set)\b",
         _CONSTANT,
-        "data attribute member var macro term",
+        "data attribute member var macro term option",
     ),
     _type(
         "function",
@@ -175,9 +176,9 @@ ANSWER_TYPES = (
         "number",
         r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
         + _WHICH
-        + r"(?:number|port|size|length|level)\b",
-        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number) of\b",
-        rf"{_NUMBER}|{_NUMBER_WORD}",
+        + r"(?:number|port|size|length|level|complexity)\b",
+        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
+        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
     _type(
         "value",
@@ -269,7 +270,7 @@ _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b"
-    r"|\bunits?\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b",
+    r"|\bunits?\b|\bcomplexity\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b",
     re.IGNORECASE,
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)

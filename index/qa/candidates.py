@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from purlin.index.qa.answer_types import (
+    MAX_CANDIDATE_CHARS,
     MAX_CANDIDATES,
     NAME_TYPE,
     AnswerType,
@@ -19,6 +20,8 @@ from purlin.index.qa.signatures import CharSpan, PassageStructure
 from purlin.index.qa.tables import named_cells
 
 MAX_RETURNED_CHARS = 200
+
+_QUOTES = "\"'`‘’“”"
 
 # Words that say nothing alone, and those that say nothing at the beginning of a sentence: in lower
 # case, these may be the keyword that is asked for.
@@ -42,6 +45,21 @@ _PHRASE_ENDS = tuple(
     )
 )
 
+# What a reference says to be the default: "Default: 50M", "defaults to no", "simple (the default)".
+_LABELLED_DEFAULT = re.compile(
+    r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
+_STATED_DEFAULTS = tuple(
+    re.compile(wording, re.IGNORECASE | re.MULTILINE)
+    for wording in (
+        rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})",
+        rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)",
+        r"(?P<value>[^\s(|]{1,80}) \((?:the |by )?default\b",
+        r"^(?P<value>[^\n(|]{1,80}) \((?:the |by )?default\b",
+    )
+)
 
 # The probability that a span is a candidate, by the types that it would be an answer of.
 PROPOSED = "proposed"
@@ -64,6 +82,9 @@ def span_candidates(
 
     for span, is_asked_for in named_cells(text, question.words):
         candidates[span] |= {"row": 1.0, "column": float(is_asked_for), PROPOSED: 1.0}
+    if question.asks_for_default:
+        for span, name in _defaults(text):
+            candidates[span] |= {name: 1.0, PROPOSED: 1.0}
     return candidates
 
 
@@ -105,6 +126,19 @@ def _add_names(
     if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
         for span in _occurrences(structure.module, text)[:1]:
             candidates[span]["own"] = 1.0
+
+
+def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
+    """Yield what the text says is a default, without quotes and stops, and how it says so."""
+    wordings = (("labelled", _LABELLED_DEFAULT), *(("stated", each) for each in _STATED_DEFAULTS))
+
+    for name, wording in wordings:
+        for match in islice(wording.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
+            value = match["value"]
+            start = match.start("value") + len(value) - len(value.lstrip(_QUOTES))
+            end = match.start("value") + len(value.rstrip(_QUOTES + ".,;: "))
+            if start < end:
+                yield (start, end), name
 
 
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:

@@ -70,6 +70,10 @@ SPAN_WEIGHTS = {
     "row": 3.0,
     # the same, and the question has a word that is in the head of the column
     "column": 1.5,
+    # a sentence says that it is the default, and the question asks for one
+    "stated": 1.0,
+    # the same, by a label: "Default: 50M"
+    "labelled": 2.4,
     # a number with its unit, and the question asks for a number or a value
     "quantity": 1.61,
     # a sentence says that this is returned, and the question asks for a result
@@ -186,9 +190,10 @@ def span_features(
     `candidate` has those of `span_candidates`, None for a span that is not among them.
     """
     answer = text[slice(*span)]
-    # SQL's keywords, such as SKIP LOCKED, are one name.
-    words = math.log1p(1 if answer.isupper() else len(answer.split()))
+    # Names may have several words: SKIP LOCKED, timeout client.
     features = dict(candidate or {})
+    is_name = answer.isupper() or bool(features.get("own"))
+    words = math.log1p(1 if is_name else len(answer.split()))
     unproposed = 1.0 - min(1.0, features.pop(PROPOSED, 0.0))
     in_signature = span[0] < structure.signature_end
     tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)

@@ -13,7 +13,8 @@ MIN_DEFAULT_SHARE = 0.3  # probability of a value or number from which on a defa
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
-_NAME = re.compile(r"-{0,2}[^\W\d]\w*")
+# With and without what may be a prime, as in Haskell's foldl', or an apostrophe.
+_NAMES = (re.compile(r"-{0,2}[^\W\d]\w*"), re.compile(r"[^\W\d]\w*'+(?!\w)"))
 _CALLED_NAME = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?=\()")
 _QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
 
@@ -69,7 +70,7 @@ def parse_question(text: str) -> ParsedQuestion:
     return ParsedQuestion(
         text=text,
         types=types,
-        names=frozenset(map(folded, _NAME.findall(text))),
+        names=frozenset(folded(name) for pattern in _NAMES for name in pattern.findall(text)),
         qualified_names=frozenset(_QUALIFIED_NAME.findall(dotted(lower))),
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),

@@ -43,6 +43,20 @@ _RUST_DIRECTIVES = {
 _CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
 _ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
 _KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
+# HsColour's, and Haddock's own.
+_LISTING = re.compile(r"<body>\s*<pre>.{0,500}?<span class=['\"]hs-", re.DOTALL)
+_HASKELL_NAME = re.compile(
+    r"(?P<type>(?:data|newtype|type|class)(?: family)? )(?:.*=> ?)?(?P<head>[A-Z][\w']*|\(\S+?\))"
+    r"|(?P<pattern>pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
+)
+_QT_MARKS = re.compile(r"(?:\[[^\]]*\] *)*")
+_QT_TYPE = re.compile(r"(?:enum|flags|typedef|struct|union|class|using)(?: class)? ([\w:]+)")
+_QT_PROPERTY = re.compile(r"(?:const )?([\w.]+) : (?=\S)")
+_QT_CALL = re.compile(r"((?:\w+::)*(?:operator ?[^\s\w(]{1,3}|operator\(\)|~?\w+)) ?\(")
+_QT_VARIABLE = re.compile(r"(?:.* )?[*&]*((?:\w+::)*\w+)")
+_CPP_SINCE = re.compile(r"(?<=\()since C\+\+\d\w")
+_CPP_TYPE = re.compile(r"(?<![<,] )\b(?:class|struct|union|enum|concept) \w+$|\b(?:struct|enum) ")
+_TEMPLATE_ARGUMENTS = re.compile(r"(?<=\w)\s?<[^<>]{0,200}>")
 # At the end of a head, since which release the function exists.
 _ERLANG_SINCE = re.compile(r"\sOTP \S+(?:,\s?OTP \S+)*$")
 
@@ -72,15 +86,17 @@ class Generator:
 
     A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
     what the code below a heading defines, if anything; of an element in `headings`, heading and
-    code are the same. The page's title is its first heading, or with `titled_by_head` the browser's.
-    Headings below `deepest_heading`, and those in elements of class `entries`, open no sections.
-    Blocks in elements of class `inline` go on with the line before. An element of
-    class `labels` names the list that follows. A line of text, or the last cell of a row, that
-    `frame` matches is no text. An entry that ends with `copied` is told in full elsewhere. In an
-    entry, the rows of a table below the heading `arguments` are entries of their own. Code in an
-    element of class `signatures` says more than the heading before it. Headings of entries that
-    follow each other without text are calls of one entry if they are `joined`. A `pre` element of
-    class `prose` is text, as it was typed.
+    code are the same. The page's title is its first heading, or with `titled_by_head` the
+    browser's. Headings below `deepest_heading`, and those in elements of class `entries`, open no
+    sections. Blocks in elements of class `inline` go on with the line before. An element of class
+    `labels` names the list that follows. A line of text, or the last cell of a row, that `frame`
+    matches is no text. An entry that ends with `copied` is told in full elsewhere. In an entry, the
+    rows of a table below the heading `arguments` are entries of their own. Code in an element of
+    class `signatures` says more than the heading before it. Headings of entries that follow each
+    other without text are calls of one entry if they are `joined`. A `pre` element of class `prose`
+    is text, as it was typed. A row of class `prototypes` is a declaration. Pages are about the
+    module that their title names if they are `module_pages`, and about a type if their first
+    heading matches `type_title`, whose group is its name.
     """
 
     marks: tuple[str, ...]
@@ -92,6 +108,9 @@ class Generator:
     labels: frozenset[str] = _NOTHING
     signatures: frozenset[str] = _NOTHING
     prose: frozenset[str] = _NOTHING
+    prototypes: frozenset[str] = _NOTHING
+    module_pages: bool = False
+    type_title: re.Pattern[str] | None = None
     joined: bool = False
     deepest_heading: int = 6
     frame: re.Pattern[str] | None = None
@@ -107,6 +126,11 @@ class Generator:
         """Return whether a text only tells whose page it is."""
         return self.frame is not None and self.frame.fullmatch(text) is not None
 
+    def page_entry(self, title: str) -> Entry | None:
+        """Return the type that a page is about, if its first heading names one."""
+        named = self.type_title.fullmatch(title) if self.type_title else None
+        return Entry((named[1],), "class", (title,)) if named else None
+
     def begins_entry(self, tag: str, classes: frozenset[str]) -> bool:
         """Return whether an element is the heading of an entry."""
         return any(f"{tag}.{name}" in self.headings for name in classes)
@@ -118,6 +142,11 @@ def generator_of(markup: str) -> Generator | None:
         (item for item in GENERATORS if all(mark in markup for mark in item.marks)),
         None,
     )
+
+
+def is_source_listing(markup: str) -> bool:
+    """Return whether a page only shows the source of a module, as Haddock's pages in `src` do."""
+    return _LISTING.search(markup) is not None
 
 
 def _on_one_line(code: str) -> str:
@@ -334,6 +363,55 @@ def _haproxy(heading: str, code: str, page_title: str, anchor: str) -> Entry | N
     return Entry((keyword[0],), kind, (heading,))
 
 
+def _haddock(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """The page's title is the module; `v:` anchors are of values, `t:` of types and classes."""
+    line = " ".join(code.split())
+    declared = _HASKELL_NAME.match(line)
+    if declared is None or not code.startswith(heading):
+        return None
+    name = (declared["head"] or declared["name"]).strip("()")
+    kind = "class" if declared["type"] else "function"
+    return Entry((f"{page_title}.{name}",), kind, (line,))
+
+
+def _qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A function, macro, type, variable or property; members bear the name of their class."""
+    if not code.startswith(heading):
+        return None
+    line = " ".join(code.split())
+    declaration = _QT_MARKS.sub("", line, count=1)
+    owner = page_title.partition(" ")[0]
+    if declared := _QT_TYPE.match(declaration):
+        return Entry((declared[1],), "class", (line,))
+    if declared := _QT_PROPERTY.match(declaration):
+        return Entry((f"{owner}::{declared[1]}",), "property", (line,))
+    if call := _QT_CALL.search(declaration):
+        return Entry((call[1],), "method" if "::" in call[1] else "function", (line,))
+    if declared := _QT_VARIABLE.fullmatch(declaration):
+        return Entry((declared[1],), "attribute" if "::" in declared[1] else "macro", (line,))
+    return None
+
+
+def _cppreference(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A page is about the name in its title; declarations are numbered, and tell since when."""
+    if heading != page_title.removesuffix(" - cppreference.com"):
+        return None
+    declaration, _, marks = code.partition(";")
+    since = _CPP_SINCE.search(marks)
+    kind = "class" if _CPP_TYPE.search(declaration) else "function"
+    if "(" not in declaration and kind == "function":
+        kind = "data"
+
+    name = heading if "operator" in heading else _TEMPLATE_ARGUMENTS.sub("", heading)
+    return Entry(
+        (name,),
+        kind,
+        (" ".join(declaration.split()),),
+        is_whole_page=kind != "class",
+        since=since[0] if since else "",
+    )
+
+
 def calls_with(statements: Iterable[str], argument: str) -> list[str]:
     """Return the calls in some statements that give an argument its default, other ones left out.
 
@@ -472,6 +550,40 @@ GENERATORS = (
         entries=frozenset(["data-types-body", "func"]),
         furniture=frozenset(["#leftnav", "title-anchors"]),
         joined=True,
+    ),
+    # Haddock.
+    Generator(
+        marks=('id="interface"', '<p class="src">'),
+        read_entry=_haddock,
+        titled_by_head=True,
+        headings=frozenset(["p.src"]),
+        furniture=frozenset(
+            "#module-header #package-header #synopsis #table-of-contents hide-when-js-enabled instances"
+            " link selflink".split()
+        ),
+        # Examples of a function have deeper headings.
+        deepest_heading=3,
+        module_pages=True,
+    ),
+    # QDoc, by which Qt's manual is made.
+    Generator(
+        marks=('<h3 class="fn"', "<!-- $$$"),
+        read_entry=_qdoc,
+        titled_by_head=True,
+        headings=frozenset(["h3.fn"]),
+        furniture=frozenset(["navigationbar", "sidebar"]),
+        type_title=re.compile(r"([\w:]+) (?:Class|Struct|Union|Namespace)(?: Template)?"),
+    ),
+    # cppreference.com.
+    Generator(
+        marks=('class="t-dcl-begin"', 'id="firstHeading"'),
+        read_entry=_cppreference,
+        titled_by_head=True,
+        prototypes=frozenset(["t-dcl"]),
+        furniture=frozenset(
+            "#contentSub #jump-to-nav #mw-js-message #siteSub #toc editsection printfooter"
+            " t-example-live-link t-navbar".split()
+        ),
     ),
     # HAProxy's manual.
     Generator(

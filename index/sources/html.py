@@ -21,6 +21,7 @@ from purlin.index.sources.generators import (
     Generator,
     calls_with,
     generator_of,
+    is_source_listing,
 )
 
 BREAK = "\u2028"
@@ -226,7 +227,13 @@ class _ItemList:
 
 
 def read_page(markup: str, *, whole: bool = False) -> Page:
-    """Read a page leniently; `whole` gives one section with all its text, headings and terms."""
+    """Read a page leniently; `whole` gives one section with all its text, headings and terms.
+
+    A listing of source has no sections.
+    """
+    if is_source_listing(markup):
+        return Page("", "", [])
+
     markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)
     markup = _PARAMETER_LIST.sub(_inline_parameters, markup)
     reader = _Reader(whole, None if whole else generator_of(markup))
@@ -373,7 +380,8 @@ class _Reader:
             section.blocks.append(Block(note))
 
         # A manual page's first heading is NAME, also in Perl's POD: it names no page.
-        has_own_title = bool(self._h1) and self._h1 != "NAME"
+        titled_by_head = self._generator is not None and self._generator.module_pages
+        has_own_title = bool(self._h1) and self._h1 != "NAME" and not titled_by_head
         title = self._h1 if has_own_title else self._head_title or self._h1
         self._sections[0].title = title
         sections = [section for section in self._sections if section.blocks or section.signatures]
@@ -597,6 +605,8 @@ class _Reader:
 
     def _close_title(self) -> None:
         self._head_title = self._heading_text()
+        if self._generator and self._generator.module_pages:
+            self._module = self._head_title
 
     # -- headings ----------------------------------------------------------------------------------
 
@@ -626,6 +636,8 @@ class _Reader:
             self._open_section(level, title, self._permalink or own_id)
             if is_definition:
                 self._define(title)
+            elif level == 1 and self._generator and (entry := self._generator.page_entry(title)):
+                self._set_entry(entry)
 
     def _define(self, heading: str) -> None:
         """Make a definition of a section whose heading is code: `max`, `cache.get(key)`."""
@@ -977,6 +989,9 @@ class _Reader:
         # A row within a row, as broken markup has it, ends the outer one.
         self._close_tr()
         self._note_id(tag, attributes)
+        if self._generator and classes & self._generator.prototypes:
+            self._capture = "prototype"
+            return self._close_prototype
         self._cells = []
         return self._close_tr
 
