@@ -55,7 +55,7 @@ SPAN_WEIGHTS = {
     # the span looks like the expected type
     "typed": 1.19,
     # the span is the entry's own name, and the question asks for such an entry
-    "own": 0.74,
+    "own": 1.1,
     # the question has the same name
     "echo": -0.51,
     # the parameter has a default, or stands in brackets
