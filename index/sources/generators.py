@@ -43,11 +43,13 @@ _RUST_DIRECTIVES = {
 _CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
 _ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
 _KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
-# HsColour's, and Haddock's own.
-_LISTING = re.compile(r"<body>\s*<pre>.{0,500}?<span class=['\"]hs-", re.DOTALL)
+# Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
+_LISTING = re.compile(
+    r"<body>\s*<pre>.{0,500}?<span class=['\"]hs-|<title>List of All Members for ", re.DOTALL
+)
 _HASKELL_NAME = re.compile(
     r"(?P<type>(?:data|newtype|type|class)(?: family)? )(?:.*=> ?)?(?P<head>[A-Z][\w']*|\(\S+?\))"
-    r"|(?P<pattern>pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
+    r"|(?:pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
 )
 _QT_MARKS = re.compile(r"(?:\[[^\]]*\] *)*")
 _QT_TYPE = re.compile(r"(?:enum|flags|typedef|struct|union|class|using)(?: class)? ([\w:]+)")
@@ -144,8 +146,8 @@ def generator_of(markup: str) -> Generator | None:
     )
 
 
-def is_source_listing(markup: str) -> bool:
-    """Return whether a page only shows the source of a module, as Haddock's pages in `src` do."""
+def is_listing(markup: str) -> bool:
+    """Return whether a page only shows the source of a module, or the members that a class has."""
     return _LISTING.search(markup) is not None
 
 

@@ -21,7 +21,7 @@ from purlin.index.sources.generators import (
     Generator,
     calls_with,
     generator_of,
-    is_source_listing,
+    is_listing,
 )
 
 BREAK = "\u2028"
@@ -229,9 +229,9 @@ class _ItemList:
 def read_page(markup: str, *, whole: bool = False) -> Page:
     """Read a page leniently; `whole` gives one section with all its text, headings and terms.
 
-    A listing of source has no sections.
+    Listings of source, or of a class's members, have no sections.
     """
-    if is_source_listing(markup):
+    if is_listing(markup):
         return Page("", "", [])
 
     markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)

@@ -46,11 +46,12 @@ PAGE_FORMATS = {
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
 _MANUAL_PAGE = re.compile(r"(?!.*\.(?:so|log)\.).+\.[1-9][a-z]{0,8}(?:\.gz)?", re.DOTALL)
-# Of Sphinx, Doxygen (its listings of source and members), QDoc (the latter), Javadoc, Haddock and
-# rustdoc (listings of source).
+# Of Sphinx, Doxygen (its listings of source and members), Javadoc, Haddock and rustdoc (listings of
+# source).
 _INDEX_PAGE = re.compile(
     r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents"
-    r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|q\w+(-\w+)*-members|doc-index(-.*)?|index-all|package-tree|overview-tree|.*\.rs)\.html?"
+    r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
+    r"|overview-tree|.*\.rs)\.html?"
 )
 _BUILD_FOLDERS = frozenset(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
