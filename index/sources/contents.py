@@ -10,7 +10,16 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, OBJECTIVE_C, PYTHON, RUBY, C
+from purlin.index.sources.languages import (
+    BASH,
+    BY_SUFFIX,
+    CPP,
+    LANGUAGES,
+    OBJECTIVE_C,
+    PYTHON,
+    RUBY,
+    C,
+)
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -47,12 +56,12 @@ def _languages(**suffixes: str) -> dict[str, str]:
     return {f".{suffix}": name for name, text in suffixes.items() for suffix in text.split()}
 
 
-# Source code that is read without a grammar, or whose grammar is not installed: OCaml.
+# Source code that is read without a grammar, or whose grammar is one of an extra: OCaml.
 _OTHER_CODE = _languages(
     antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
     cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
     d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
-    fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
+    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
     groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
     nim="nim nims", nix="nix", ocaml="ml mli", odin="odin", pascal="pas pp",
     powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
@@ -122,7 +131,7 @@ _ALIASES = {
     "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl",
     "terraform": "hcl", "tf": "hcl", "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
-_GRAMMARS = {language.name: language for language in BY_SUFFIX.values()}
+_GRAMMARS = {language.name: language for language in LANGUAGES}
 # A mode says "c++" of headers that the standard library has without a suffix.
 _MODE = re.compile(
     rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
@@ -273,5 +282,5 @@ def refined_type(file_type: FileType, content: bytes) -> FileType:
     if file_type.grammar is C and _ONLY_CPP.search(content):
         return FileType("code", CPP.name, CPP)
     if file_type.grammar is OBJECTIVE_C and not _OF_C.search(content):
-        return FileType("code", "matlab")
+        return FileType("code", "matlab", _GRAMMARS.get("matlab"))
     return file_type

@@ -37,13 +37,13 @@ _NAMES_ONLY = frozenset({"scope", "namespace"})
 # Nodes around what a file begins with.
 _FRAMES = frozenset(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
-    " header imports declarations".split()
+    " header imports declarations class_name_statement extends_statement".split()
 )
 _AROUND_TYPES = frozenset({"namespace", "module"})
 _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
 
 # Parts of a qualified name, the last of which may be an operator.
-_DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:)[\w$#~]+)*((\.|::)operator\W+)?")
+_DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:|-+)[\w$#~]+)*((\.|::)operator\W+)?")
 _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
@@ -66,11 +66,17 @@ _PRAGMA = re.compile(
 _MARKUP = re.compile(
     r"""<(?:see|paramref|typeparamref)\s\w+="([^"<>]*)"\s*/>|</?\w+(?:\s\w+="[^"<>]*")*\s*/?>"""
 )
+# In the first column of fixed-form Fortran; no other comment begins with one of these.
+_FIXED_MARKERS = ("C", "c", "*")
+_FIXED_MARKER = re.compile(r"^[cC*]", re.MULTILINE)
+# Solidity's words before what a comment says, which stand in no other language.
+_TAG = re.compile(r"^@(?:notice|dev|title)\s+")
 _BLOCK_STARTS = ("/*", "=begin", "{-", "--[[", "--[=", "(*", "#=", "<#")
 _BLOCK_ENDS = ("*/", "*)", "-}", "=#", "#>")
 _MARKERS = (
     "/**", "/*!", "/*", "*/", "*", "///", "//!", "//", "---", "--[[", "-- |", "--|", "-- ^", "--",
-    "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
+    "##", "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
+    "!>", "!<", "!!", "!", "%{", "%}", "%%", "%",
 )  # fmt: skip
 
 
@@ -200,7 +206,7 @@ class _Walk:
             self._add_dull(node)
             return False
 
-        if language.is_prefix and language.is_prefix(node):
+        if kind in language.leads or (language.is_prefix and language.is_prefix(node)):
             self._prefixes.append(node)
             return False
 
@@ -331,7 +337,8 @@ class _Walk:
             self._leave_top(node)
         parent = self._open[-1] if self._open else None
         is_leaf = kind in LEAVES
-        is_broken = is_leaf and node.has_error and not self._language.is_tolerant
+        has_error = node.has_error or self._tail(node).has_error
+        is_broken = is_leaf and has_error and not self._language.is_tolerant
         if len(self._open) >= MAX_NESTING or is_broken:
             self._prefixes.clear()
             return False
@@ -379,10 +386,11 @@ class _Walk:
     ) -> Definition:
         language = self._language
         outer = self._outer(node, depth)
-        first = self._prefixes[0] if self._prefixes else outer
-        start = _after_annotations(outer, language)
+        first, last = (self._prefixes or [outer])[0], self._tail(outer)
+        lead = next((each for each in self._prefixes if each.type in language.leads), None)
+        start = lead.start_byte if lead is not None else _after_annotations(outer, language)
         end, row = self._head_end(node, inner, kind)
-        last_row, last_column = self._last_point(outer)
+        last_row, last_column = self._last_point(last)
 
         summary: str | None = None
         doc_row = first.start_point.row
@@ -395,7 +403,7 @@ class _Walk:
             kind,
             self._context() + names,
             first.start_byte,
-            outer.end_byte,
+            last.end_byte,
             (first.start_point.row, last_row),
             (first.start_point.column, last_column),
             outer.start_point.row,
@@ -415,6 +423,9 @@ class _Walk:
             return end, node.start_point.row + self._source.count(b"\n", node.start_byte, end)
 
         body = inner.child_by_field_name("body")
+        # A function that returns a function has the parameters of both.
+        while body is not None and body.type == inner.type:
+            inner, body = body, body.child_by_field_name("body")
         last = inner
         for child in inner.children:
             if child == body or child.type in language.body_starts:
@@ -424,7 +435,14 @@ class _Walk:
             if child.type in language.heads:
                 break
 
-        return last.end_byte, last.end_point.row
+        # In some grammars, a line break belongs to the head.
+        text = self._source[last.start_byte : last.end_byte].rstrip()
+        return last.start_byte + len(text), _last_row(last)
+
+    def _tail(self, node: ts.Node) -> ts.Node:
+        """The node right after a definition that ends it, or the definition's own."""
+        after = node.next_sibling if self._language.tails else None
+        return after if after is not None and after.type in self._language.tails else node
 
     def _last_point(self, node: ts.Node) -> tuple[int, int]:
         """Row and column where a node's text ends; in some grammars its line break belongs to it."""
@@ -604,11 +622,13 @@ def _prose(comment: str) -> str:
     """A comment's text, without its markers, pragmas and rulers."""
     if comment.startswith("<#") and (summary := synopsis(comment)) is not None:
         return summary
+    if comment.startswith(_FIXED_MARKERS):
+        comment = _FIXED_MARKER.sub("!", comment)
     if "<summary>" in comment:
         comment = _MARKUP.sub(r"\1", comment)
     for marker in _BLOCK_ENDS:
         comment = comment.removesuffix(marker)
-    lines = (_unmarked(line) for line in comment.splitlines())
+    lines = (_TAG.sub("", _unmarked(line)) for line in comment.splitlines())
     prose_lines = [
         line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))
     ]
