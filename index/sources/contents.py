@@ -61,8 +61,8 @@ _OTHER_CODE = _languages(
     antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
     cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
     d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
-    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
-    groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
+    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", gdscript="gd", gleam="gleam", glsl="glsl vert frag",
+    graphql="graphql gql", groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
     nim="nim nims", nix="nix", ocaml="ml mli", odin="odin", pascal="pas pp",
     powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
     racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
@@ -124,12 +124,13 @@ _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)
 _ALIASES = {
     "ash": "bash", "awk": "awk", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
     "cs": "csharp", "cxx": "cpp", "dash": "bash", "deno": "typescript", "escript": "erlang", "ex": "elixir",
-    "f#": "fsharp", "gawk": "awk", "golang": "go", "hs": "haskell", "jl": "julia", "jruby": "ruby",
-    "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin", "luajit": "lua", "mawk": "awk",
-    "nodejs": "javascript", "node": "javascript", "objc": "objectivec", "objective-c": "objectivec", "pl": "perl",
-    "ps1": "powershell", "pwsh": "powershell", "py": "python", "pypy": "python", "rb": "ruby", "rs": "rust",
-    "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl",
-    "terraform": "hcl", "tf": "hcl", "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
+    "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
+    "jl": "julia", "jruby": "ruby", "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin",
+    "luajit": "lua", "mawk": "awk", "nodejs": "javascript", "node": "javascript", "objc": "objectivec",
+    "objective-c": "objectivec", "pl": "perl", "ps1": "powershell", "pwsh": "powershell", "py": "python",
+    "pypy": "python", "rb": "ruby", "rs": "rust", "rscript": "r", "sh": "bash", "shell": "bash",
+    "shell-script": "bash", "sol": "solidity", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl", "ts": "typescript",
+    "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
 _GRAMMARS = {language.name: language for language in LANGUAGES}
 # A mode says "c++" of headers that the standard library has without a suffix.

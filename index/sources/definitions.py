@@ -196,6 +196,7 @@ class _Walk:
             return True
 
         if not node.is_named:
+            self._add_token(kind)
             return False
 
         if kind in language.comments:
@@ -220,6 +221,11 @@ class _Walk:
         if self._is_at_top and kind not in _FRAMES:
             self._leave_top(node)
         return self._enters(node)
+
+    def _add_token(self, token: str) -> None:
+        """Forget the types before what ends a statement: they begin no definition."""
+        if self._language.leads and token in ("{", "}", ";"):
+            self._prefixes.clear()
 
     def _leave(self, node: ts.Node, depth: int) -> None:
         """Close the definitions, and the wrapper, that end before a node."""
@@ -387,8 +393,11 @@ class _Walk:
         language = self._language
         outer = self._outer(node, depth)
         first, last = (self._prefixes or [outer])[0], self._tail(outer)
-        lead = next((each for each in self._prefixes if each.type in language.leads), None)
-        start = lead.start_byte if lead is not None else _after_annotations(outer, language)
+        start = _after_annotations(outer, language)
+        if language.leads:
+            lead = next((each for each in self._prefixes if each.type in language.leads), outer)
+            head, first = _with_keywords(lead), _with_keywords(first)
+            start = head.start_byte if head.start_byte < outer.start_byte else start
         end, row = self._head_end(node, inner, kind)
         last_row, last_column = self._last_point(last)
 
@@ -600,6 +609,14 @@ def _last_row(node: ts.Node) -> int:
     """The last row with text; in some grammars a node ends at the start of the next."""
     end = node.end_point
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
+
+
+def _with_keywords(node: ts.Node) -> ts.Node:
+    """The first of the keywords right before a node, such as `external`, or the node itself."""
+    before = node.prev_sibling
+    while before is not None and not before.is_named and before.type.isalpha():
+        node, before = before, before.prev_sibling
+    return node
 
 
 def _after_annotations(outer: ts.Node, language: Language) -> int:

@@ -76,7 +76,8 @@ DART = Language(
     wrappers=types("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
     leads=types(
-        "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type function_type"
+        "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type"
+        " function_type"
     ),
     tails=types("function_body"),
     annotations=types("annotation"),
@@ -212,7 +213,7 @@ MATLAB = Language(
     definitions=kinds(function="function_definition", class_="class_definition"),
     inside=types("methods"),
     identifiers=types("identifier"),
-    body_starts=_MATLAB_BODIES | {"\n", ";", "end"},
+    body_starts=_MATLAB_BODIES | {"\n", ";", ",", "end"},
     is_tolerant=True,
     docstring=_matlab_docstring,
 )
