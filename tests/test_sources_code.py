@@ -380,6 +380,38 @@ EXPECTED = {
         ("main", "function", 100, 100, ""),
         ("lighthouse", "module", 1, 1, "A lighthouse, its lamps and whatever else shines in it."),
     ],
+    "Locks.groovy": [
+        ("Locks", "class", 9, 50, "Lifts boats from one level to the next."),
+        ("Locks.Locks", "method", 14, 16, ""),
+        ("Locks.lift", "method", 20, 23, "Lifts all boats,"),
+        ("Locks.compareTo", "method", 25, 28, ""),
+        ("Locks.sorted", "method", 30, 32, ""),
+        ("Locks.ring", "method", 35, 37, "Rings the bell."),
+        ("Locks.Gate", "enum", 39, 42, ""),
+        ("Locks.Gate.opens", "method", 41, 41, ""),
+        ("Locks.Keeper", "class", 44, 47, ""),
+        ("Locks.Keeper.sleep", "method", 46, 46, ""),
+        ("Locks.depth", "method", 49, 49, ""),
+        ("Floating", "trait", 52, 55, ""),
+        ("Floating.float", "method", 53, 53, ""),
+        ("Floating.sound", "method", 54, 54, ""),
+        ("Side", "enum", 57, 59, ""),
+        ("fit", "function", 62, 64, "Whether two boats fit."),
+        ("tolls", "constant", 66, 69, ""),
+        ("LocksSpec", "class", 71, 82, ""),
+        ("LocksSpec.a boat is lifted", "test", 72, 77, ""),
+        ("LocksSpec.gates close", "test", 79, 81, ""),
+    ],
+    "canal.gradle": [
+        ("fill", "task", 15, 17, "Fills the canal."),
+        ("drain", "task", 19, 23, ""),
+        ("countBoats", "task", 25, 28, "Counts boats"),
+        ("versionOf", "function", 34, 36, ""),
+        ("pack", "task", 40, 42, "Packs a boat."),
+        ("Greeting", "class", 45, 51, ""),
+        ("Greeting.greet", "method", 49, 50, ""),
+        ("canal", "module", 1, 38, "Builds the canal: boats, locks and what keeps them."),
+    ],
     "Harbor.sol": [
         ("LowTide", "type", 7, 7, "The tide is too low."),
         ("Metres", "type", 9, 9, ""),
@@ -447,13 +479,22 @@ EXPECTED = {
         ("dike", "module", 1, 24, "Dikes along the river."),
     ],
 }
+# Those whose grammars are in the extra `languages`.
+OPTIONAL = [
+    "lighthouse.dart", "Locks.groovy", "canal.gradle", "Harbor.sol", "estuary.f90", "gauge.f", "Heron.m", "otter.gd",
+    "dike.nix",
+]  # fmt: skip
 IDENTIFIER = defaultdict(
     lambda: r"[@#]{0,2}[\w$]+[?!]?",
     powershell=r"[$]?\w+(-\w+)*",
     sql=r"\w+|\"\w+\"",
     nix=r"[\w-]+",
 )
-LANGUAGE_OF = {name: BY_SUFFIX[Path(name).suffix].name for name in EXPECTED} | {"Heron.m": "matlab"}
+LANGUAGE_OF = {
+    name: BY_SUFFIX[Path(name).suffix].name
+    for name in EXPECTED
+    if name not in ("Heron.m", "canal.gradle")
+} | {"Heron.m": "matlab", "canal.gradle": "gradle"}
 
 
 def read(path: Path, **options: object) -> list[Document | Skipped]:
@@ -605,6 +646,14 @@ def test_signature_is_an_atom(name: str) -> None:
         ("lighthouse.dart", "depth", "external int depth()"),
         ("lighthouse.dart", "Lamp.dark", "const Lamp.dark(String name)"),
         ("lighthouse.dart", "Lamp.==", "bool operator ==(Object other)"),
+        (
+            "Locks.groovy",
+            "Locks",
+            "class Locks extends Canal implements Comparable<Locks>",
+        ),
+        ("Locks.groovy", "Locks.Keeper", "static class Keeper extends Person"),
+        ("canal.gradle", "fill", "task fill(type: Exec, dependsOn: build)"),
+        ("canal.gradle", "countBoats", "tasks.register('countBoats', Copy)"),
         ("Harbor.sol", "Harbor", "abstract contract Harbor is Base, IHarbor(4)"),
         ("estuary.f90", "estuary.tide", "type, extends(water), public :: tide"),
         ("estuary.f90", "estuary.add", "elemental type(tide) function add(a, b)"),
@@ -808,6 +857,60 @@ def test_what_shares_its_suffix_is_told_by_its_lines(
 
     assert [item.fields["kind"] for item in items] == kinds
     assert {item.fields["language"] for item in items} == {language}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "rows"),
+    [
+        # A body beside its signature, and what neither has.
+        (".dart", "external int a();\nint b() => 1;\nset c(int d) {\n}\n",
+         [("a", 1, 1), ("b", 2, 2), ("c", 3, 4)]),
+        (".dart", "final a = [\n  1,\n];\nvar b = 2;\nint c = 3;\nlate final List<int>? d = [\n  1,\n];\n",
+         [("a", 1, 3), ("d", 6, 8), ("one", 4, 5)]),
+        (".dart", "typedef int A(int b);\nclass C {\n  C._();\n  factory C.d() = E;\n  operator []=(a, b) {}\n}\n",
+         [("A", 1, 1), ("C", 2, 6), ("C._", 3, 3), ("C.d", 4, 4), ("C.[]=", 5, 5)]),
+        (".groovy", "class A {\n  enum Bar\n  {\n    X\n  }\n  interface C { int d() }\n  int e() { 1 }\n}\n",
+         [("A", 1, 8), ("A.Bar", 2, 5), ("A.C", 6, 6), ("A.C.d", 6, 6), ("A.e", 7, 7)]),
+        (".groovy", "static main(args) {\n}\n", [("main", 1, 2)]),
+        (".gradle", "tasks.create(name: 'a')\ntasks.register('b')\n", [("b", 2, 2), ("one", 1, 1)]),
+        (".sol", "contract A { modifier b virtual; }\ncontract C { function () external {} }\n",
+         [("A", 1, 1), ("A.b", 1, 1), ("C", 2, 2), ("C.function", 2, 2)]),
+        (".f90", "interface\n  subroutine a() bind(c)\n  end subroutine\nend interface\nprint *, 1\nend\n",
+         [("one", 1, 6)]),
+        (".for", "      SUBROUTINE A\n      B = 1 +\n     *    2\n      END\n", [("A", 1, 4)]),
+        (".gd", "func a():\n\tpass\nclass B:\n\tfunc c():\n\t\tpass\n", [("a", 1, 2), ("B", 3, 5), ("B.c", 4, 5)]),
+        # What a package is made of is no definition.
+        (".nix", "{ a }: a.b {\n  meta = {\n    c = 1;\n  };\n  d.e = f: g:\n    f;\n}\n",
+         [("d.e", 5, 6), ("one", 1, 4)]),
+    ],
+)  # fmt: skip
+def test_definitions_by_optional_grammars(
+    tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
+) -> None:
+    items = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
+
+    lines = [(item.title, item.location.start_line, item.location.end_line) for item in items]
+    assert lines == rows
+
+
+# Lines that no document has, of a kind that is left out everywhere.
+LEFT_OUT = re.compile(
+    r"\s*(package|import|use|using|pragma|part|library|implicit|//|/?\*|[#!%]|[Cc] )"
+)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_a_missing_line_loses_no_other(tmp_path: Path, name: str) -> None:
+    lines = (DATA / name).read_text().split("\n")
+    for missing in range(len(lines)):
+        rest = lines[:missing] + lines[missing + 1 :]
+        (tmp_path / name).write_text("\n".join(rest))
+        texts = [f"{item.body}\n{item.summary}" for item in documents(tmp_path / name)]
+
+        words = set(re.findall(r"\w+", "\n".join(texts)))
+        kept = [line for line in rest if not LEFT_OUT.match(line)]
+        lost = [line for line in kept if not set(re.findall(r"\w+", line)) <= words]
+        assert lost == [], f"without line {missing + 1}"
 
 
 def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) -> None:

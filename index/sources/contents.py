@@ -133,6 +133,8 @@ _ALIASES = {
     "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
 _GRAMMARS = {language.name: language for language in LANGUAGES}
+# Configuration that defines tasks and functions.
+_CONFIG_GRAMMARS = {name: _GRAMMARS[name] for name in ("gradle", "groovy") if name in _GRAMMARS}
 # A mode says "c++" of headers that the standard library has without a suffix.
 _MODE = re.compile(
     rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
@@ -198,7 +200,7 @@ def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
         if name in names:
             return FileType("code", language.name, language)
     if label := _CONFIG_NAMES.get(name):
-        return FileType("config", label)
+        return FileType("config", label, _CONFIG_GRAMMARS.get(label))
 
     stem = name.partition(".")[0]
     if stem in _LICENCES:
@@ -228,7 +230,7 @@ def _by_suffix(suffix: str) -> FileType | LeftOut | None:
     if label := _DOCS.get(suffix):
         return FileType("docs", label)
     if label := _CONFIG.get(suffix):
-        return FileType("config", label)
+        return FileType("config", label, _CONFIG_GRAMMARS.get(label))
     if suffix in _BINARY:
         return LeftOut("")
     if suffix in _DATA:

@@ -207,7 +207,7 @@ class _Walk:
             self._add_dull(node)
             return False
 
-        if kind in language.leads or (language.is_prefix and language.is_prefix(node)):
+        if any(tells and tells(node) for tells in (language.is_lead, language.is_prefix)):
             self._prefixes.append(node)
             return False
 
@@ -223,8 +223,8 @@ class _Walk:
         return self._enters(node)
 
     def _add_token(self, token: str) -> None:
-        """Forget the types before what ends a statement: they begin no definition."""
-        if self._language.leads and token in ("{", "}", ";"):
+        """Forget what stands before the end of a statement: it begins no definition."""
+        if self._language.is_lead and token in ("{", "}", ";"):
             self._prefixes.clear()
 
     def _leave(self, node: ts.Node, depth: int) -> None:
@@ -394,8 +394,8 @@ class _Walk:
         outer = self._outer(node, depth)
         first, last = (self._prefixes or [outer])[0], self._tail(outer)
         start = _after_annotations(outer, language)
-        if language.leads:
-            lead = next((each for each in self._prefixes if each.type in language.leads), outer)
+        if language.is_lead:
+            lead = next(filter(language.is_lead, self._prefixes), outer)
             head, first = _with_keywords(lead), _with_keywords(first)
             start = head.start_byte if head.start_byte < outer.start_byte else start
         end, row = self._head_end(node, inner, kind)
@@ -436,6 +436,8 @@ class _Walk:
         while body is not None and body.type == inner.type:
             inner, body = body, body.child_by_field_name("body")
         last = inner
+        if inner != node and inner.children and inner.children[0].type in language.body_starts:
+            return inner.start_byte, inner.start_point.row
         for child in inner.children:
             if child == body or child.type in language.body_starts:
                 break
@@ -450,8 +452,9 @@ class _Walk:
 
     def _tail(self, node: ts.Node) -> ts.Node:
         """The node right after a definition that ends it, or the definition's own."""
-        after = node.next_sibling if self._language.tails else None
-        return after if after is not None and after.type in self._language.tails else node
+        is_tail = self._language.is_tail
+        after = node.next_sibling if is_tail else None
+        return after if is_tail and after is not None and is_tail(node, after) else node
 
     def _last_point(self, node: ts.Node) -> tuple[int, int]:
         """Row and column where a node's text ends; in some grammars its line break belongs to it."""

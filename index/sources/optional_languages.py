@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import tree_sitter as ts
 
-from purlin.index.sources.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.nodes import first_child, kinds, node_text, types, unquoted
 from purlin.index.sources.syntax import Language
 
 # ---- Dart
@@ -16,6 +16,10 @@ from purlin.index.sources.syntax import Language
 _DART_SIGNATURES = types(
     "function_signature getter_signature setter_signature operator_signature constructor_signature"
     " constant_constructor_signature factory_constructor_signature redirecting_factory_constructor_signature"
+)
+# What is before the name of a variable, and beside it.
+_DART_LEADS = types(
+    "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type function_type"
 )
 
 
@@ -75,17 +79,158 @@ DART = Language(
     comments=types("comment documentation_comment"),
     wrappers=types("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
-    leads=types(
-        "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type"
-        " function_type"
-    ),
-    tails=types("function_body"),
+    is_lead=lambda node: node.type in _DART_LEADS,
+    is_tail=lambda _signature, after: after.type == "function_body",
     annotations=types("annotation"),
     body_starts=types("class_body enum_body extension_body initializers redirection ;"),
     dull=types("library_name import_or_export part_directive part_of_directive"),
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
 )
+
+
+# ---- Groovy
+
+# A type inside of another, which the grammar does not read there: its modifiers and its head.
+_GROOVY_INNER_TYPE = re.compile(
+    rb"^([ \t]+(?:@\w+ +)?(?:(?:static|private|protected|public|final|abstract) +)*)"
+    rb"((?:class|enum|interface|trait) +\w+\s[^{};()]*)(?=\{)",
+    re.MULTILINE,
+)
+_GROOVY_TYPE_NAME = re.compile(r"\b(?:class|enum|interface|trait)\s+(\w+)")
+_GROOVY_VOID = re.compile(rb"\bvoid(?= +[\"'])")
+_GROOVY_TYPES = {"cla": "class", "enu": "enum", "int": "interface", "tra": "trait"}
+_GROOVY_METHOD = b'def ""()'
+_GRADLE_MAKERS = ("register", "create")
+
+
+def _groovy_readable(source: bytes) -> bytes:
+    """The source with `def "x"()` for a type inside of another, and for `void "a sentence"()`."""
+    return _GROOVY_INNER_TYPE.sub(_as_method, _GROOVY_VOID.sub(b"def ", source))
+
+
+def _as_method(header: re.Match[bytes]) -> bytes:
+    """The head of a method in the first line of a type's head, and spaces for the rest of it."""
+    line, line_break, rest = header[2].partition(b"\n")
+    head = line.rstrip() if len(line.rstrip()) >= len(_GROOVY_METHOD) else line
+    if len(head) < len(_GROOVY_METHOD):
+        return header[0]
+    filler = b"x" * (len(head) - len(_GROOVY_METHOD))
+    method = _GROOVY_METHOD.replace(b'""', b'"%b"' % filler)
+    spaces = re.sub(rb"[^\r\n]", b" ", line[len(head) :] + line_break + rest)
+    return header[1] + method + spaces
+
+
+def _groovy_type(node: ts.Node) -> str | None:
+    """The kind of a type that is read as a method: of its keyword, three letters stand for `def`."""
+    word = next((node_text(child) for child in node.children if child.type == "def"), "")
+    return _GROOVY_TYPES.get(word)
+
+
+def _groovy_method(node: ts.Node) -> str | None:
+    """A function, a test whose name is a sentence, or a type that is read as a method."""
+    if kind := _groovy_type(node):
+        return kind
+    # A field and a constructor without a semicolon between them.
+    if any(child.is_error for child in node.children):
+        return None
+    return "test" if first_child(node, "quoted_identifier") is not None else "function"
+
+
+def _is_task_word(node: ts.Node | None) -> bool:
+    return node is not None and node.type == "expression_statement" and node_text(node) == "task"
+
+
+def _gradle_task(node: ts.Node) -> str | None:
+    """A task of Gradle's: `task a {`, `task a(type: B) {` or `tasks.register("a") {`."""
+    return "task" if _gradle_task_name(node) is not None else None
+
+
+def _gradle_task_name(node: ts.Node) -> ts.Node | None:
+    statement = node.named_child(0) if node.type == "expression_statement" else node
+    if statement is None:
+        return None
+    call = statement.child_by_field_name("function")
+    if _is_task_word(node.prev_sibling):
+        return call or statement.child_by_field_name("receiver")
+    if call is None or call.type != "field_access":
+        return None
+
+    is_made = node_text(call.child_by_field_name("field")) in _GRADLE_MAKERS
+    of_tasks = node_text(call.child_by_field_name("object")) == "tasks"
+    arguments = statement.child_by_field_name("arguments")
+    return first_child(arguments, "string_literal") if is_made and of_tasks else None
+
+
+def _groovy_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type in ("expression_statement", "command_chain"):
+        return _gradle_task_name(node)
+    if node.type == "method_declaration" and _groovy_type(node):
+        match = _GROOVY_TYPE_NAME.search(node_text(node))
+        return match[1] if match else None
+    # In `static main(args)`, the grammar reads the name as a type.
+    name = node.child_by_field_name("name")
+    return name if node_text(name) else node.child_by_field_name("return_type")
+
+
+def _is_closure(node: ts.Node) -> bool:
+    return node.type == "expression_statement" and first_child(node, "closure") is not None
+
+
+def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The description that a task sets."""
+    if definition.type not in ("expression_statement", "command_chain"):
+        return None
+    after = definition.next_sibling
+    closure = first_child(definition, "closure") or first_child(after, "closure")
+    for statement in closure.named_children if closure is not None else ():
+        value = first_child(statement, "assignment_expression")
+        if value is not None and node_text(value.child_by_field_name("left")) == "description":
+            return unquoted(value.child_by_field_name("right")) or None
+    return None
+
+
+GROOVY = Language(
+    name="groovy",
+    suffixes=(".groovy",),
+    module="dekobon_tree_sitter_groovy",
+    definitions={
+        "method_declaration": _groovy_method,
+        "expression_statement": _gradle_task,
+        "command_chain": _gradle_task,
+        **kinds(
+            method="constructor_declaration",
+            class_="class_declaration",
+            interface="interface_declaration annotation_type_declaration",
+            trait="trait_declaration",
+            enum="enum_declaration",
+        ),
+    },
+    find_name=_groovy_name,
+    inside=types(
+        "class_body enum_body block command_chain closure expression_statement field_declaration"
+        " local_variable_declaration"
+    ),
+    identifiers=types("identifier type_identifier"),
+    comments=types("line_comment block_comment groovydoc_comment"),
+    assignments={"variable_declarator": ("name", "value")},
+    values=kinds(function="closure"),
+    other_values="constant",
+    wrappers=types("field_declaration local_variable_declaration"),
+    is_lead=_is_task_word,
+    is_tail=lambda definition, after: (
+        definition.type == "expression_statement" and _is_closure(after)
+    ),
+    annotations=types("annotation"),
+    body_starts=types("class_body enum_body block closure { ;"),
+    dull=types("package_declaration import_declaration"),
+    is_tolerant=True,
+    docstring=_gradle_docstring,
+    rewrite=_groovy_readable,
+    shells=(("", ""), ("class _ {", "}")),
+)
+# Build files; what they define are tasks, above all.
+GRADLE = replace(GROOVY, name="gradle", suffixes=())
 
 
 # ---- Solidity
@@ -272,4 +417,4 @@ NIX = Language(
     is_tolerant=True,
 )
 
-OPTIONAL_LANGUAGES = (DART, SOLIDITY, FIXED_FORTRAN, FORTRAN, MATLAB, GDSCRIPT, NIX)
+OPTIONAL_LANGUAGES = (DART, GROOVY, GRADLE, SOLIDITY, FIXED_FORTRAN, FORTRAN, MATLAB, GDSCRIPT, NIX)
