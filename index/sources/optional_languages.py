@@ -94,7 +94,7 @@ DART = Language(
 # A type inside of another, which the grammar does not read there: its modifiers and its head.
 _GROOVY_INNER_TYPE = re.compile(
     rb"^([ \t]+(?:@\w+ +)?(?:(?:static|private|protected|public|final|abstract) +)*)"
-    rb"((?:class|enum|interface|trait) +\w+\s[^{};()]*)(?=\{)",
+    rb"((?:class|enum|interface|trait) +\w+\s[^{};()]{0,400})(?=\{)",
     re.MULTILINE,
 )
 _GROOVY_TYPE_NAME = re.compile(r"\b(?:class|enum|interface|trait)\s+(\w+)")
@@ -138,7 +138,9 @@ def _groovy_method(node: ts.Node) -> str | None:
 
 
 def _is_task_word(node: ts.Node | None) -> bool:
-    return node is not None and node.type == "expression_statement" and node_text(node) == "task"
+    if node is None or node.type != "expression_statement":
+        return False
+    return node.end_byte - node.start_byte == len("task") and node_text(node) == "task"
 
 
 def _gradle_task(node: ts.Node) -> str | None:
