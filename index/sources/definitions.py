@@ -195,8 +195,7 @@ class _Walk:
             self._mark_error()
             return True
 
-        if not node.is_named:
-            self._add_token(kind)
+        if self._is_part(node, depth):
             return False
 
         if kind in language.comments:
@@ -207,7 +206,7 @@ class _Walk:
             self._add_dull(node)
             return False
 
-        if any(tells and tells(node) for tells in (language.is_lead, language.is_prefix)):
+        if self._is_lead(node) or (language.is_prefix and language.is_prefix(node)):
             self._prefixes.append(node)
             return False
 
@@ -222,10 +221,43 @@ class _Walk:
             self._leave_top(node)
         return self._enters(node)
 
-    def _add_token(self, token: str) -> None:
-        """Forget what stands before the end of a statement: it begins no definition."""
-        if self._language.is_lead and token in ("{", "}", ";"):
+    def _is_part(self, node: ts.Node, depth: int) -> bool:
+        """Whether a node is a token, or the rest of the definition right before it; both are noted."""
+        if node.is_named:
+            return self._ends_last(node, depth)
+        self._add_token(node)
+        return True
+
+    def _add_token(self, token: ts.Node) -> None:
+        """Remember a keyword before a definition, such as `external`, until its statement ends."""
+        if not self._language.leads:
+            return
+        if token.type in ("{", "}", ";"):
             self._prefixes.clear()
+        elif token.type.isalpha() and self._wrapper is None:
+            self._prefixes.append(token)
+
+    def _is_lead(self, node: ts.Node) -> bool:
+        """Whether a node begins the signature of the definition after it."""
+        leads = self._language.leads
+        return bool(leads) and (node.type in leads or not node.is_named)
+
+    def _ends_last(self, node: ts.Node, depth: int) -> bool:
+        """Add the node to the definition right before it, if it is the end of that."""
+        language, last = self._language, self._definitions[-1] if self._definitions else None
+        if language.is_tail is None or last is None or last.depth != depth:
+            return False
+        is_near = 0 <= node.start_byte - last.end <= MAX_GAP_BYTES
+        gap = self._source[last.end : node.start_byte] if is_near else b"-"
+        if gap.strip() or not language.is_tail(last.kind, node):
+            return False
+
+        last.end = node.end_byte
+        row, column = self._last_point(node)
+        last.rows, last.columns = (last.rows[0], row), (last.columns[0], column)
+        if not last.summary and language.docstring is not None:
+            last.summary = language.docstring(node, ()) or ""
+        return True
 
     def _leave(self, node: ts.Node, depth: int) -> None:
         """Close the definitions, and the wrapper, that end before a node."""
@@ -343,8 +375,7 @@ class _Walk:
             self._leave_top(node)
         parent = self._open[-1] if self._open else None
         is_leaf = kind in LEAVES
-        has_error = node.has_error or self._tail(node).has_error
-        is_broken = is_leaf and has_error and not self._language.is_tolerant
+        is_broken = is_leaf and node.has_error and not self._language.is_tolerant
         if len(self._open) >= MAX_NESTING or is_broken:
             self._prefixes.clear()
             return False
@@ -392,14 +423,11 @@ class _Walk:
     ) -> Definition:
         language = self._language
         outer = self._outer(node, depth)
-        first, last = (self._prefixes or [outer])[0], self._tail(outer)
-        start = _after_annotations(outer, language)
-        if language.is_lead:
-            lead = next(filter(language.is_lead, self._prefixes), outer)
-            head, first = _with_keywords(lead), _with_keywords(first)
-            start = head.start_byte if head.start_byte < outer.start_byte else start
+        first = self._prefixes[0] if self._prefixes else outer
+        leads = [each for each in self._prefixes if self._is_lead(each)]
+        start = leads[0].start_byte if leads else _after_annotations(outer, language)
         end, row = self._head_end(node, inner, kind)
-        last_row, last_column = self._last_point(last)
+        last_row, last_column = self._last_point(outer)
 
         summary: str | None = None
         doc_row = first.start_point.row
@@ -412,7 +440,7 @@ class _Walk:
             kind,
             self._context() + names,
             first.start_byte,
-            last.end_byte,
+            outer.end_byte,
             (first.start_point.row, last_row),
             (first.start_point.column, last_column),
             outer.start_point.row,
@@ -449,12 +477,6 @@ class _Walk:
         # In some grammars, a line break belongs to the head.
         text = self._source[last.start_byte : last.end_byte].rstrip()
         return last.start_byte + len(text), _last_row(last)
-
-    def _tail(self, node: ts.Node) -> ts.Node:
-        """The node right after a definition that ends it, or the definition's own."""
-        is_tail = self._language.is_tail
-        after = node.next_sibling if is_tail else None
-        return after if is_tail and after is not None and is_tail(node, after) else node
 
     def _last_point(self, node: ts.Node) -> tuple[int, int]:
         """Row and column where a node's text ends; in some grammars its line break belongs to it."""
@@ -612,14 +634,6 @@ def _last_row(node: ts.Node) -> int:
     """The last row with text; in some grammars a node ends at the start of the next."""
     end = node.end_point
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
-
-
-def _with_keywords(node: ts.Node) -> ts.Node:
-    """The first of the keywords right before a node, such as `external`, or the node itself."""
-    before = node.prev_sibling
-    while before is not None and not before.is_named and before.type.isalpha():
-        node, before = before, before.prev_sibling
-    return node
 
 
 def _after_annotations(outer: ts.Node, language: Language) -> int:

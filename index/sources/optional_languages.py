@@ -79,8 +79,8 @@ DART = Language(
     comments=types("comment documentation_comment"),
     wrappers=types("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
-    is_lead=lambda node: node.type in _DART_LEADS,
-    is_tail=lambda _signature, after: after.type == "function_body",
+    leads=_DART_LEADS,
+    is_tail=lambda _kind, after: after.type == "function_body",
     annotations=types("annotation"),
     body_starts=types("class_body enum_body extension_body initializers redirection ;"),
     dull=types("library_name import_or_export part_directive part_of_directive"),
@@ -100,13 +100,19 @@ _GROOVY_INNER_TYPE = re.compile(
 _GROOVY_TYPE_NAME = re.compile(r"\b(?:class|enum|interface|trait)\s+(\w+)")
 _GROOVY_VOID = re.compile(rb"\bvoid(?= +[\"'])")
 _GROOVY_TYPES = {"cla": "class", "enu": "enum", "int": "interface", "tra": "trait"}
+_GRADLE_TASK = re.compile(rb"^([ \t]*task) (?=\w+[ \t]*(?:[({]|$))", re.MULTILINE)
 _GROOVY_METHOD = b'def ""()'
 _GRADLE_MAKERS = ("register", "create")
 
 
 def _groovy_readable(source: bytes) -> bytes:
-    """The source with `def "x"()` for a type inside of another, and for `void "a sentence"()`."""
-    return _GROOVY_INNER_TYPE.sub(_as_method, _GROOVY_VOID.sub(b"def ", source))
+    """The source as the grammar reads it.
+
+    It has `def "x"()` for a type inside of another, `def` for `void "a sentence"()`, and `task.a` for
+    `task a`.
+    """
+    content = _GRADLE_TASK.sub(rb"\1.", _GROOVY_VOID.sub(b"def ", source))
+    return _GROOVY_INNER_TYPE.sub(_as_method, content)
 
 
 def _as_method(header: re.Match[bytes]) -> bytes:
@@ -137,31 +143,28 @@ def _groovy_method(node: ts.Node) -> str | None:
     return "test" if first_child(node, "quoted_identifier") is not None else "function"
 
 
-def _is_task_word(node: ts.Node | None) -> bool:
-    if node is None or node.type != "expression_statement":
-        return False
-    return node.end_byte - node.start_byte == len("task") and node_text(node) == "task"
-
-
 def _gradle_task(node: ts.Node) -> str | None:
     """A task of Gradle's: `task a {`, `task a(type: B) {` or `tasks.register("a") {`."""
     return "task" if _gradle_task_name(node) is not None else None
 
 
 def _gradle_task_name(node: ts.Node) -> ts.Node | None:
-    statement = node.named_child(0) if node.type == "expression_statement" else node
+    is_statement = node.type == "expression_statement" and node.named_child_count
+    statement = node.named_child(0) if is_statement else node
     if statement is None:
         return None
-    call = statement.child_by_field_name("function")
-    if _is_task_word(node.prev_sibling):
-        return call or statement.child_by_field_name("receiver")
-    if call is None or call.type != "field_access":
+    call = statement
+    for field in ("function", "receiver"):
+        call = statement.child_by_field_name(field) or call
+    if call.type != "field_access":
         return None
 
-    is_made = node_text(call.child_by_field_name("field")) in _GRADLE_MAKERS
-    of_tasks = node_text(call.child_by_field_name("object")) == "tasks"
+    owner, member = (call.child_by_field_name(field) for field in ("object", "field"))
+    if node_text(owner) == "task":
+        return member
+    is_made = node_text(owner) == "tasks" and node_text(member) in _GRADLE_MAKERS
     arguments = statement.child_by_field_name("arguments")
-    return first_child(arguments, "string_literal") if is_made and of_tasks else None
+    return first_child(arguments, "string_literal") if is_made else None
 
 
 def _groovy_name(node: ts.Node) -> ts.Node | str | None:
@@ -175,16 +178,11 @@ def _groovy_name(node: ts.Node) -> ts.Node | str | None:
     return name if node_text(name) else node.child_by_field_name("return_type")
 
 
-def _is_closure(node: ts.Node) -> bool:
-    return node.type == "expression_statement" and first_child(node, "closure") is not None
-
-
 def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
     """The description that a task sets."""
     if definition.type not in ("expression_statement", "command_chain"):
         return None
-    after = definition.next_sibling
-    closure = first_child(definition, "closure") or first_child(after, "closure")
+    closure = first_child(definition, "closure")
     for statement in closure.named_children if closure is not None else ():
         value = first_child(statement, "assignment_expression")
         if value is not None and node_text(value.child_by_field_name("left")) == "description":
@@ -219,10 +217,7 @@ GROOVY = Language(
     values=kinds(function="closure"),
     other_values="constant",
     wrappers=types("field_declaration local_variable_declaration"),
-    is_lead=_is_task_word,
-    is_tail=lambda definition, after: (
-        definition.type == "expression_statement" and _is_closure(after)
-    ),
+    is_tail=lambda kind, after: kind == "task" and first_child(after, "closure") is not None,
     annotations=types("annotation"),
     body_starts=types("class_body enum_body block closure { ;"),
     dull=types("package_declaration import_declaration"),
