@@ -10,7 +10,16 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, OBJECTIVE_C, PYTHON, RUBY, C
+from purlin.index.sources.languages import (
+    BASH,
+    BY_SUFFIX,
+    CPP,
+    LANGUAGES,
+    OBJECTIVE_C,
+    PYTHON,
+    RUBY,
+    C,
+)
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -47,13 +56,13 @@ def _languages(**suffixes: str) -> dict[str, str]:
     return {f".{suffix}": name for name, text in suffixes.items() for suffix in text.split()}
 
 
-# Source code that is read without a grammar, or whose grammar is not installed: OCaml.
+# Source code that is read without a grammar, or whose grammar is one of an extra: OCaml.
 _OTHER_CODE = _languages(
     antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
     cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
     d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
-    fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql",
-    groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
+    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", gdscript="gd", gleam="gleam", glsl="glsl vert frag",
+    graphql="graphql gql", groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
     nim="nim nims", nix="nix", ocaml="ml mli", odin="odin", pascal="pas pp",
     powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
     racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
@@ -115,14 +124,19 @@ _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)
 _ALIASES = {
     "ash": "bash", "awk": "awk", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
     "cs": "csharp", "cxx": "cpp", "dash": "bash", "deno": "typescript", "escript": "erlang", "ex": "elixir",
-    "f#": "fsharp", "gawk": "awk", "golang": "go", "hs": "haskell", "jl": "julia", "jruby": "ruby",
-    "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin", "luajit": "lua", "mawk": "awk",
-    "nodejs": "javascript", "node": "javascript", "objc": "objectivec", "objective-c": "objectivec", "pl": "perl",
-    "ps1": "powershell", "pwsh": "powershell", "py": "python", "pypy": "python", "rb": "ruby", "rs": "rust",
-    "rscript": "r", "sh": "bash", "shell": "bash", "shell-script": "bash", "tclsh": "tcl",
-    "terraform": "hcl", "tf": "hcl", "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
+    "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
+    "jl": "julia", "jruby": "ruby", "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin",
+    "luajit": "lua", "mawk": "awk", "nodejs": "javascript", "node": "javascript", "objc": "objectivec",
+    "objective-c": "objectivec", "pl": "perl", "ps1": "powershell", "pwsh": "powershell", "py": "python",
+    "pypy": "python", "rb": "ruby", "rs": "rust", "rscript": "r", "sh": "bash", "shell": "bash",
+    "shell-script": "bash", "sol": "solidity", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl", "ts": "typescript",
+    "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
-_GRAMMARS = {language.name: language for language in BY_SUFFIX.values()}
+_GRAMMARS = {language.name: language for language in LANGUAGES}
+# Configuration that defines tasks and functions.
+_CONFIG_GRAMMARS: dict[str, Language] = {
+    name: _GRAMMARS[name] for name in ("gradle", "groovy") if name in _GRAMMARS
+}
 # A mode says "c++" of headers that the standard library has without a suffix.
 _MODE = re.compile(
     rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
@@ -188,7 +202,7 @@ def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
         if name in names:
             return FileType("code", language.name, language)
     if label := _CONFIG_NAMES.get(name):
-        return FileType("config", label)
+        return FileType("config", label, _CONFIG_GRAMMARS.get(label))
 
     stem = name.partition(".")[0]
     if stem in _LICENCES:
@@ -218,7 +232,7 @@ def _by_suffix(suffix: str) -> FileType | LeftOut | None:
     if label := _DOCS.get(suffix):
         return FileType("docs", label)
     if label := _CONFIG.get(suffix):
-        return FileType("config", label)
+        return FileType("config", label, _CONFIG_GRAMMARS.get(label))
     if suffix in _BINARY:
         return LeftOut("")
     if suffix in _DATA:
@@ -273,5 +287,5 @@ def refined_type(file_type: FileType, content: bytes) -> FileType:
     if file_type.grammar is C and _ONLY_CPP.search(content):
         return FileType("code", CPP.name, CPP)
     if file_type.grammar is OBJECTIVE_C and not _OF_C.search(content):
-        return FileType("code", "matlab")
+        return FileType("code", "matlab", _GRAMMARS.get("matlab"))
     return file_type

@@ -37,13 +37,13 @@ _NAMES_ONLY = frozenset({"scope", "namespace"})
 # Nodes around what a file begins with.
 _FRAMES = frozenset(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
-    " header imports declarations".split()
+    " header imports declarations class_name_statement extends_statement".split()
 )
 _AROUND_TYPES = frozenset({"namespace", "module"})
 _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
 
 # Parts of a qualified name, the last of which may be an operator.
-_DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:)[\w$#~]+)*((\.|::)operator\W+)?")
+_DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:|-+)[\w$#~]+)*((\.|::)operator\W+)?")
 _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
@@ -66,11 +66,17 @@ _PRAGMA = re.compile(
 _MARKUP = re.compile(
     r"""<(?:see|paramref|typeparamref)\s\w+="([^"<>]*)"\s*/>|</?\w+(?:\s\w+="[^"<>]*")*\s*/?>"""
 )
+# In the first column of fixed-form Fortran; no other comment begins with one of these.
+_FIXED_MARKERS = ("C", "c", "*")
+_FIXED_MARKER = re.compile(r"^[cC*]", re.MULTILINE)
+# Solidity's words before what a comment says, which stand in no other language.
+_TAG = re.compile(r"^@(?:notice|dev|title)\s+")
 _BLOCK_STARTS = ("/*", "=begin", "{-", "--[[", "--[=", "(*", "#=", "<#")
 _BLOCK_ENDS = ("*/", "*)", "-}", "=#", "#>")
 _MARKERS = (
     "/**", "/*!", "/*", "*/", "*", "///", "//!", "//", "---", "--[[", "-- |", "--|", "-- ^", "--",
-    "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
+    "##", "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
+    "!>", "!<", "!!", "!", "%{", "%}", "%%", "%",
 )  # fmt: skip
 
 
@@ -189,7 +195,7 @@ class _Walk:
             self._mark_error()
             return True
 
-        if not node.is_named:
+        if self._is_part(node, depth):
             return False
 
         if kind in language.comments:
@@ -200,7 +206,7 @@ class _Walk:
             self._add_dull(node)
             return False
 
-        if language.is_prefix and language.is_prefix(node):
+        if self._is_lead(node) or (language.is_prefix and language.is_prefix(node)):
             self._prefixes.append(node)
             return False
 
@@ -214,6 +220,44 @@ class _Walk:
         if self._is_at_top and kind not in _FRAMES:
             self._leave_top(node)
         return self._enters(node)
+
+    def _is_part(self, node: ts.Node, depth: int) -> bool:
+        """Whether a node is a token, or the rest of the definition right before it; both are noted."""
+        if node.is_named:
+            return self._ends_last(node, depth)
+        self._add_token(node)
+        return True
+
+    def _add_token(self, token: ts.Node) -> None:
+        """Remember a keyword before a definition, such as `external`, until its statement ends."""
+        if not self._language.leads:
+            return
+        if token.type in ("{", "}", ";"):
+            self._prefixes.clear()
+        elif token.type.isalpha() and self._wrapper is None:
+            self._prefixes.append(token)
+
+    def _is_lead(self, node: ts.Node) -> bool:
+        """Whether a node begins the signature of the definition after it."""
+        leads = self._language.leads
+        return bool(leads) and (node.type in leads or not node.is_named)
+
+    def _ends_last(self, node: ts.Node, depth: int) -> bool:
+        """Add the node to the definition right before it, if it is the end of that."""
+        language, last = self._language, self._definitions[-1] if self._definitions else None
+        if language.is_tail is None or last is None or last.depth != depth:
+            return False
+        is_near = 0 <= node.start_byte - last.end <= MAX_GAP_BYTES
+        gap = self._source[last.end : node.start_byte] if is_near else b"-"
+        if gap.strip() or not language.is_tail(last.kind, node):
+            return False
+
+        last.end = node.end_byte
+        row, column = self._last_point(node)
+        last.rows, last.columns = (last.rows[0], row), (last.columns[0], column)
+        if not last.summary and language.docstring is not None:
+            last.summary = language.docstring(node, ()) or ""
+        return True
 
     def _leave(self, node: ts.Node, depth: int) -> None:
         """Close the definitions, and the wrapper, that end before a node."""
@@ -380,7 +424,8 @@ class _Walk:
         language = self._language
         outer = self._outer(node, depth)
         first = self._prefixes[0] if self._prefixes else outer
-        start = _after_annotations(outer, language)
+        leads = [each for each in self._prefixes if self._is_lead(each)]
+        start = leads[0].start_byte if leads else _after_annotations(outer, language)
         end, row = self._head_end(node, inner, kind)
         last_row, last_column = self._last_point(outer)
 
@@ -415,7 +460,12 @@ class _Walk:
             return end, node.start_point.row + self._source.count(b"\n", node.start_byte, end)
 
         body = inner.child_by_field_name("body")
+        # A function that returns a function has the parameters of both.
+        while body is not None and body.type == inner.type:
+            inner, body = body, body.child_by_field_name("body")
         last = inner
+        if inner != node and inner.children and inner.children[0].type in language.body_starts:
+            return inner.start_byte, inner.start_point.row
         for child in inner.children:
             if child == body or child.type in language.body_starts:
                 break
@@ -424,7 +474,9 @@ class _Walk:
             if child.type in language.heads:
                 break
 
-        return last.end_byte, last.end_point.row
+        # In some grammars, a line break belongs to the head.
+        text = self._source[last.start_byte : last.end_byte].rstrip()
+        return last.start_byte + len(text), _last_row(last)
 
     def _last_point(self, node: ts.Node) -> tuple[int, int]:
         """Row and column where a node's text ends; in some grammars its line break belongs to it."""
@@ -604,11 +656,13 @@ def _prose(comment: str) -> str:
     """A comment's text, without its markers, pragmas and rulers."""
     if comment.startswith("<#") and (summary := synopsis(comment)) is not None:
         return summary
+    if comment.startswith(_FIXED_MARKERS):
+        comment = _FIXED_MARKER.sub("!", comment)
     if "<summary>" in comment:
         comment = _MARKUP.sub(r"\1", comment)
     for marker in _BLOCK_ENDS:
         comment = comment.removesuffix(marker)
-    lines = (_unmarked(line) for line in comment.splitlines())
+    lines = (_TAG.sub("", _unmarked(line)) for line in comment.splitlines())
     prose_lines = [
         line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))
     ]

@@ -15,35 +15,9 @@ from inspect import cleandoc
 import tree_sitter as ts
 
 from purlin.index.sources.conditionals import resolved
+from purlin.index.sources.nodes import STRING, first_child, kinds, node_text, types, unquoted
+from purlin.index.sources.optional_languages import OPTIONAL_LANGUAGES
 from purlin.index.sources.syntax import KindOf, Language, synopsis
-
-_STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
-
-
-def _types(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
-def _kinds(**nodes: str) -> dict[str, str]:
-    """Map node types to kinds: `class_="a b", enum="c"` -> {a: class, b: class, c: enum}."""
-    return {node: kind.rstrip("_") for kind, names in nodes.items() for node in names.split()}
-
-
-def _text(node: ts.Node | None) -> str:
-    return (node.text or b"").decode() if node is not None else ""
-
-
-def _child(node: ts.Node | None, *kinds: str) -> ts.Node | None:
-    """The first named child of one of these types."""
-    children = node.named_children if node is not None else ()
-    return next((child for child in children if child.type in kinds), None)
-
-
-def _unquoted(string: ts.Node | None) -> str:
-    """A string's text, without its quotes and common indentation."""
-    match = _STRING.fullmatch(_text(string))
-    return cleandoc(match[2].removeprefix("\\\n")).strip() if match else ""
-
 
 # What most grammars call their names.
 _NAMES = "identifier type_identifier field_identifier simple_identifier property_identifier"
@@ -57,7 +31,7 @@ def _statement_string(statement: ts.Node | None) -> str:
     if statement is None or statement.type != "expression_statement":
         return ""
     string = statement.named_child(0) if statement.named_child_count else None
-    return _unquoted(string) if string is not None and string.type == "string" else ""
+    return unquoted(string) if string is not None and string.type == "string" else ""
 
 
 def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
@@ -75,9 +49,9 @@ def _python_file_docstring(root: ts.Node) -> str:
 
 def _is_dunder(node: ts.Node) -> bool:
     """Whether a statement sets `__all__`, `__version__` or the like."""
-    if node.type != "expression_statement" or (value := _child(node, "assignment")) is None:
+    if node.type != "expression_statement" or (value := first_child(node, "assignment")) is None:
         return False
-    name = _text(value.child_by_field_name("left"))
+    name = node_text(value.child_by_field_name("left"))
     return name.startswith("__") and name.endswith("__")
 
 
@@ -85,21 +59,21 @@ PYTHON = Language(
     name="python",
     suffixes=(".py", ".pyi", ".pyx", ".pxd"),
     module="tree_sitter_python",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_definition", class_="class_definition", type="type_alias_statement"
     ),
     find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("left"),
-    inside=_types(
+    inside=types(
         "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
         " expression_statement"
     ),
-    identifiers=_types("identifier"),
+    identifiers=types("identifier"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
-    wrappers=_types("decorated_definition"),
-    annotations=_types("decorator"),
-    dull=_types("import_statement import_from_statement future_import_statement"),
+    wrappers=types("decorated_definition"),
+    annotations=types("decorator"),
+    dull=types("import_statement import_from_statement future_import_statement"),
     is_dull=_is_dunder,
     docstring=_python_docstring,
     file_docstring=_python_file_docstring,
@@ -131,19 +105,19 @@ _SCRIPT_ASSIGNMENTS = {
 def _is_script_import(node: ts.Node) -> bool:
     """Whether a statement only imports, exports what is defined elsewhere, or says "use strict"."""
     if node.type == "lexical_declaration" or node.type == "variable_declaration":
-        return _is_required(_child(node, "variable_declarator"), "value")
+        return _is_required(first_child(node, "variable_declarator"), "value")
     if node.type == "export_statement":
         return (
             node.child_by_field_name("source") is not None
-            or _child(node, "export_clause") is not None
+            or first_child(node, "export_clause") is not None
         )
     if node.type != "expression_statement":
         return False
-    if _child(node, "string") is not None:
+    if first_child(node, "string") is not None:
         return True
 
-    assignment = _child(node, "assignment_expression")
-    target = _text(assignment.child_by_field_name("left")) if assignment is not None else ""
+    assignment = first_child(node, "assignment_expression")
+    target = node_text(assignment.child_by_field_name("left")) if assignment is not None else ""
     return target.startswith(("module.exports", "exports.")) and (
         _is_required(assignment, "right") or _is_list_of_names(assignment)
     )
@@ -155,7 +129,7 @@ def _is_required(node: ts.Node | None, field: str) -> bool:
     while value is not None and value.type in ("call_expression", "member_expression"):
         inner = value.child_by_field_name("function") or value.child_by_field_name("object")
         if inner is not None and inner.type == "identifier":
-            return _text(inner) == "require"
+            return node_text(inner) == "require"
         value = inner
     return False
 
@@ -173,27 +147,27 @@ JAVASCRIPT = Language(
     name="javascript",
     suffixes=(".js", ".mjs", ".cjs", ".jsx"),
     module="tree_sitter_javascript",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_declaration generator_function_declaration",
         method="method_definition",
         class_="class_declaration",
     ),
-    inside=_types(_SCRIPT_INSIDE + " field_definition"),
-    identifiers=_types(_SCRIPT_NAMES),
+    inside=types(_SCRIPT_INSIDE + " field_definition"),
+    identifiers=types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
     # In `a = b = function …`, it is the inner assignment that defines.
-    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
+    values=kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
     other_values="constant",
-    scopes=_types("object"),
-    opaque=_types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
-    wrappers=_types(
+    scopes=types("object"),
+    opaque=types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
+    wrappers=types(
         "export_statement lexical_declaration variable_declaration expression_statement"
         " assignment_expression"
     ),
-    annotations=_types("decorator"),
-    dull=_types("import_statement"),
+    annotations=types("decorator"),
+    dull=types("import_statement"),
     is_dull=_is_script_import,
-    silent=_types("exports module this prototype window self globalThis default"),
+    silent=types("exports module this prototype window self globalThis default"),
     shells=(("", ""), ("(", ")"), ("class _ {", "}"), ("_ = {", "}")),
 )
 
@@ -205,7 +179,7 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
         module="tree_sitter_typescript",
         function=function,
         definitions={**JAVASCRIPT.definitions}
-        | _kinds(
+        | kinds(
             class_="abstract_class_declaration",
             interface="interface_declaration",
             enum="enum_declaration",
@@ -213,11 +187,11 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             method="abstract_method_signature",
             type="type_alias_declaration",
         ),
-        inside=_types(
+        inside=types(
             _SCRIPT_INSIDE
             + " public_field_definition ambient_declaration as_expression satisfies_expression"
         ),
-        identifiers=_types(_SCRIPT_NAMES + " type_identifier"),
+        identifiers=types(_SCRIPT_NAMES + " type_identifier"),
         assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
         values=JAVASCRIPT.values,
         other_values=JAVASCRIPT.other_values,
@@ -246,8 +220,8 @@ SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=Tru
 
 def _first_spec(node: ts.Node) -> ts.Node | None:
     """The name of the first constant or variable in a block of them."""
-    specs = _child(node, "var_spec_list") or node
-    spec = _child(specs, "const_spec", "var_spec")
+    specs = first_child(node, "var_spec_list") or node
+    spec = first_child(specs, "const_spec", "var_spec")
     return spec.child_by_field_name("name") if spec else node.child_by_field_name("name")
 
 
@@ -255,20 +229,20 @@ GO = Language(
     name="go",
     suffixes=(".go",),
     module="tree_sitter_go",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_declaration",
         method="method_declaration",
         constant="const_declaration var_declaration",
         type="type_alias",
     ),
     find_name=_first_spec,
-    inside=_types("type_declaration"),
-    identifiers=_types("identifier field_identifier type_identifier package_identifier"),
+    inside=types("type_declaration"),
+    identifiers=types("identifier field_identifier type_identifier package_identifier"),
     assignments={"type_spec": ("name", "type")},
-    values=_kinds(struct="struct_type", interface="interface_type"),
+    values=kinds(struct="struct_type", interface="interface_type"),
     other_values="type",
-    wrappers=_types("type_declaration"),
-    dull=_types("package_clause import_declaration"),
+    wrappers=types("type_declaration"),
+    dull=types("package_clause import_declaration"),
     owners={"method_declaration": "receiver"},
 )
 
@@ -276,20 +250,18 @@ JAVA = Language(
     name="java",
     suffixes=(".java",),
     module="tree_sitter_java",
-    definitions=_kinds(
+    definitions=kinds(
         method="method_declaration constructor_declaration compact_constructor_declaration",
         class_="class_declaration",
         interface="interface_declaration annotation_type_declaration",
         enum="enum_declaration",
         record="record_declaration",
     ),
-    inside=_types(
-        "class_body interface_body enum_body enum_body_declarations annotation_type_body"
-    ),
-    identifiers=_types("identifier type_identifier"),
-    comments=_types("line_comment block_comment"),
-    annotations=_types("annotation marker_annotation"),
-    dull=_types("package_declaration import_declaration"),
+    inside=types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
+    identifiers=types("identifier type_identifier"),
+    comments=types("line_comment block_comment"),
+    annotations=types("annotation marker_annotation"),
+    dull=types("package_declaration import_declaration"),
     shells=(("", ""), ("class _ {", "}")),
 )
 
@@ -298,7 +270,7 @@ PHP = Language(
     suffixes=(".php", ".phtml"),
     module="tree_sitter_php",
     function="language_php",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_definition",
         method="method_declaration",
         class_="class_declaration",
@@ -307,13 +279,13 @@ PHP = Language(
         enum="enum_declaration",
         namespace="namespace_definition",
     ),
-    inside=_types(
+    inside=types(
         "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
         " try_statement"
     ),
-    identifiers=_types("name"),
-    annotations=_types("attribute_list"),
-    dull=_types("php_tag namespace_use_declaration declare_statement"),
+    identifiers=types("name"),
+    annotations=types("attribute_list"),
+    dull=types("php_tag namespace_use_declaration declare_statement"),
     shells=(("<?php ", ""), ("<?php class _ {", "}")),
 )
 
@@ -321,20 +293,20 @@ RUBY = Language(
     name="ruby",
     suffixes=(".rb", ".rake", ".gemspec", ".ru"),
     module="tree_sitter_ruby",
-    definitions=_kinds(
+    definitions=kinds(
         function="method", method="singleton_method", class_="class", module="module"
     ),
-    inside=_types(
+    inside=types(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
-    identifiers=_types("identifier constant instance_variable class_variable global_variable"),
+    identifiers=types("identifier constant instance_variable class_variable global_variable"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
     is_dull=lambda node: (
-        node.type == "call" and _text(node.child_by_field_name("method")).startswith("require")
+        node.type == "call" and node_text(node.child_by_field_name("method")).startswith("require")
     ),
     owners={"singleton_method": "object"},
-    silent=_types("self"),
+    silent=types("self"),
 )
 
 
@@ -358,7 +330,7 @@ def _declared(node: ts.Node) -> ts.Node | None:
 
 def _is_cpp_test(node: ts.Node) -> bool:
     """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
-    macro = _text(_declared_name(node))
+    macro = node_text(_declared_name(node))
     return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
 
 
@@ -369,7 +341,7 @@ def _declared_name(node: ts.Node) -> ts.Node | None:
 
 def _cpp_kind(node: ts.Node) -> str | None:
     # `= default` and `= delete` are left to the class.
-    if _child(node, "default_method_clause", "delete_method_clause"):
+    if first_child(node, "default_method_clause", "delete_method_clause"):
         return None
     return "test" if _is_cpp_test(node) else "function"
 
@@ -378,8 +350,8 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a test, what its macro is given: `Suite.Case`."""
     if node.type != "function_definition" or not _is_cpp_test(node):
         return _declared(node)
-    parameters = _child(node.child_by_field_name("declarator"), "parameter_list")
-    return ".".join(map(_text, parameters.named_children)) if parameters else None
+    parameters = first_child(node.child_by_field_name("declarator"), "parameter_list")
+    return ".".join(map(node_text, parameters.named_children)) if parameters else None
 
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
@@ -409,7 +381,7 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
-    "declaration": lambda node: "constant" if _child(node, "init_declarator") else None,
+    "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
 _C_DULL = "preproc_include preproc_call using_declaration"
@@ -420,10 +392,10 @@ C = Language(
     module="tree_sitter_c",
     definitions=_C_DEFINITIONS,
     find_name=_declared,
-    inside=_types(_C_INSIDE),
-    identifiers=_types(_NAMES),
-    body_starts=_types("{ ; field_declaration_list enumerator_list preproc_arg"),
-    dull=_types(_C_DULL),
+    inside=types(_C_INSIDE),
+    identifiers=types(_NAMES),
+    body_starts=types("{ ; field_declaration_list enumerator_list preproc_arg"),
+    dull=types(_C_DULL),
     is_tolerant=True,
     rewrite=resolved,
 )
@@ -441,17 +413,17 @@ CPP = Language(
         "concept_definition": "type",
     },
     find_name=_cpp_name,
-    inside=_types(
+    inside=types(
         _C_INSIDE
         + " field_declaration_list field_declaration template_declaration struct_specifier union_specifier"
     ),
-    identifiers=_types(_NAMES + " namespace_identifier"),
-    wrappers=_types("template_declaration"),
-    annotations=_types("template_parameter_list requires_clause"),
-    body_starts=_types(
+    identifiers=types(_NAMES + " namespace_identifier"),
+    wrappers=types("template_declaration"),
+    annotations=types("template_parameter_list requires_clause"),
+    body_starts=types(
         "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
     ),
-    dull=_types(_C_DULL),
+    dull=types(_C_DULL),
     generics=True,
     is_tolerant=True,
     rewrite=resolved,
@@ -465,7 +437,7 @@ C_SHARP = Language(
     name="csharp",
     suffixes=(".cs",),
     module="tree_sitter_c_sharp",
-    definitions=_kinds(
+    definitions=kinds(
         function="local_function_statement",
         method="method_declaration constructor_declaration destructor_declaration",
         class_="class_declaration",
@@ -480,11 +452,11 @@ C_SHARP = Language(
     find_name=lambda node: (
         None if node.type == "namespace_declaration" else node.child_by_field_name("name")
     ),
-    inside=_types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
-    identifiers=_types(_NAMES),
-    annotations=_types("attribute_list"),
-    body_starts=_types("{ ; arrow_expression_clause"),
-    dull=_types(
+    inside=types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
+    identifiers=types(_NAMES),
+    annotations=types("attribute_list"),
+    body_starts=types("{ ; arrow_expression_clause"),
+    dull=types(
         "using_directive extern_alias_directive file_scoped_namespace_declaration preproc_region"
         " preproc_endregion"
     ),
@@ -494,7 +466,9 @@ C_SHARP = Language(
 
 
 def _kotlin_kind(node: ts.Node) -> str:
-    words = {child.type for child in node.children} | set(_text(_child(node, "modifiers")).split())
+    words = {child.type for child in node.children} | set(
+        node_text(first_child(node, "modifiers")).split()
+    )
     return next((word for word in ("interface", "enum") if word in words), "class")
 
 
@@ -504,7 +478,7 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "companion_object":
         return node.child_by_field_name("name") or "Companion"
     if node.type == "property_declaration":
-        return _child(_child(node, "variable_declaration"), "identifier")
+        return first_child(first_child(node, "variable_declaration"), "identifier")
     return node.child_by_field_name("name") or node.child_by_field_name("type")
 
 
@@ -514,7 +488,7 @@ KOTLIN = Language(
     module="tree_sitter_kotlin",
     definitions={
         "class_declaration": _kotlin_kind,
-        **_kinds(
+        **kinds(
             function="function_declaration",
             method="secondary_constructor",
             object="object_declaration",
@@ -524,13 +498,13 @@ KOTLIN = Language(
         ),
     },
     find_name=_kotlin_name,
-    inside=_types("class_body enum_class_body"),
-    identifiers=_types(_NAMES),
-    comments=_types("line_comment block_comment"),
-    annotations=_types("annotation"),
-    body_starts=_types("{ class_body enum_class_body function_body block"),
-    dull=_types("package_header import"),
-    silent=_types("Companion"),
+    inside=types("class_body enum_class_body"),
+    identifiers=types(_NAMES),
+    comments=types("line_comment block_comment"),
+    annotations=types("annotation"),
+    body_starts=types("{ class_body enum_class_body function_body block"),
+    dull=types("package_header import"),
+    silent=types("Companion"),
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
 )
@@ -539,7 +513,7 @@ SCALA = Language(
     name="scala",
     suffixes=(".scala", ".sc", ".sbt"),
     module="tree_sitter_scala",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_definition function_declaration",
         class_="class_definition",
         object="object_definition package_object",
@@ -550,19 +524,19 @@ SCALA = Language(
         instance="given_definition",
     ),
     find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
-    inside=_types("template_body enum_body extension_definition package_clause"),
-    identifiers=_types(_NAMES),
-    comments=_types("comment block_comment"),
-    annotations=_types("annotation"),
-    body_starts=_types("template_body enum_body = {"),
-    dull=_types("package_clause import_declaration"),
+    inside=types("template_body enum_body extension_definition package_clause"),
+    identifiers=types(_NAMES),
+    comments=types("comment block_comment"),
+    annotations=types("annotation"),
+    body_starts=types("template_body enum_body = {"),
+    dull=types("package_clause import_declaration"),
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
 )
 
 
 def _swift_kind(node: ts.Node) -> str:
-    word = _text(node.child_by_field_name("declaration_kind"))
+    word = node_text(node.child_by_field_name("declaration_kind"))
     return "scope" if word == "extension" else "class" if word == "actor" else word
 
 
@@ -570,7 +544,7 @@ def _swift_name(node: ts.Node) -> ts.Node | str | None:
     if node.type in ("deinit_declaration", "subscript_declaration"):
         return node.type.partition("_")[0]
     name = node.child_by_field_name("name")
-    return _child(name, "simple_identifier") if name and name.type == "pattern" else name
+    return first_child(name, "simple_identifier") if name and name.type == "pattern" else name
 
 
 SWIFT = Language(
@@ -579,7 +553,7 @@ SWIFT = Language(
     module="tree_sitter_swift",
     definitions={
         "class_declaration": _swift_kind,
-        **_kinds(
+        **kinds(
             function="function_declaration protocol_function_declaration",
             method="init_declaration deinit_declaration subscript_declaration",
             protocol="protocol_declaration",
@@ -588,12 +562,12 @@ SWIFT = Language(
         ),
     },
     find_name=_swift_name,
-    inside=_types("class_body enum_class_body protocol_body"),
-    identifiers=_types(_NAMES),
-    comments=_types("comment multiline_comment"),
-    annotations=_types("attribute"),
-    body_starts=_types("{ class_body enum_class_body protocol_body function_body"),
-    dull=_types("import_declaration"),
+    inside=types("class_body enum_class_body protocol_body"),
+    identifiers=types(_NAMES),
+    comments=types("comment multiline_comment"),
+    annotations=types("attribute"),
+    body_starts=types("{ class_body enum_class_body protocol_body function_body"),
+    dull=types("import_declaration"),
     generics=True,
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
@@ -613,7 +587,7 @@ RUST = Language(
     name="rust",
     suffixes=(".rs",),
     module="tree_sitter_rust",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_item function_signature_item",
         struct="struct_item",
         union="union_item",
@@ -626,12 +600,12 @@ RUST = Language(
         type="type_item",
     ),
     find_name=_rust_name,
-    inside=_types("declaration_list foreign_mod_item"),
-    identifiers=_types(_NAMES + " shorthand_field_identifier"),
-    comments=_types("line_comment block_comment"),
+    inside=types("declaration_list foreign_mod_item"),
+    identifiers=types(_NAMES + " shorthand_field_identifier"),
+    comments=types("line_comment block_comment"),
     is_prefix=lambda node: node.type == "attribute_item",
-    body_starts=_types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
-    dull=_types("use_declaration extern_crate_declaration inner_attribute_item"),
+    body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
+    dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
     is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
     generics=True,
     shells=(("", ""), ("impl _ {", "}")),
@@ -640,7 +614,7 @@ RUST = Language(
 
 def _zig_variable(node: ts.Node) -> str:
     """The kind of a constant: what it is initialized with."""
-    value = _child(node, "struct_declaration", "union_declaration", "enum_declaration",
+    value = first_child(node, "struct_declaration", "union_declaration", "enum_declaration",
                    "opaque_declaration", "error_set_declaration")  # fmt: skip
     if value is None:
         return "constant"
@@ -649,7 +623,7 @@ def _zig_variable(node: ts.Node) -> str:
 
 def _zig_function(node: ts.Node) -> str:
     """A function that returns a type is what other languages call a generic class."""
-    return "struct" if _text(node.child_by_field_name("type")) == "type" else "function"
+    return "struct" if node_text(node.child_by_field_name("type")) == "type" else "function"
 
 
 ZIG = Language(
@@ -662,18 +636,21 @@ ZIG = Language(
         "test_declaration": "test",
     },
     find_name=lambda node: (
-        node.child_by_field_name("name") or _child(node, "identifier") or _child(node, "string")
+        node.child_by_field_name("name")
+        or first_child(node, "identifier")
+        or first_child(node, "string")
     ),
-    inside=_types(
+    inside=types(
         "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
     ),
-    identifiers=_types(_NAMES),
-    body_starts=_types(
+    identifiers=types(_NAMES),
+    body_starts=types(
         "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
     ),
     is_dull=lambda node: (
         node.type == "variable_declaration"
-        and _text(_child(_child(node, "builtin_function"), "builtin_identifier")) == "@import"
+        and node_text(first_child(first_child(node, "builtin_function"), "builtin_identifier"))
+        == "@import"
     ),
 )
 
@@ -684,11 +661,11 @@ BASH = Language(
     name="bash",
     suffixes=(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
     module="tree_sitter_bash",
-    definitions=_kinds(function="function_definition"),
-    inside=_types(
+    definitions=kinds(function="function_definition"),
+    inside=types(
         "if_statement elif_clause else_clause compound_statement do_group list declaration_command"
     ),
-    identifiers=_types("variable_name"),
+    identifiers=types("variable_name"),
     assignments={"variable_assignment": ("name", "value")},
     other_values="constant",
     is_tolerant=True,
@@ -700,21 +677,21 @@ LUA = Language(
     name="lua",
     suffixes=(".lua",),
     module="tree_sitter_lua",
-    definitions=_kinds(function="function_declaration"),
-    inside=_types(
+    definitions=kinds(function="function_declaration"),
+    inside=types(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list"
     ),
-    identifiers=_types(_NAMES),
+    identifiers=types(_NAMES),
     assignments={
         "assignment_statement": ("variable_list/name", "expression_list/value"),
         "field": ("name", "value"),
     },
-    values=_kinds(function="function_definition", constant="table_constructor"),
-    scopes=_types("table_constructor"),
-    opaque=_types("function_declaration function_definition"),
-    wrappers=_types("variable_declaration"),
-    silent=_types("M _M self"),
+    values=kinds(function="function_definition", constant="table_constructor"),
+    scopes=types("table_constructor"),
+    opaque=types("function_declaration function_definition"),
+    wrappers=types("variable_declaration"),
+    silent=types("M _M self"),
 )
 
 
@@ -723,7 +700,7 @@ LUA = Language(
 
 def _elixir_kind(node: ts.Node) -> str | None:
     """What a call defines: modules and functions are calls of macros."""
-    word = _text(node.child_by_field_name("target"))
+    word = node_text(node.child_by_field_name("target"))
     return _ELIXIR_KINDS.get(word)
 
 
@@ -745,16 +722,16 @@ _ELIXIR_KINDS = {
 
 def _elixir_name(node: ts.Node) -> ts.Node | str | None:
     """The name in the head of a definition: before its parameters, and before `when`."""
-    if _text(node.child_by_field_name("target")) == "describe":
+    if node_text(node.child_by_field_name("target")) == "describe":
         return None
-    arguments = _child(node, "arguments")
+    arguments = first_child(node, "arguments")
     head = arguments.named_child(0) if arguments and arguments.named_child_count else None
-    if _text(node.child_by_field_name("target")) == "defimpl":
-        pair = _child(_child(arguments, "keywords"), "pair")
+    if node_text(node.child_by_field_name("target")) == "defimpl":
+        pair = first_child(first_child(arguments, "keywords"), "pair")
         owner = pair.child_by_field_name("value") if pair is not None else None
-        return ".".join(filter(None, (_text(head), _text(owner))))
+        return ".".join(filter(None, (node_text(head), node_text(owner))))
 
-    if head is not None and _text(head.child_by_field_name("operator")) == "when":
+    if head is not None and node_text(head.child_by_field_name("operator")) == "when":
         head = head.child_by_field_name("left")
     if head is None or head.type in ("identifier", "alias", "string"):
         return head
@@ -765,19 +742,19 @@ def _elixir_attribute(node: ts.Node) -> str:
     """The name of a module attribute like `@doc`; empty for other nodes."""
     if node.type != "unary_operator":
         return ""
-    return _text((node.child_by_field_name("operand") or node).child_by_field_name("target"))
+    return node_text((node.child_by_field_name("operand") or node).child_by_field_name("target"))
 
 
 def _elixir_docstring(definition: ts.Node, prefixes: Sequence[ts.Node]) -> str:
     attributes = list(prefixes)
     if _elixir_kind(definition) in ("module", "interface"):
-        body = _child(definition, "do_block")
+        body = first_child(definition, "do_block")
         attributes = body.named_children if body is not None else []
 
     for attribute in attributes:
         if _elixir_attribute(attribute) in ("doc", "moduledoc"):
             call = attribute.child_by_field_name("operand")
-            return _unquoted(_child(_child(call, "arguments"), "string", "sigil"))
+            return unquoted(first_child(first_child(call, "arguments"), "string", "sigil"))
     return ""
 
 
@@ -787,18 +764,19 @@ ELIXIR = Language(
     module="tree_sitter_elixir",
     definitions={"call": _elixir_kind},
     find_name=_elixir_name,
-    inside=_types("do_block"),
+    inside=types("do_block"),
     # A name and the `def` before it are the same kind of node.
     identifiers=frozenset(),
     is_prefix=lambda node: (
         _elixir_attribute(node) in ("doc", "spec", "impl", "deprecated", "since", "dialyzer")
     ),
-    body_starts=_types("do_block"),
+    body_starts=types("do_block"),
     is_dull=lambda node: (
         _elixir_attribute(node) == "moduledoc"
         or (
             node.type == "call"
-            and _text(node.child_by_field_name("target")) in ("alias", "import", "require", "use")
+            and node_text(node.child_by_field_name("target"))
+            in ("alias", "import", "require", "use")
         )
     ),
     has_clauses=True,
@@ -815,15 +793,15 @@ _HASKELL_CONSTRUCTOR = re.compile(r"\b[A-Z][\w.']*")
 def _haskell_name(node: ts.Node) -> ts.Node | str | None:
     """The name, without the parentheses around an operator; of an instance, class and type."""
     if node.type == "instance":
-        type_text = _text(_last(_child(node, "type_patterns")))
+        type_text = node_text(_last(first_child(node, "type_patterns")))
         # Of `(Either a b)` the constructor; `(a, b)` and `(a -> b)` have none.
         constructor = _HASKELL_CONSTRUCTOR.search(type_text)
         instance_of = constructor[0] if constructor else "".join(type_text.split())
-        return f"{_text(node.child_by_field_name('name'))}.{instance_of}"
+        return f"{node_text(node.child_by_field_name('name'))}.{instance_of}"
     name = node.child_by_field_name("name")
     if name is None:
-        name = (_child(node, "infix") or node).child_by_field_name("operator")
-    return _child(name, "operator") or name if name is not None else None
+        name = (first_child(node, "infix") or node).child_by_field_name("operator")
+    return first_child(name, "operator") or name if name is not None else None
 
 
 def _last(node: ts.Node | None) -> ts.Node | None:
@@ -846,18 +824,18 @@ HASKELL = Language(
     name="haskell",
     suffixes=(".hs",),
     module="tree_sitter_haskell",
-    definitions=_kinds(
+    definitions=kinds(
         function="signature function bind",
         type="data_type newtype type_synonym type_family data_family",
         class_="class",
         instance="instance",
     ),
     find_name=_haskell_name,
-    inside=_types("declarations class_declarations imports"),
-    identifiers=_types("variable constructor name"),
-    comments=_types("comment haddock"),
-    body_starts=_types("class_declarations match where"),
-    dull=_types("import header pragma"),
+    inside=types("declarations class_declarations imports"),
+    identifiers=types("variable constructor name"),
+    comments=types("comment haddock"),
+    body_starts=types("class_declarations match where"),
+    dull=types("import header pragma"),
     has_clauses=True,
     rewrite=_without_directives,
 )
@@ -871,7 +849,7 @@ _POD_PARAGRAPH = re.compile(r"\n\s*\n")
 def _is_perl_import(node: ts.Node) -> bool:
     """Whether a statement only loads a module, or says which package the lines after it are in."""
     return node.type == "use_statement" or (
-        node.type == "package_statement" and _child(node, "block") is None
+        node.type == "package_statement" and first_child(node, "block") is None
     )
 
 
@@ -882,14 +860,16 @@ def _pod_text(pod: str) -> str | None:
 
 
 def _perl_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
-    return _pod_text(_text(prefixes[-1])) if prefixes else None
+    return _pod_text(node_text(prefixes[-1])) if prefixes else None
 
 
 def _perl_file_docstring(root: ts.Node) -> str | None:
     """What the POD says below NAME: `Shop::Receipt - writes receipts`."""
     for node in root.named_children:
-        if node.type == "pod" and (name := re.search(r"^=head1 NAME\s", _text(node), re.MULTILINE)):
-            return _pod_text(_text(node)[name.start() :])
+        if node.type == "pod" and (
+            name := re.search(r"^=head1 NAME\s", node_text(node), re.MULTILINE)
+        ):
+            return _pod_text(node_text(node)[name.start() :])
     return None
 
 
@@ -897,20 +877,20 @@ PERL = Language(
     name="perl",
     suffixes=(".pl", ".pm", ".t"),
     module="tree_sitter_perl",
-    definitions=_kinds(
+    definitions=kinds(
         function="subroutine_declaration_statement method_declaration_statement",
         class_="class_statement",
         namespace="package_statement",
     ),
-    inside=_types("block phaser_statement conditional_statement"),
-    identifiers=_types("scalar array bareword function method"),
+    inside=types("block phaser_statement conditional_statement"),
+    identifiers=types("scalar array bareword function method"),
     # The POD of a function; that of a module is as long as a page.
     is_prefix=lambda node: (
-        node.type == "pod" and _text(node).startswith(("=head2", "=head3", "=item"))
+        node.type == "pod" and node_text(node).startswith(("=head2", "=head3", "=item"))
     ),
-    body_starts=_types("block"),
+    body_starts=types("block"),
     is_dull=_is_perl_import,
-    silent=_types("main"),
+    silent=types("main"),
     is_tolerant=True,
     docstring=_perl_docstring,
     file_docstring=_perl_file_docstring,
@@ -926,7 +906,7 @@ def _inside(node: ts.Node | None, *kinds: str) -> ts.Node | None:
 
 def _julia_call(node: ts.Node) -> ts.Node | None:
     """The call in the head of a function or macro: without its type and `where`."""
-    signature = _child(node, "signature") or node
+    signature = first_child(node, "signature") or node
     call = _inside(signature, "signature", "assignment", "where_expression", "typed_expression")
     return call if call is not None and call.type == "call_expression" else None
 
@@ -935,7 +915,7 @@ def _julia_name(node: ts.Node) -> ts.Node | None:
     """The name of what is called, or of a type without its parameters and supertype."""
     if (name := node.child_by_field_name("name")) is not None:
         return name
-    if head := _julia_call(node) or _child(node, "type_head"):
+    if head := _julia_call(node) or first_child(node, "type_head"):
         return _inside(
             head,
             "call_expression",
@@ -943,12 +923,12 @@ def _julia_name(node: ts.Node) -> ts.Node | None:
             "binary_expression",
             "parametrized_type_expression",
         )
-    return _child(_child(node, "signature") or node, "identifier", "field_expression")
+    return first_child(first_child(node, "signature") or node, "identifier", "field_expression")
 
 
 def _julia_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
     """The string before a definition, without the signatures that it begins with."""
-    match = _STRING.fullmatch(_text(prefixes[-1])) if prefixes else None
+    match = STRING.fullmatch(node_text(prefixes[-1])) if prefixes else None
     if match is None:
         return None
     lines = cleandoc(match[2]).splitlines()
@@ -962,7 +942,7 @@ JULIA = Language(
     suffixes=(".jl",),
     module="tree_sitter_julia",
     definitions={
-        **_kinds(
+        **kinds(
             function="function_definition",
             macro="macro_definition",
             struct="struct_definition",
@@ -972,15 +952,15 @@ JULIA = Language(
         "assignment": lambda node: "function" if _julia_call(node) is not None else "constant",
     },
     find_name=_julia_name,
-    inside=_types("const_statement macrocall_expression macro_argument_list if_statement block"),
-    identifiers=_types("identifier"),
-    comments=_types("line_comment block_comment"),
-    wrappers=_types("const_statement macrocall_expression macro_argument_list"),
+    inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),
+    identifiers=types("identifier"),
+    comments=types("line_comment block_comment"),
+    wrappers=types("const_statement macrocall_expression macro_argument_list"),
     is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
-    annotations=_types("macro_identifier"),
-    body_starts=_types("operator"),
-    heads=_types("signature type_head identifier"),
-    dull=_types("using_statement import_statement export_statement public_statement"),
+    annotations=types("macro_identifier"),
+    body_starts=types("operator"),
+    heads=types("signature type_head identifier"),
+    dull=types("using_statement import_statement export_statement public_statement"),
     # `Base.show(…) = …` adds to a function, and no type has functions of its own.
     has_methods=False,
     plain_parents=frozenset({"module"}),
@@ -991,7 +971,7 @@ JULIA = Language(
 def _ocaml_kind(node: ts.Node) -> str:
     """What a `let` defines: a function has parameters, or is `fun` or `function`."""
     body = node.child_by_field_name("body")
-    is_function = _child(node, "parameter") or (
+    is_function = first_child(node, "parameter") or (
         body is not None and body.type in ("fun_expression", "function_expression")
     )
     return "function" if is_function else "constant"
@@ -1001,8 +981,8 @@ def _ocaml_name(node: ts.Node) -> ts.Node | None:
     return (
         node.child_by_field_name("pattern")
         or node.child_by_field_name("name")
-        or _child(
-            _child(node, "constructor_declaration") or node,
+        or first_child(
+            first_child(node, "constructor_declaration") or node,
             "value_name", "module_name", "module_type_name", "class_name", "class_type_name",
             "method_name", "constructor_name", "parenthesized_operator",
         )
@@ -1017,7 +997,7 @@ def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
         function=function,
         definitions={
             "let_binding": _ocaml_kind,
-            **_kinds(
+            **kinds(
                 function="value_specification external",
                 method="method_definition method_specification",
                 class_="class_binding class_type_binding",
@@ -1027,18 +1007,18 @@ def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
             ),
         },
         find_name=_ocaml_name,
-        inside=_types(
+        inside=types(
             "value_definition type_definition module_definition class_definition class_type_definition structure"
             " signature functor object_expression class_body_type"
         ),
-        identifiers=_types(
+        identifiers=types(
             "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
         ),
-        wrappers=_types(
+        wrappers=types(
             "value_definition type_definition module_definition class_definition class_type_definition"
         ),
-        body_starts=_types("="),
-        dull=_types("open_module"),
+        body_starts=types("="),
+        dull=types("open_module"),
         docs_follow=True,
         plain_parents=frozenset({"module", "interface"}),
     )
@@ -1054,12 +1034,14 @@ OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")
 def _objective_c_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a method, its selector: `initWithPath:retries:`."""
     if node.type != "method_definition":
-        return _child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _declared(node)
-    parts = [_text(child) for child in node.named_children if child.type == "identifier"]
-    return ":".join(parts) + ":" * (_child(node, "method_parameter") is not None)
+        return (
+            first_child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _declared(node)
+        )
+    parts = [node_text(child) for child in node.named_children if child.type == "identifier"]
+    return ":".join(parts) + ":" * (first_child(node, "method_parameter") is not None)
 
 
-_OBJECTIVE_C_TYPES = _kinds(
+_OBJECTIVE_C_TYPES = kinds(
     class_="class_interface class_implementation", protocol="protocol_declaration"
 )
 
@@ -1084,14 +1066,14 @@ OBJECTIVE_C = Language(
     module="tree_sitter_objc",
     definitions=_C_DEFINITIONS | _OBJECTIVE_C_TYPES | {"method_definition": "method"},
     find_name=_objective_c_name,
-    inside=_types(_C_INSIDE + " implementation_definition"),
-    identifiers=_types(_NAMES),
-    wrappers=_types("implementation_definition"),
-    body_starts=_types(
+    inside=types(_C_INSIDE + " implementation_definition"),
+    identifiers=types(_NAMES),
+    wrappers=types("implementation_definition"),
+    body_starts=types(
         "{ ; field_declaration_list enumerator_list preproc_arg compound_statement"
         " implementation_definition method_declaration property_declaration instance_variables"
     ),
-    dull=_types(_C_DULL + " module_import"),
+    dull=types(_C_DULL + " module_import"),
     is_tolerant=True,
     rewrite=lambda source: resolved(_with_enums(source)),
     shells=(("", ""), ("@implementation _\n", "\n@end")),
@@ -1100,30 +1082,30 @@ OBJECTIVE_C = Language(
 
 def _powershell_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
     """The synopsis of the help in a comment at the top of a definition's body."""
-    body = _child(definition, "script_block")
-    comments = (_text(_child(parent, "comment")) for parent in (definition, body))
+    body = first_child(definition, "script_block")
+    comments = (node_text(first_child(parent, "comment")) for parent in (definition, body))
     return next(filter(None, map(synopsis, comments)), None)
 
 
 def _powershell_name(node: ts.Node) -> str:
     """The name without the scope where it is seen: `global:Close-Gate`."""
-    return _text(_child(node, "function_name", "simple_name")).rpartition(":")[2]
+    return node_text(first_child(node, "function_name", "simple_name")).rpartition(":")[2]
 
 
 POWERSHELL = Language(
     name="powershell",
     suffixes=(".ps1", ".psm1"),
     module="tree_sitter_powershell",
-    definitions=_kinds(
+    definitions=kinds(
         function="function_statement",
         class_="class_statement",
         method="class_method_definition",
         enum="enum_statement",
     ),
     find_name=_powershell_name,
-    inside=_types("statement_list script_block script_block_body"),
-    identifiers=_types("variable command_name"),
-    body_starts=_types("{"),
+    inside=types("statement_list script_block script_block_body"),
+    identifiers=types("variable command_name"),
+    body_starts=types("{"),
     is_tolerant=True,
     docstring=_powershell_docstring,
 )
@@ -1131,7 +1113,7 @@ POWERSHELL = Language(
 
 def _sql_name(node: ts.Node) -> str:
     """The name with its schema, without quotes around either."""
-    name = _text(_child(node, "object_reference") or node.child_by_field_name("name"))
+    name = node_text(first_child(node, "object_reference") or node.child_by_field_name("name"))
     return re.sub(r"[\"`\[\]]", "", name)
 
 
@@ -1139,7 +1121,7 @@ SQL = Language(
     name="sql",
     suffixes=(".sql", ".ddl"),
     module="tree_sitter_sql",
-    definitions=_kinds(
+    definitions=kinds(
         function="create_function create_procedure",
         table="create_table",
         view="create_view create_materialized_view",
@@ -1147,11 +1129,11 @@ SQL = Language(
         type="create_type",
     ),
     find_name=_sql_name,
-    inside=_types("statement"),
-    identifiers=_types("identifier"),
-    comments=_types("comment marginalia"),
-    wrappers=_types("statement"),
-    body_starts=_types("column_definitions keyword_as function_body procedure_body"),
+    inside=types("statement"),
+    identifiers=types("identifier"),
+    comments=types("comment marginalia"),
+    wrappers=types("statement"),
+    body_starts=types("column_definitions keyword_as function_body procedure_body"),
     has_methods=False,
     is_tolerant=True,
 )
@@ -1168,24 +1150,30 @@ def _hcl_is_top(block: ts.Node) -> bool:
 
 
 def _hcl_labels(block: ts.Node) -> list[str]:
-    return [_unquoted(child) for child in block.named_children if child.type == "string_lit"]
+    return [unquoted(child) for child in block.named_children if child.type == "string_lit"]
 
 
 def _hcl_block(node: ts.Node) -> str | None:
     """The type of a block with labels at the top of a file, such as `resource`."""
-    return _text(_child(node, "identifier")) if _hcl_is_top(node) and _hcl_labels(node) else None
+    return (
+        node_text(first_child(node, "identifier"))
+        if _hcl_is_top(node) and _hcl_labels(node)
+        else None
+    )
 
 
 def _hcl_local(node: ts.Node) -> str | None:
     """A value that a block of locals names."""
     block = node.parent.parent if node.parent is not None else None
     is_local = block is not None and block.type == "block" and _hcl_is_top(block)
-    return "constant" if is_local and _text(_child(block, "identifier")) == "locals" else None
+    return (
+        "constant" if is_local and node_text(first_child(block, "identifier")) == "locals" else None
+    )
 
 
 def _hcl_name(node: ts.Node) -> str:
     """The name by which other blocks refer to it."""
-    name = _text(_child(node, "identifier"))
+    name = node_text(first_child(node, "identifier"))
     if node.type == "attribute":
         return f"local.{name}"
     return _HCL_PREFIXES.get(name, f"{name}.") + ".".join(_hcl_labels(node))
@@ -1193,10 +1181,10 @@ def _hcl_name(node: ts.Node) -> str:
 
 def _hcl_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
     """The description of a variable or an output."""
-    body = _child(definition, "body")
+    body = first_child(definition, "body")
     for attribute in body.named_children if body is not None else ():
-        if _text(_child(attribute, "identifier")) == "description":
-            return _unquoted(_child(attribute, "expression")) or None
+        if node_text(first_child(attribute, "identifier")) == "description":
+            return unquoted(first_child(attribute, "expression")) or None
     return None
 
 
@@ -1206,9 +1194,9 @@ HCL = Language(
     module="tree_sitter_hcl",
     definitions={"block": _hcl_block, "attribute": _hcl_local},
     find_name=_hcl_name,
-    inside=_types("body block"),
-    identifiers=_types("identifier"),
-    body_starts=_types("block_start"),
+    inside=types("body block"),
+    identifiers=types("identifier"),
+    body_starts=types("block_start"),
     has_methods=False,
     is_tolerant=True,
     docstring=_hcl_docstring,
@@ -1217,7 +1205,7 @@ HCL = Language(
 _LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
     ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML_INTERFACE, OCAML, OBJECTIVE_C, POWERSHELL, SQL,
-    HCL,
+    HCL, *OPTIONAL_LANGUAGES,
 )  # fmt: skip
 # Without the package of its grammar, which may be one of an extra, a language is read as lines.
 LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.module))

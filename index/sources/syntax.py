@@ -46,7 +46,10 @@ class Language:
 
     `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
     definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the
-    definition after them (attributes). Signatures end before `body_starts`, or after one of `heads`.
+    definition after them (attributes), and `leads` those beside it that its signature begins with,
+    as it does with keywords (types). `is_tail` tells, of the kind of a definition and the node right
+    after it, whether that is the rest of it, as a body beside its signature is. Signatures end
+    before `body_starts`, or after one of `heads`.
     Nodes that are `dull`, or that `is_dull` tells, say nothing of what a file does: imports.
     `owners` maps a node type to the field with the type that a method belongs to, and `silent` are
     names left out of a qualified name. Functions inside definitions of the kinds `plain_parents`
@@ -79,6 +82,8 @@ class Language:
     comments: frozenset[str] = frozenset({"comment"})
     annotations: frozenset[str] = frozenset()
     is_prefix: Callable[[ts.Node], bool] | None = None
+    leads: frozenset[str] = frozenset()
+    is_tail: Callable[[str, ts.Node], bool] | None = None
     body_starts: frozenset[str] = frozenset({"{", ";", "end", "field_declaration_list"})
     heads: frozenset[str] = frozenset()
     dull: frozenset[str] = frozenset()

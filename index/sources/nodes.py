@@ -1,0 +1,37 @@
+"""What the tables of languages are written with: types of syntax nodes, and what is in a node."""
+
+from __future__ import annotations
+
+import re
+from inspect import cleandoc
+
+import tree_sitter as ts
+
+STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
+
+
+def types(names: str) -> frozenset[str]:
+    """The types of a table: `"block class_body"`."""
+    return frozenset(names.split())
+
+
+def kinds(**nodes: str) -> dict[str, str]:
+    """Map node types to kinds: `class_="a b", enum="c"` -> {a: class, b: class, c: enum}."""
+    return {node: kind.rstrip("_") for kind, names in nodes.items() for node in names.split()}
+
+
+def node_text(node: ts.Node | None) -> str:
+    """The text of a node; empty without one."""
+    return (node.text or b"").decode() if node is not None else ""
+
+
+def first_child(node: ts.Node | None, *child_types: str) -> ts.Node | None:
+    """The first named child of one of these types."""
+    children = node.named_children if node is not None else ()
+    return next((child for child in children if child.type in child_types), None)
+
+
+def unquoted(string: ts.Node | None) -> str:
+    """A string's text, without its quotes and common indentation."""
+    match = STRING.fullmatch(node_text(string))
+    return cleandoc(match[2].removeprefix("\\\n")).strip() if match else ""
