@@ -1302,6 +1302,23 @@ def test_digests_of_other_options_are_not_reused(
     assert set(listed(tmp_path, digests=stamps, secondary="leave-out")) == {"b.py"}
 
 
+def test_a_grammar_that_was_installed_since_reads_its_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.dart": "int f() => 1;", "b.py": "def f(): pass"})
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
+    with monkeypatch.context() as before:
+        before.delitem(BY_SUFFIX, ".dart")
+        listing = listed(tmp_path)
+        assert [document.id for document in listing["a.dart"].read()] == ["a.dart::(text)"]  # type: ignore[union-attr]
+
+    stamps = {path: (file.stamp, file.digest) for path, file in listing.items() if file.stamp}
+    again = listed(tmp_path, digests=stamps)
+    assert again["a.dart"].digest != listing["a.dart"].digest
+    assert [document.id for document in again["a.dart"].read()] == ["a.dart::f"]  # type: ignore[union-attr]
+    assert again["b.py"].digest == listing["b.py"].digest
+
+
 def test_a_file_that_has_just_changed_has_no_stamp(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass"})
     assert listed(tmp_path)["a.py"].stamp is None

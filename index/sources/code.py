@@ -153,20 +153,21 @@ class _Options:
     secondary: Secondary
     entities: bool
 
-    @property
-    def tag(self) -> str:
+    def tag(self, kind: FileType) -> str:
         """What digests begin with: all that documents depend on besides name and content."""
         leaves_out = self.secondary == "leave-out"
-        return f"code {VERSION}{' entities' * self.entities}{' source-only' * leaves_out}:"
+        # A grammar may be installed later.
+        grammar = f" {kind.grammar.name}" if kind.grammar else ""
+        return f"code {VERSION}{' entities' * self.entities}{' source-only' * leaves_out}{grammar}:"
 
-    def digest(self, content: bytes, name: str) -> str:
-        return self.tag + hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
+    def digest(self, content: bytes, name: str, kind: FileType) -> str:
+        return self.tag(kind) + hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
 
 
 def _source_file(
     path: str, name: str, kind: FileType, options: _Options, earlier: tuple[Stamp, str] | None
 ) -> SourceFile | Skipped:
-    if earlier is not None and earlier[1].startswith(options.tag):
+    if earlier is not None and earlier[1].startswith(options.tag(kind)):
         stamp, digest = earlier
         if file_stamp(path) == stamp:
             return SourceFile(
@@ -182,7 +183,7 @@ def _source_file(
         if file_role != "source":
             return Skipped(name, f"left out as {file_role} code", by_choice=True)
 
-    digest = options.digest(content.data, name)
+    digest = options.digest(content.data, name, kind)
     read = partial(_read, path, name, kind, options, digest)
     return SourceFile(name, digest, read, content.stamp)
 
@@ -194,7 +195,7 @@ def _read(
     content = _content(path, name, kind)
     if isinstance(content, Skipped):
         yield replace(content, passing=True)
-    elif options.digest(content.data, name) != digest:
+    elif options.digest(content.data, name, kind) != digest:
         yield Skipped(
             name, "changed while it was being read; build again to include it", passing=True
         )
