@@ -46,18 +46,15 @@ _PHRASE_ENDS = tuple(
 )
 
 # What a reference says to be the default: "Default: 50M", "defaults to no", "simple (the default)".
-_LABELLED_DEFAULT = re.compile(
-    r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$",
-    re.IGNORECASE | re.MULTILINE,
-)
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
-_STATED_DEFAULTS = tuple(
-    re.compile(wording, re.IGNORECASE | re.MULTILINE)
-    for wording in (
-        rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})",
-        rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)",
-        r"(?P<value>[^\s(|]{1,80}) \((?:the |by )?default\b",
-        r"^(?P<value>[^\n(|]{1,80}) \((?:the |by )?default\b",
+_DEFAULTS = tuple(
+    (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
+    for name, wording in (
+        ("labelled", r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$"),
+        ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})"),
+        ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)"),
+        ("stated", r"(?P<value>[^\s(|]{1,80}) \((?:the |by )?default\b"),
+        ("stated", r"^(?P<value>[^\n(|]{1,80}) \((?:the |by )?default\b"),
     )
 )
 
@@ -130,9 +127,7 @@ def _add_names(
 
 def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
     """Yield what the text says is a default, without quotes and stops, and how it says so."""
-    wordings = (("labelled", _LABELLED_DEFAULT), *(("stated", each) for each in _STATED_DEFAULTS))
-
-    for name, wording in wordings:
+    for name, wording in _DEFAULTS:
         for match in islice(wording.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
             value = match["value"]
             start = match.start("value") + len(value) - len(value.lstrip(_QUOTES))

@@ -380,8 +380,8 @@ class _Reader:
             section.blocks.append(Block(note))
 
         # A manual page's first heading is NAME, also in Perl's POD: it names no page.
-        titled_by_head = self._generator is not None and self._generator.module_pages
-        has_own_title = bool(self._h1) and self._h1 != "NAME" and not titled_by_head
+        names_module = self._generator is not None and self._generator.module_pages
+        has_own_title = bool(self._h1) and self._h1 != "NAME" and not names_module
         title = self._h1 if has_own_title else self._head_title or self._h1
         self._sections[0].title = title
         sections = [section for section in self._sections if section.blocks or section.signatures]
