@@ -43,6 +43,7 @@ from purlin.index.search.grouping import (
     without_variants,
 )
 from purlin.index.search.several import search_corpora
+from purlin.index.workspace import with_language_names
 from purlin.replies import (
     ActiveReply,
     ClassifierReply,
@@ -113,7 +114,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             corpus.search,
             request.query,
             mode=request.mode,
-            filter=request.filter,
+            filter=with_language_names(request.filter),
             explain=request.explain,
             reranker=reranker,
         )
@@ -152,7 +153,7 @@ def _search_several(
             corpora,
             request.query,
             mode=request.mode,
-            filter=request.filter,
+            filter=with_language_names(request.filter),
             explain=request.explain,
             rerankers=rerankers,
         )

@@ -92,7 +92,8 @@ class SearchRequest(Strict):
     )
     filter: Conditions = Field(
         default={},
-        description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
+        description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}. '
+        "A language may have its usual names (Golang, C++, JS).",
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}
         ],

@@ -45,7 +45,6 @@ from purlin.index.search.filters import beginning_with
 from purlin.index.search.several import MAX_CORPORA
 from purlin.index.search.snippets import first_line, telling_row
 from purlin.index.search.why import relevant, why
-from purlin.index.sources.contents import language_name
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -234,13 +233,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
     corpora, left_out = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {}
     if arguments.language:
-        # Repositories have it by one name in lower case, other corpora as their records do.
-        spellings = (
-            arguments.language,
-            arguments.language.lower(),
-            language_name(arguments.language),
-        )
-        conditions["language"] = list(dict.fromkeys(spellings))
+        conditions["language"] = arguments.language
     if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
         conditions["path"] = beginning_with(path)
 

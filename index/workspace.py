@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,9 +36,10 @@ from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Condition, Filter, beginning_with
+from purlin.index.search.filters import Condition, Filter, Scalar, beginning_with
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
+from purlin.index.sources.contents import language_name
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -154,7 +155,9 @@ class Workspace:
     ) -> SearchResult:
         """Return hits of what the last refresh indexed, see `Corpus.search`."""
         with self._lock:
-            conditions = content_filter(self.corpus.field_names, content, filter)
+            conditions = content_filter(
+                self.corpus.field_names, content, with_language_names(filter)
+            )
             return self.corpus.search(
                 query,
                 k=k,
@@ -415,6 +418,23 @@ def content_filter(
     if content == "all" or "content" not in field_names:
         return filter
     return {"content": content, **(filter or {})}
+
+
+def with_language_names(filter: Filter | None) -> Filter | None:
+    """Let a filter on `language` match documents by the language's usual names: Golang, C++, JS.
+
+    Repositories have each language by one name in lower case, other corpora as their records do, so
+    that a value as it stands matches, too.
+    """
+    values = (filter or {}).get("language")
+    if filter is None or values is None or isinstance(values, Mapping):
+        return filter
+    spellings: dict[Scalar, None] = {}
+    for value in [values] if isinstance(values, Scalar) else values:
+        spellings[value] = None
+        if isinstance(value, str):
+            spellings |= {value.lower(): None, language_name(value): None}
+    return {**filter, "language": list(spellings)}
 
 
 def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:

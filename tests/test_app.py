@@ -110,6 +110,9 @@ def test_mode_uses_a_single_retriever(client: TestClient, mode: str, scores: set
         ({"lines": {"gte": 1, "lte": 1}}, {2}),
         ({"language": "python", "tags": "io"}, {0}),
         ({"language": "cobol"}, set()),
+        ({"language": "JavaScript"}, {2}),
+        ({"language": ["js", "Cobol", 3]}, {2}),
+        ({"language": {"gte": "k"}}, {0, 1}),
     ],
 )
 def test_filter_selects_documents(

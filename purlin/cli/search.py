@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from purlin.index.records import Hit
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.filters import Filter, Scalar
+    from purlin.index.search.filters import Filter
     from purlin.index.workspace import Workspace
 
 ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.
@@ -121,7 +121,7 @@ def _search_directory(options: argparse.Namespace) -> int:
     from purlin.index.workspace import open_workspace, within
 
     path = directory_of(options.path or ".")
-    conditions = _known_languages(parse_filter(options.filter) or {})
+    conditions = parse_filter(options.filter) or {}
     with terminal.progress() as progress:
         workspace = open_workspace(path, encoder=options.encoder or "static", progress=progress)
     with workspace:
@@ -158,14 +158,6 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
             field="path",
         )
     return {**conditions, **folder}
-
-
-def _known_languages(conditions: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
-    """Write languages as the index of a directory does, so that Golang is found as go."""
-    from purlin.index.sources.contents import language_name
-
-    languages = [language_name(str(value)) for value in conditions.get("language", ())]
-    return {**conditions, "language": languages} if languages else dict(conditions)
 
 
 def _print_hint(
@@ -207,7 +199,7 @@ def _search_corpora(options: argparse.Namespace) -> int:
     """Search corpora of a home and print the hits; returns their number."""
     from purlin.cli.corpora import open_corpora, parse_filter
     from purlin.index.search.several import search_corpora
-    from purlin.index.workspace import content_filter
+    from purlin.index.workspace import content_filter, with_language_names
 
     corpora = open_corpora(options.home, options.corpus, options.encoder)
     try:
@@ -218,7 +210,11 @@ def _search_corpora(options: argparse.Namespace) -> int:
             k=options.k,
             offset=options.offset,
             mode=options.mode,
-            filter=content_filter(fields, options.content or "all", parse_filter(options.filter)),
+            filter=content_filter(
+                fields,
+                options.content or "all",
+                with_language_names(parse_filter(options.filter)),
+            ),
             explain=True,
             rerankers=_rerankers(options, corpora),
         )
