@@ -195,6 +195,7 @@ def test_candidates_count_by_the_probability_of_their_type() -> None:
             "Return a list that has all, or an empty one.",
             {"a list that has all, or an empty one", "a list that has all", "a list"},
         ),
+        ("It returns {ok, Basket} if all is well.", {"{ok, Basket}"}),
         ("A returned basket is empty.", set()),
         ("Returns", set()),
     ],
@@ -209,6 +210,27 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
 
     other = span_candidates(parse_question("which function opens it"), text, STRUCTURE)
     assert not any("returned" in features for features in other.values())
+
+
+@pytest.mark.parametrize(
+    ("signature", "types"),
+    [
+        ("open(door) -> {ok, Door} | eof", {"{ok, Door} | eof", "{ok, Door}", "eof"}),
+        ("open(door) -> Door when Door :: atom()\nopen() -> none", {"Door", "none"}),
+        ("fn open(self, f: fn(u8) -> bool) -> Result<Door, Error> where Self: Sized", {"Result<Door, Error>"}),
+        ("open :: (Door -> Key) -> Door", {"Door"}),
+        ("def open(door) -> list[Door]:", {"list[Door]"}),
+        ("open(door -> ", set()),
+    ],
+)  # fmt: skip
+def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:
+    text, structure = (
+        f"{signature}\n\nIt opens it -> so.",
+        PassageStructure("function", "", len(signature)),
+    )
+    candidates = span_candidates(parse_question("what does open return"), text, structure)
+    returned = {text[slice(*span)] for span, each in candidates.items() if "returned" in each}
+    assert returned == types
 
 
 def test_a_number_with_its_unit_is_a_candidate() -> None:

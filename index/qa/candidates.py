@@ -45,6 +45,12 @@ _PHRASE_ENDS = tuple(
     )
 )
 
+# What stands behind the last arrow of a line of a signature, before what is said of its variables.
+_RETURN_TYPE = re.compile(
+    r"-> (?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
+)
+_BRACKETS = ("()", "[]", "{}")
+
 # What a reference says to be the default: "Default: 50M", "defaults to no", "simple (the default)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
 _DEFAULTS = tuple(
@@ -97,6 +103,8 @@ def _candidates_of_type(
         for span in quantities(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name == "result":
+        for span in _returned_types(text[: structure.signature_end]):
+            candidates[span]["returned"] = 1.0
         for span in _returned_phrases(text, structure.signature_end):
             candidates[span]["returned"] = 1.0
 
@@ -136,6 +144,20 @@ def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
                 yield (start, end), name
 
 
+def _returned_types(signature: str) -> Iterator[CharSpan]:
+    """Yield what stands behind a signature's last arrow, and each of its alternatives.
+
+    These are `Result<T, E>` of Rust's, and `{ok, Binary}` and `eof` of Erlang's
+    "-> {ok, Binary} | eof".
+    """
+    for match in islice(_RETURN_TYPE.finditer(signature), MAX_CANDIDATES):
+        yield match.span("type")
+        start = match.start("type")
+        for alternative in match["type"].split(" | "):
+            yield start, start + len(alternative)
+            start += len(alternative) + len(" | ")
+
+
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
     """Yield what sentences say is returned: "a copy of the string" of "Return a copy of ...".
 
@@ -144,10 +166,18 @@ def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
     for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
         first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
         for phrase_end in _PHRASE_ENDS:
-            stop = phrase_end.search(text, first, limit)
-            end = stop.start() if stop else len(text)
+            end = _phrase_end(phrase_end, text, first, limit)
             if first < end <= limit:
                 yield first, end
+
+
+def _phrase_end(phrase_end: re.Pattern[str], text: str, first: int, limit: int) -> int:
+    """Return where the phrase ends, which is not within brackets: "{ok, Binary}" is one."""
+    for stop in phrase_end.finditer(text, first, limit):
+        phrase = text[first : stop.start()]
+        if all(phrase.count(opening) <= phrase.count(closing) for opening, closing in _BRACKETS):
+            return stop.start()
+    return len(text)
 
 
 def may_answer(question: ParsedQuestion, answer: str) -> bool:
