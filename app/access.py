@@ -317,10 +317,10 @@ class _Rate:
         uses, times = self._shared.rate_uses, self._shared.rate_times
         with self._shared.locked():
             now = self._clock()
-            left = max(0.0, uses[self._number] - (now - times[self._number]) * self._per_s)
+            current = max(0.0, uses[self._number] - (now - times[self._number]) * self._per_s)
             # Sums of fractions may miss a whole use by a rounding error.
-            excess = round(left + 1.0 - self._capacity, 9)
-            uses[self._number] = left + (excess <= 0)
+            excess = round(current + 1.0 - self._capacity, 9)
+            uses[self._number] = current + (excess <= 0)
             times[self._number] = now
         return max(0.0, round(excess / self._per_s, 6))
 

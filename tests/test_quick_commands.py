@@ -510,24 +510,24 @@ more
 def test_lines_are_those_of_the_unpacked_text(
     tmp_path: Path, name: str, page: str, text: str, anchor: str, line: int | None
 ) -> None:
-    from purlin.cli.ask import _place
+    from purlin.cli.ask import _location
     from purlin.index.records import Answer
 
     content = page.encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     url = f"{name}#{anchor}".removesuffix("#")
     answer = Answer(text, 0.9, 0, len(text), url, "A", (), url, text)
-    assert _place(answer, tmp_path)[1] == line
+    assert _location(answer, tmp_path)[1] == line
 
 
 def test_pages_that_unpack_to_too_much_have_no_lines(tmp_path: Path) -> None:
-    from purlin.cli.ask import _MAX_PAGE_BYTES, _place
+    from purlin.cli.ask import _MAX_PAGE_BYTES, _location
     from purlin.index.records import Answer
 
     answer = Answer("Say nothing", 0.9, 0, 11, "a.1.gz#q", "A", (), "a.1.gz#q", "Say nothing")
     for content in (gzip.compress(bytes(_MAX_PAGE_BYTES + 1)), b"no gzip"):
         (tmp_path / "a.1.gz").write_bytes(content)
-        assert _place(answer, tmp_path)[1] is None
+        assert _location(answer, tmp_path)[1] is None
 
 
 def test_classify_reads_lines_of_windows(

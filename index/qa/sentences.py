@@ -162,11 +162,11 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
         leading = _LEADING.match(text, position, border)
         first = leading.end() if leading else position
         last = first + len(text[first:border].rstrip())
-        said = text[first:last]
-        if _VERDICT.fullmatch(said) and not _ITEM.match(text, border):
+        sentence = text[first:last]
+        if _VERDICT.fullmatch(sentence) and not _ITEM.match(text, border):
             # It begins the sentence that explains it.
             continue
-        if " " in said and not _ASIDE.match(said):
+        if " " in sentence and not _ASIDE.match(sentence):
             yield first, last
         position = border
 
@@ -194,9 +194,9 @@ def sentence_features(
     token_scores = TokenScores(passage, logits)
 
     for sentence in sentences(passage):
-        said = text[sentence.start : sentence.end]
-        shared = sum(weights.get(token, 0.0) for token in set(tokens(said)))
-        parameter = _parameter_score(said, named_parameters, structure.parameters)
+        sentence_text = text[sentence.start : sentence.end]
+        shared = sum(weights.get(token, 0.0) for token in set(tokens(sentence_text)))
+        parameter = _parameter_score(sentence_text, named_parameters, structure.parameters)
         opening = structure.is_first and sentence.number == 0
         features = {
             "passage_logit": logits.selected,
@@ -209,13 +209,13 @@ def sentence_features(
             "depth": math.log1p(sentence.number),
             "overlap": shared / total if total else 0.0,
             "parameter": parameter * is_named,
-            "subject": _is_subject(said, names),
+            "subject": _is_subject(sentence_text, names),
             "conditional": question.statement != "condition"
-            and _CONDITIONAL.match(said) is not None,
+            and _CONDITIONAL.match(sentence_text) is not None,
         }
         for statement, wording in _STATING.items():
             features[statement] = (
-                question.statement == statement and wording.search(said) is not None
+                question.statement == statement and wording.search(sentence_text) is not None
             )
         yield sentence, {name: float(value) for name, value in features.items()}
 
@@ -266,23 +266,23 @@ def _names_entry(question: ParsedQuestion, passage: ReadingPassage) -> bool:
 
 
 def _parameter_score(
-    said: str, named_parameters: set[str], parameters: Sequence[Parameter]
+    sentence: str, named_parameters: set[str], parameters: Sequence[Parameter]
 ) -> float:
     """Return 1 if the sentence begins with a parameter that is asked about, 0.5 if it has one.
 
     A list of many parameters tells nothing of one: -0.5.
     """
-    leading = _LEADS.match(said)
+    leading = _LEADS.match(sentence)
     if leading is not None and leading["name"] in named_parameters:
         return 1.0
 
-    mentioned = {parameter.name for parameter in parameters} & set(_NAME.findall(said))
+    mentioned = {parameter.name for parameter in parameters} & set(_NAME.findall(sentence))
     if not mentioned & named_parameters:
         return 0.0
     return 0.5 if len(mentioned) <= MAX_LISTED else -0.5
 
 
-def _is_subject(said: str, names: set[str]) -> bool:
+def _is_subject(sentence: str, names: set[str]) -> bool:
     """Return whether the sentence begins with one of the entry's names, or with "this function"."""
-    first = said.split(maxsplit=1)[0].strip("`'\"*@").partition("(")[0]
-    return first.rpartition(".")[2] in names or _THIS.match(said) is not None
+    first = sentence.split(maxsplit=1)[0].strip("`'\"*@").partition("(")[0]
+    return first.rpartition(".")[2] in names or _THIS.match(sentence) is not None

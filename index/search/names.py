@@ -63,11 +63,9 @@ class Names:
         stops = np.minimum((blocks + 1) * BLOCK, self._file.size)
         entries = np.frombuffer(b"".join(self._file.parts(blocks * BLOCK, stops)), _ENTRY)
 
-        lefts = np.searchsorted(entries["hash"], hashes, "left").tolist()
-        rights = np.searchsorted(entries["hash"], hashes, "right").tolist()
-        return [
-            entries["row"][left:right].tolist() for left, right in zip(lefts, rights, strict=True)
-        ]
+        starts = np.searchsorted(entries["hash"], hashes, "left").tolist()
+        ends = np.searchsorted(entries["hash"], hashes, "right").tolist()
+        return [entries["row"][start:end].tolist() for start, end in zip(starts, ends, strict=True)]
 
     def entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """All rows, ascending, and the hash of each."""

@@ -190,9 +190,9 @@ def file_type(path: str) -> FileType | LeftOut | None:
     if kind := _by_name(name, suffix):
         return kind
     if suffix in _OF_TEMPLATES:
-        made = file_type(path[: -len(suffix)])
-        if isinstance(made, FileType):
-            return made
+        of_output = file_type(path[: -len(suffix)])
+        if isinstance(of_output, FileType):
+            return of_output
     return _by_suffix(suffix)
 
 

@@ -137,8 +137,8 @@ def _standard_values(
     for standard, name in names.items():
         values[standard] = record.get(name)
         if standard != "attributes":
-            values[standard], left = split_value(record.get(name), standard)
-            rest[name] = values_by_key(left) if isinstance(left, list) else left
+            values[standard], remainder = split_value(record.get(name), standard)
+            rest[name] = values_by_key(remainder) if isinstance(remainder, list) else remainder
     return values, rest
 
 

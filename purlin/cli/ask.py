@@ -117,8 +117,8 @@ def _answer(
 def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
     answers = []
     for answer in result.answers:
-        place, line = _place(answer, root)
-        answers.append(asdict(answer) | {"place": place, "line": line})
+        location, line = _location(answer, root)
+        answers.append(asdict(answer) | {"place": location, "line": line})
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
@@ -140,7 +140,7 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
 
     for rank, answer in enumerate(result.answers, 1):
-        location = styled(visible(_location(answer, root)), terminal.GREEN)
+        location = styled(visible(_location(answer, root)[0]), terminal.GREEN)
         title = styled(visible(" > ".join((*answer.terms, answer.title))), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
         _print_quoted(visible(answer.text))
@@ -155,14 +155,11 @@ def _print_quoted(text: str) -> None:
         print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
 
 
-def _location(answer: Answer, root: Path | None) -> str:
-    """PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL."""
-    place, _ = _place(answer, root)
-    return place
+def _location(answer: Answer, root: Path | None) -> tuple[str, int | None]:
+    """Where an answer is, and its line alone, if that is known.
 
-
-def _place(answer: Answer, root: Path | None) -> tuple[str, int | None]:
-    """The location of an answer, and its line alone, if that is known."""
+    This is PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL.
+    """
     page = None if root is None else root / answer.passage_id.partition("#")[0]
     if page is None or not page.is_file():
         return answer.url or answer.passage_id, None
