@@ -446,7 +446,7 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
         "31 days", 0.9, start, start + 7, "sessions.md#sessions", "Sessions", (),
         "sessions.md#sessions", passage,
     )  # fmt: skip
-    assert _location(answer, shop) == "sessions.md:3#sessions"
+    assert _location(answer, shop)[0] == "sessions.md:3#sessions"
     assert _location(answer, None) == "sessions.md#sessions"
 
     # Markup before and in the answer.
@@ -457,19 +457,19 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     ):
         line = 3 + text.partition("31")[0].count("\n")
         (shop / "sessions.md").write_text(f"# Sessions\n\n{text}\n")
-        assert _location(answer, shop) == f"sessions.md:{line}#sessions"
+        assert _location(answer, shop)[0] == f"sessions.md:{line}#sessions"
 
     # Other words than the passage has: the heading's line, which the anchor tells.
     (shop / "sessions.md").write_text("Intro\n\n## `Sessions`\n\nKept for a month.\n")
-    assert _location(answer, shop) == "sessions.md:3#sessions"
+    assert _location(answer, shop)[0] == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text('<p>Intro</p>\n<h2 id="sessions">Sessions</h2>\n')
-    assert _location(answer, shop) == "sessions.md:2#sessions"
+    assert _location(answer, shop)[0] == "sessions.md:2#sessions"
     (shop / "sessions.md").write_text("```sh\n# Sessions\n```\n\n## [Sessions](a.md)\n")
-    assert _location(answer, shop) == "sessions.md:5#sessions"
+    assert _location(answer, shop)[0] == "sessions.md:5#sessions"
     (shop / "sessions.md").write_text("Intro\n\n## Kept {#sessions .wide}\n")
-    assert _location(answer, shop) == "sessions.md:3#sessions"
+    assert _location(answer, shop)[0] == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text("Nothing of it.\n")
-    assert _location(answer, shop) == "sessions.md#sessions"
+    assert _location(answer, shop)[0] == "sessions.md#sessions"
 
 
 MANUAL_PAGE = """.TH WEAVE 1
@@ -547,7 +547,7 @@ def test_time_for_the_line_of_an_answer_does_not_explode(shop: Path) -> None:
     answer = Answer("31 days", 0.9, 22, 29, "sessions.md#x", "X", (), "sessions.md#x", passage)
     for pattern in ("](", "](a", "[](", "*_`", "# ", "id="):
         (shop / "sessions.md").write_text(pattern * (1_000_000 // len(pattern)))
-        assert _location(answer, shop) == "sessions.md#x"
+        assert _location(answer, shop)[0] == "sessions.md#x"
 
 
 def test_classify_labels_texts_and_lines_of_stdin(
