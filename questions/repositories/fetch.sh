@@ -22,6 +22,7 @@ pypi() {
 npm_package() {
     npm pack --silent "$2@$3"
     unpack "$1"
+    rm -rf "${directory:?}/$1/dist"
 }
 
 debian_source() {
