@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Fetch the repositories that are searched, each in its version: bash questions/repositories/fetch.sh DIR
+# Needs pip, npm, and apt of Debian 12 with sources of the types deb and deb-src.
+set -euo pipefail
+
+directory=$(realpath --canonicalize-missing "${1:?where to}")
+mkdir -p "$directory"
+downloads=$(mktemp -d)
+trap 'rm -rf "$downloads"' EXIT
+
+# Unpack the only archive in the current directory, without its outermost directory.
+unpack() {
+    mkdir -p "$directory/$1"
+    tar -xf "$(ls)" -C "$directory/$1" --strip-components 1
+}
+
+pypi() {
+    pip download --quiet --no-deps --no-binary :all: "$1==$2"
+    unpack "$1"
+}
+
+npm_package() {
+    npm pack --silent "$2@$3"
+    unpack "$1"
+    rm -rf "${directory:?}/$1/dist"
+}
+
+debian_source() {
+    apt-get source --quiet --download-only "$1=$2"
+    dpkg-source --no-check --no-copy --extract ./*.dsc "$directory/$1"
+    rm -rf "${directory:?}/$1/debian" "$directory/$1/.pc"
+}
+
+debian_package() {
+    apt-get download --quiet "$1=$2"
+    mkdir "$directory/$1"
+    dpkg-deb --fsys-tarfile ./*.deb | tar -x -C "$directory/$1" --strip-components 4 "./usr/share/$1"
+}
+
+while read -r registry name arguments; do
+    if [ -e "$directory/$name" ]; then continue; fi
+    mkdir "$downloads/$name"
+    # shellcheck disable=SC2086
+    (cd "$downloads/$name" && "$registry" "$name" $arguments </dev/null)
+done <<'END'
+pypi datasette 0.65.5
+pypi maturin 1.9.6
+pypi mkdocs 1.6.1
+pypi pdm 2.29.4
+npm_package trpc @trpc/server 11.6.0
+npm_package undici undici 7.16.0
+debian_source caddy 2.6.2-5
+debian_source jedit 5.5.0+dfsg-2
+debian_source lighttpd 1.4.69-1
+debian_source ninja-build 1.11.1-2~deb12u1
+debian_source puma 5.6.5-3+deb12u1
+debian_package shaarli 0.12.1+dfsg-8+deb12u2
+END
