@@ -22,7 +22,12 @@ from purlin.index.indexing.staleness import changed_since
 from purlin.index.records import Content, Hit, Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Workspace, content_filter, open_workspace
+from purlin.index.workspace import (
+    Workspace,
+    content_filter,
+    open_workspace,
+    with_language_names,
+)
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -108,7 +113,7 @@ class LocalCorpora:
         if corpora[0] not in WORKSPACES:
             return self._in_home().search(corpora, query, k, filter, content)
         with self._fresh(corpora[0]) as opened:
-            conditions = content_filter(opened.field_names, content, filter)
+            conditions = content_filter(opened.field_names, content, with_language_names(filter))
             result = opened.search(query, k=k, filter=conditions, explain=True)
             return _reply(corpora[0], opened, result)
 
