@@ -80,17 +80,14 @@ def evidence(
 
 
 def test_score_by_hand() -> None:
-    one = [np.array([value], np.float32) for value in (0.5, 0.4, 0.3, 0.2, 0.25, 0.6, 0.6)]
-    weights = evidence_weights = (1.0, 0.6, 0.3, 0.3)
-    relevance = sum(w * v for w, v in zip(weights, (0.5, 0.4, 0.3, 0.2), strict=True)) / sum(
-        evidence_weights
-    )
-    expected = (relevance + 0.25 * (1 - relevance)) * 0.6 * 0.6
-    np.testing.assert_allclose(Evidence(*one).scores(), [expected], rtol=1e-6)
-    assert sum(Evidence(*one).parts(0).values()) * 0.36 == pytest.approx(expected)
+    parts = [np.array([value], np.float32) for value in (0.5, 0.4, 0.3, 0.2, 0.25, 0.6)]
+    relevance = (1.0 * 0.5 + 0.6 * 0.4 + 0.15 * 0.3 + 0.3 * 0.2) / (1.0 + 0.6 + 0.15 + 0.3)
+    expected = (relevance + 0.25 * (1 - relevance)) * 0.6
+    np.testing.assert_allclose(Evidence(*parts).scores(), [expected], rtol=1e-6)
+    assert sum(Evidence(*parts).parts(0).values()) * 0.6 == pytest.approx(expected)
 
 
-@given(st.lists(st.floats(0, 1, width=32), min_size=7, max_size=7))
+@given(st.lists(st.floats(0, 1, width=32), min_size=6, max_size=6))
 def test_scores_are_within_0_and_1(values: list[float]) -> None:
     scores = Evidence(*(np.array([value], np.float32) for value in values)).scores()
     assert -1e-6 <= scores[0] <= 1 + 1e-6
@@ -129,22 +126,24 @@ def test_path_share_equals_a_loop_over_words(words: list[str], paths: list[str])
         max_size=30,
     )
 )
-def test_other_hits_and_repetitions_equal_a_loop(rows: list[tuple[str | None, float]]) -> None:
+def test_other_hits_count_for_the_best_hit_of_a_file(rows: list[tuple[str | None, float]]) -> None:
     rows = sorted(rows, key=lambda row: -row[1])
     paths, text = [path for path, _ in rows], [score for _, score in rows]
     actual = evidence("zebra", paths, ["x"] * len(rows), text)
 
+    # Without words in names and paths, the best hit of a file is the first one by its text.
+    seen: set[str] = set()
     for row, path in enumerate(paths):
         same = [score for other, score in rows if other == path and path is not None]
-        expected = sum(same[1:6]) / 5
+        expected = 0.0 if path in seen else sum(same[1:6]) / 5
         assert actual.file[row] == pytest.approx(expected, abs=1e-5)
+        seen |= {path} if path is not None else set()
 
-    # Without words in names and paths, the order within a file is that of the text.
-    seen: dict[str | None, int] = {}
-    for row, path in enumerate(paths):
-        before = seen.get(path, 0) if path is not None else 0
-        assert actual.repetition[row] == pytest.approx(0.6 ** min(before, 2))
-        seen[path] = before + 1
+
+def test_the_words_of_a_path_count_for_the_best_hit_of_a_file() -> None:
+    paths = ["zebra.py", "zebra.py", "other.py", "zebra.py"]
+    actual = evidence("zebra stripes", paths, ["x", "x", "x", "stripes"], [0.5, 0.4, 0.3, 0.5])
+    assert actual.path.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.5**repository.SHARE_POWER])
 
 
 def test_name_share_counts_the_words_of_the_title() -> None:
@@ -267,7 +266,7 @@ def test_explanation_adds_up_to_the_score(corpus: Corpus, mode: str) -> None:
     for hit in explained:
         assert hit.explanation is not None
         parts = sum(hit.explanation["parts"].values())
-        expected = parts * hit.explanation["prior"] * hit.explanation["repetition"]
+        expected = parts * hit.explanation["prior"]
         assert hit.score == pytest.approx(expected, abs=1e-4)
 
 

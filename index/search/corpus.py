@@ -986,10 +986,7 @@ class Corpus:
         prior = float(self._priors(document)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
-            explanation |= {
-                "parts": evidence.parts(position),
-                "repetition": float(evidence.repetition[position]),
-            }
+            explanation["parts"] = evidence.parts(position)
 
         if (reading := ranking.reading) is not None and position < len(reading.relevance):
             explanation["rerank"] = {

@@ -3,17 +3,18 @@
 In a repository, the names of files and definitions say what the code inside is for, and a file with
 several hits is a better place to look than one with a single hit. The model weighs this evidence:
 
-    relevance = 0.43 text + 0.31 path + 0.13 name + 0.13 file
-    score     = (relevance + definition * (1 - relevance)) * role * repetition
+    relevance = 0.49 text + 0.29 path + 0.07 name + 0.15 file
+    score     = (relevance + definition * (1 - relevance)) * role
 
 `text` is the fused score of the retrievers, `path` and `name` are the shares of the query that the
 words of the path and of the definition's name match, `file` is the mean text score of the file's
 other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
-puts tests, examples and the like after other code, and `repetition` puts a file's further hits
-after the first ones of other files. Where the query asks who uses a symbol, `definition` is that of
-passages that use it. All parts are in 0-1, so scores are, too.
+puts tests, examples and the like after other code. `path` and `file` count for the best hit of a
+file alone: its further hits stand where their own words put them. Where the query asks who uses a
+symbol, `definition` is that of passages that use it. All parts are in 0-1, so scores are, too.
 
-Weights were fitted on docs/results.md's repository queries; docs/lab-notebook.md has what lost.
+Weights were fitted on docs/results.md's queries over repositories, those for files and the tuning half
+of those for functions; docs/lab-notebook.md has what lost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from purlin.index.search.tokens import tokens
 # Documents that the model ranks, whatever page is asked for: the best by text of those that one of
 # the retrievers has among its first ones.
 DEPTH = 200
-RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
+RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.15, "file": 0.3}
 # A share of the query's words counts for more than it is: few queries match a path in full.
 SHARE_POWER = 0.7
 # A symbol that makes up half of a question counts a quarter: it may be only mentioned.
@@ -43,8 +44,6 @@ SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
 SECONDARY_ROLE = 0.6
-# Factor of each further hit of a file, until it has been applied this often.
-REPETITION, MOST_REPETITIONS = 0.6, 2
 
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
@@ -73,13 +72,11 @@ class Evidence:
     file: Vectors
     definition: Vectors
     role: Vectors
-    repetition: Vectors
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
         missing = (1.0 - self._relevance()) * (1.0 - self.definition)
-        scores = (1.0 - missing) * self.role * self.repetition
-        return np.asarray(scores, dtype=np.float32)
+        return np.asarray((1.0 - missing) * self.role, dtype=np.float32)
 
     def order(self) -> Rows:
         """Rows by score; definitions of one name, which all have the same, by their relevance."""
@@ -101,7 +98,7 @@ class Evidence:
         return Evidence(**{part.name: getattr(self, part.name)[order] for part in fields(self)})
 
     def parts(self, row: int) -> dict[str, float]:
-        """Map each part to what it adds; score = their sum * role * repetition."""
+        """Map each part to what it adds; score = their sum * role."""
         parts = {part: float(values[row]) for part, values in self._weighted().items()}
         rest = 1.0 - sum(parts.values())
         return parts | {"definition": float(self.definition[row]) * rest}
@@ -145,16 +142,16 @@ def weigh(
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
 
-    unrepeated = Evidence(
+    of_each_file = Evidence(
         text=text,
         path=path_shares[file_of],
         name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
         file=_other_hits(file_of, text),
         definition=definition,
         role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
-        repetition=np.ones(len(text), dtype=np.float32),
     )
-    return replace(unrepeated, repetition=_repetition(file_of, unrepeated.order()))
+    best = _is_best(file_of, of_each_file.order())
+    return replace(of_each_file, path=of_each_file.path * best, file=of_each_file.file * best)
 
 
 # ---- paths
@@ -329,12 +326,11 @@ def _counted(values: Rows) -> Rows:
     return counted
 
 
-def _repetition(files: Rows, order: Rows) -> Vectors:
-    """Factors (n,) on the scores of passages that come in this order: 1 for a file's first hit."""
-    repetition = np.empty(len(files), dtype=np.float32)
-    repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
-    repetition[order] = np.float32(REPETITION) ** repetitions
-    return repetition
+def _is_best(files: Rows, order: Rows) -> NDArray[np.bool_]:
+    """Mask (n,) of the passages that come first of their file in this order."""
+    is_best = np.zeros(len(files), dtype=np.bool_)
+    is_best[order] = _counted(files[order]) == 0
+    return is_best
 
 
 def _other_hits(files: Rows, text: Vectors) -> Vectors:
