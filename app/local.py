@@ -17,17 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.app.tools import Where, document_id
+from purlin.index.better_vectors import BestWorkspace, open_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.records import Content, Hit, Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import (
-    Workspace,
-    content_filter,
-    open_workspace,
-    with_language_names,
-)
+from purlin.index.workspace import Workspace, content_filter, with_language_names
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -45,15 +41,16 @@ _log = logging.getLogger("purlin.mcp")
 class LocalCorpora:
     """The workspace around `path` and the corpora below `home`, as `purlin.app.tools.Backend`.
 
-    `encoder` is that of the workspace: a released one's word or a directory. Safe to share
-    between threads; those that use the workspace take turns.
+    `encoder` is that of the workspace: a released one's word or a directory; without it, the best
+    vectors that are ready are used. Safe to share between threads; those that use the workspace
+    take turns.
     """
 
-    def __init__(self, path: Path, home: Path, encoder: str = "static") -> None:
+    def __init__(self, path: Path, home: Path, encoder: str | None = None) -> None:
         self._path = path
         self._home = home
         self._encoder = encoder
-        self._workspaces: dict[str, Workspace] = {}
+        self._workspaces: dict[str, Workspace | BestWorkspace] = {}
         self._workspace_lock = threading.RLock()
         self._served: ServedCorpora | None = None
         self._served_lock = threading.Lock()
@@ -173,7 +170,7 @@ class LocalCorpora:
         with self._workspace_lock:
             workspace = self._workspaces.get(corpus)
             if workspace is None:
-                workspace = open_workspace(
+                workspace = open_directory(
                     self._path, kind=WORKSPACES[corpus], encoder=self._encoder
                 )
                 self._workspaces[corpus] = workspace

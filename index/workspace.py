@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -89,6 +90,7 @@ class Workspace:
     def __init__(
         self, root: Path, kind: Kind, encoder: TextEncoder, variant: str, directory: Path
     ) -> None:
+        """Make one for the vectors of `encoder`; `variant` is what its name ends in."""
         self.root = root
         self.kind: Kind = kind
         self.notes: tuple[str, ...] = ()
@@ -101,7 +103,7 @@ class Workspace:
 
         self._cache = self._writable(directory)
         self._home = cache.home_of(self._cache)
-        self._name = f"{_slug(root)}{variant}"
+        self._name = workspace_name(root, variant)
         self._state = cache.state_directory(self._home, self._name)
 
     def _writable(self, directory: Path) -> Path:
@@ -191,13 +193,42 @@ class Workspace:
             try:
                 while not self._update(progress, deadline):
                     time.sleep(_POLL_S)
-                # The cache drops first what was not used for the longest time.
-                with contextlib.suppress(OSError):
-                    os.utime(self._state)
+                self._mark_used()
             except StorageFailed as error:
                 message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
                 raise StorageFailed(message) from error
             return self._corpus is not before
+
+    def catch_up(self, most_files: int) -> bool:
+        """Index what changed, if these are `most_files` at most; returns whether all is as now.
+
+        It is not where nothing is indexed yet, where more has changed, or while another process
+        indexes the directory. Raises InvalidInput and StorageFailed as `refresh` does.
+        """
+        with self._lock:
+            self.notes = self._temporary_note
+            with contextlib.suppress(PurlinError):
+                self._open()
+            if self._corpus is None:
+                return False
+
+            indexed = self._corpus.listing
+            sources = self._list(indexed)
+            if not self._is_current(sources, indexed):
+                if self._changed_files(sources, indexed) > most_files:
+                    return False
+                try:
+                    with exclusive(self._state, "busy", create=True):
+                        self._build(sources, None)
+                except Busy:
+                    return False
+            self._mark_used()
+            return True
+
+    def _mark_used(self) -> None:
+        """Note the time: the cache drops first what was not used for the longest time."""
+        with contextlib.suppress(OSError):
+            os.utime(self._state)
 
     def _update(self, progress: Progress | None, deadline: float) -> bool:
         """Open a build of the files as they are now; returns False if another process makes it."""
@@ -260,6 +291,17 @@ class Workspace:
         by_path = {file.path: file for file in indexed.files}
         return len(files) == len(by_path) and all(
             (file := by_path.get(source.path)) is not None and _is_same(source, file)
+            for source in files
+        )
+
+    def _changed_files(self, sources: list[SourceFile | Skipped], indexed: Listing) -> float:
+        """How many files are new or changed; all count if their texts have to be made again."""
+        if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
+            return math.inf
+        by_path = {file.path: file for file in indexed.files}
+        files = [source for source in sources if isinstance(source, SourceFile)]
+        return sum(
+            (file := by_path.get(source.path)) is None or not _is_same(source, file)
             for source in files
         )
 
@@ -387,14 +429,10 @@ def open_workspace(
     what `Workspace.refresh` raises.
     """
     directory = cache_directory or cache.cache_directory()
-    notes: tuple[str, ...] = ()
-    if isinstance(path, str) and repositories.is_url(path):
-        path, warning = repositories.clone(path, cache.clones(directory))
-        notes = (warning,) if warning else ()
-
-    root = repositories.find_root(Path(path))
-    loaded, variant = _encoder(encoder)
-    workspace = Workspace(root, kind, loaded, f"{_VARIANTS[kind]}{variant}", directory)
+    root, notes = find_directory(path, directory)
+    loaded = load_encoder(encoder_directory(encoder)) if isinstance(encoder, str) else encoder
+    word = encoder if isinstance(encoder, str) and encoder in ENCODERS else loaded.fingerprint[:8]
+    workspace = Workspace(root, kind, loaded, variant_of(kind, word), directory)
     try:
         workspace.refresh(progress)
     except BaseException:
@@ -402,6 +440,25 @@ def open_workspace(
         raise
     workspace.notes = notes + workspace.notes
     return workspace
+
+
+def find_directory(path: Path | str, cache_directory: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return the root of the repository around a path, or of the clone of a URL, and its notes."""
+    notes: tuple[str, ...] = ()
+    if isinstance(path, str) and repositories.is_url(path):
+        path, warning = repositories.clone(path, cache.clones(cache_directory))
+        notes = (warning,) if warning else ()
+    return repositories.find_root(Path(path)), notes
+
+
+def variant_of(kind: Kind, encoder: str) -> str:
+    """Return what the name of an index ends in; `encoder` is a word of `ENCODERS`, or its own."""
+    return _VARIANTS[kind] if encoder == "static" else f"{_VARIANTS[kind]}-{encoder}"
+
+
+def workspace_name(root: Path, variant: str) -> str:
+    """Return the name of a directory's index."""
+    return f"{_slug(root)}{variant}"
 
 
 def content_filter(
@@ -450,14 +507,6 @@ def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condi
         return {}
     name = resolved.relative_to(root).as_posix()
     return {field: name if resolved.is_file() else beginning_with(f"{name}/")}
-
-
-def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:
-    """A loaded encoder, and what the names of its indexes end in."""
-    loaded = load_encoder(encoder_directory(choice)) if isinstance(choice, str) else choice
-    if choice == "static":
-        return loaded, ""
-    return loaded, f"-{choice if choice in ENCODERS else loaded.fingerprint[:8]}"
 
 
 def _slug(root: Path) -> str:

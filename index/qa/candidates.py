@@ -49,7 +49,7 @@ _PHRASE_ENDS = tuple(
 _RETURN_TYPE = re.compile(
     r"-> (?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
 )
-_BRACKETS = ("()", "[]", "{}")
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 # What a reference says to be the default: "Default: 50M", "defaults to no", "simple (the default)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"

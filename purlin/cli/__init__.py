@@ -20,7 +20,7 @@ QUICK_COMMANDS = {
     "ask": "Answer a question from documentation, in its own words.",
     "classify": "Label texts by the names of the labels.",
     "mcp": "Tools for agents over stdio, without a server.",
-    "cache": "List or remove what searches keep on disk.",
+    "cache": "List, make or remove what searches keep on disk.",
 }
 
 

@@ -56,16 +56,17 @@ def run(arguments: Sequence[str]) -> int:
             corpus.close()
 
     from purlin.cli.corpora import directory_of
-    from purlin.index.workspace import open_workspace, within
+    from purlin.index.better_vectors import open_directory
+    from purlin.index.workspace import within
 
     with terminal.progress() as progress:
-        workspace = open_workspace(
+        directory = open_directory(
             directory_of(options.path or "."),
             kind="reference",
-            encoder=options.encoder or "static",
+            encoder=options.encoder,
             progress=progress,
         )
-    with workspace:
+    with directory as workspace:
         for note in workspace.notes:
             terminal.print_note(note)
         pages = within(workspace.root, options.path, "page") if options.path else {}
@@ -86,7 +87,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add(
         "--encoder",
         metavar="static|ensemble|transformer|DIR",
-        help="The encoder [default: static].",
+        help="The encoder [default: static, then the best that is ready].",
     )
     add("--reader", type=Path, metavar="DIR", help="The reader [default: the released one].")
     add("--corpus", metavar="NAME", help="A corpus of --home.")

@@ -47,9 +47,8 @@ def _serve(arguments: Sequence[str]) -> None:
     )
     parser.add_argument(
         "--encoder",
-        default="static",
         metavar="static|ensemble|transformer|DIR",
-        help="The repository's encoder [default: static].",
+        help="The repository's encoder [default: static, then the best that is ready].",
     )
     add_home(parser)
     options = parser.parse_args(arguments)

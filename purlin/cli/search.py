@@ -81,7 +81,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add(
         "--encoder",
         metavar="static|ensemble|transformer|DIR",
-        help="The encoder [default: static].",
+        help="The encoder [default: static, then the best that is ready].",
     )
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
     add_home(parser)
@@ -118,13 +118,14 @@ def add_home(parser: Parser) -> None:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import directory_of, parse_filter
-    from purlin.index.workspace import open_workspace, within
+    from purlin.index.better_vectors import open_directory
+    from purlin.index.workspace import within
 
     path = directory_of(options.path or ".")
     conditions = parse_filter(options.filter) or {}
     with terminal.progress() as progress:
-        workspace = open_workspace(path, encoder=options.encoder or "static", progress=progress)
-    with workspace:
+        directory = open_directory(path, encoder=options.encoder, progress=progress)
+    with directory as workspace:
         for note in workspace.notes:
             terminal.print_note(note)
         folder = within(workspace.root, options.path) if options.path else {}
