@@ -15,8 +15,10 @@ PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
 
+# Where bytecode is forbidden, as in many images, each process would compile all sources again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
-	$(VENV)/bin/pytest -n auto --maxprocesses 4 --dist loadfile
+	$(VENV)/bin/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Load and faults, about 45 minutes; `make test-long SHARE=0.1` shortens its loads. See docs/reliability.md.
 test-long: export SHARE ?= 1

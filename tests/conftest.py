@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,6 +38,39 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("purlin")
+
+# These take longest, and start first: else one of them would run alone at the end.
+LONGEST = (
+    "test_guide test_pesco test_santa test_reliability test_sources_reference test_cli test_sources_code "
+    "test_train_reader test_export test_loop test_dense test_workers test_wheel test_open_builds test_unfinished "
+    "test_milvus test_mcp test_answers test_segments test_encoded test_restore test_connections test_dpr test_nodes "
+    "test_readme test_backends test_watching test_ray_encoder"
+).split()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest modules first; `--no-loadscope-reorder` makes xdist keep the order."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many processes again as cores, as tests also wait for servers."""
+    return 3 * (os.cpu_count() or 1) // 2
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that is imported, a million objects."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unforced_writes() -> Iterator[None]:
+    """Leave it to the system when to write to disk: no test cuts the power, and each would wait."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 class HashEncoder:
@@ -82,6 +117,27 @@ def seeded() -> None:
     """Torch draws the same in every run: some builds start from another seed each time."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def graphs_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trace each checkpoint once, and copy its graph for every other export: torch takes seconds."""
+    from purlin.training import export
+
+    graphs, write_graph = tmp_path_factory.mktemp("graphs"), export.write_graph
+
+    def write_once(checkpoint: Path, path: Path, similarity: export.Similarity = "cosine") -> None:
+        digest = hashlib.sha256(similarity.encode())
+        for file in sorted(path for path in checkpoint.rglob("*") if path.is_file()):
+            digest.update(f"\0{file.relative_to(checkpoint)}\0".encode() + file.read_bytes())
+        graph = graphs / f"{digest.hexdigest()}.onnx"
+        if not graph.exists():
+            write_graph(checkpoint, graph, similarity)
+        shutil.copyfile(graph, path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(export, "write_graph", write_once)
+        yield
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
-from purlin.training import precision
+from purlin.training import loop, precision
 from purlin.training.loop import (
     CURVES,
     METRICS,
@@ -45,6 +45,7 @@ from tests.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
 STEPS = 6
+DRAW = loop.plot
 
 
 class Stop(Exception):
@@ -121,6 +122,12 @@ def settings(**changes: Any) -> LoopSettings:
             **changes,
         }
     )
+
+
+@pytest.fixture(autouse=True)
+def empty_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no curves, which takes longer than these runs."""
+    monkeypatch.setattr(loop, "plot", lambda directory: (directory / CURVES).touch())
 
 
 def go(
@@ -517,7 +524,8 @@ def test_a_checkpoint_holds_the_recipe_and_no_pickle(tmp_path: Path) -> None:
     ]
 
 
-def test_metrics_and_curves_are_written(tmp_path: Path) -> None:
+def test_metrics_and_curves_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "plot", DRAW)
     go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
     lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
     always = {"step", "loss", "half", "gradient_norm", "learning_rate", "seconds", "pairs_per_s"}

@@ -53,7 +53,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def local(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCorpora:
     """The workspace with an encoder that takes no time to load."""
-    monkeypatch.setattr(workspace, "_encoder", lambda choice: (HashEncoder(), ""))
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: HashEncoder())
     return LocalCorpora(project, tmp_path / "home")
 
 

@@ -82,7 +82,7 @@ TEXT_POOL = TextPool(tuple(dict.fromkeys(TEXTS)))
 LOOP = LoopSettings(batch_size=8, learning_rate=1e-3, every=100, precision="fp32")
 
 
-pytestmark = pytest.mark.usefixtures("one_process")
+pytestmark = pytest.mark.usefixtures("one_process", "graphs_once")
 
 
 @pytest.fixture(scope="module")
@@ -702,27 +702,19 @@ def test_missing_teacher_is_named(base: Path, tmp_path: Path) -> None:
 
 # -- several processes ------------------------------------------------------------------------------------------------
 
-SHARED = """
-import sys
-from pathlib import Path
-from tests.test_pesco import share
-
-built = share(Path(sys.argv[1]), Path(sys.argv[2]))
-assert built.is_dir(), built
-"""
-
 
 def share(base: Path, directory: Path) -> Path:
     """Publish a classifier, on any number of processes."""
     recipe = recipe_of(base, rounds=2, loss="lct+pcl")
     recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
-    return publish_topics(recipe, directory / "out", directory / "home")
+    built = publish_topics(recipe, directory / "out", directory / "home")
+    assert built.is_dir(), built
+    return built
 
 
 def test_two_processes_train_as_one_does(base: Path, tmp_path: Path) -> None:
     alone = share(base, tmp_path / "one")
-    (tmp_path / "share.py").write_text(SHARED)
-    run_two_processes(tmp_path / "share.py", base, tmp_path / "two")
+    run_two_processes(share, base, tmp_path / "two")
     together = builds.current(tmp_path / "two/home", "topics", CLASSIFIERS)
 
     vectors = [

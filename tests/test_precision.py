@@ -17,7 +17,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training import loop, precision
 from purlin.training.loop import LoopSettings, device_line, make_accelerator
 from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
-from tests.training_runs import run_two_processes
+from tests.training_runs import run_with_torchrun
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -246,7 +246,7 @@ accelerator.end_training()
 
 def test_all_processes_use_the_main_ones_precision(tmp_path: Path) -> None:
     (tmp_path / "choose.py").write_text(DISAGREEING)
-    run_two_processes(tmp_path / "choose.py", tmp_path)
+    run_with_torchrun(tmp_path / "choose.py", tmp_path)
 
     chosen = {path.name: path.read_text() for path in tmp_path.glob("[01]-[01]")}
     assert chosen == {"0-0": "bf16", "1-0": "bf16", "0-1": "fp32", "1-1": "fp32"}

@@ -8,20 +8,22 @@ import random
 import shutil
 import signal
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import pre_tokenizers
 from torch import Tensor
@@ -58,6 +60,8 @@ from purlin.training.santa import (
 )
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
+
+pytestmark = pytest.mark.usefixtures("graphs_once")
 
 VERBS = "read write open close copy move list find".split()
 NOUNS = "file line path map".split()
@@ -823,30 +827,27 @@ def test_search_in_blocks_equals_one_ranking(passages: int, queries: int, depth:
     assert np.array_equal(scores, best)
 
 
-MINING = """
-import sys
-from pathlib import Path
+def mine_share(base: Path, out: Path) -> None:
+    """Mine in this process's share, and write how many texts it encoded at a time."""
+    calls: list[int] = []
+    accelerator = Accelerator(cpu=True)
+    plain = mining.encode
 
-from accelerate import Accelerator
-from purlin.training import dev, mining
-from tests.test_santa import PAIRS, tiny
+    def counting(model: Any, texts: Any, *rest: Any) -> Any:
+        calls.append(len(texts))
+        return plain(model, texts, *rest)
 
-calls = []
-accelerator = Accelerator(cpu=True)
-plain = mining.encode
-mining.encode = lambda model, texts, *rest: calls.append(len(texts)) or plain(model, texts, *rest)
-mining._QUERIES_AT_ONCE, mining._PASSAGES_AT_ONCE = 3, 5
-mining.mine(tiny(Path(sys.argv[1])), PAIRS[:21], Path(sys.argv[2]), depth=4, accelerator=accelerator)
-Path(f"{sys.argv[2]}.{accelerator.process_index}").write_text(repr(calls))
-"""
+    mining.encode = counting
+    mining._QUERIES_AT_ONCE, mining._PASSAGES_AT_ONCE = 3, 5
+    mining.mine(tiny(base), PAIRS[:21], out, depth=4, accelerator=accelerator)
+    Path(f"{out}.{accelerator.process_index}").write_text(repr(calls))
 
 
 def test_two_processes_mine_their_shares(
     bert: Path, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     mining.mine(tiny(bert), PAIRS[:21], tmp_path / "one.npy", depth=4, accelerator=accelerator)
-    (tmp_path / "mine.py").write_text(MINING)
-    run_two_processes(tmp_path / "mine.py", bert, tmp_path / "two.npy")
+    run_two_processes(mine_share, bert, tmp_path / "two.npy")
 
     assert np.load(tmp_path / "two.npy").tolist() == np.load(tmp_path / "one.npy").tolist()
     # Passages, then queries: 11 and 10 of 21, each in one process only.
@@ -855,34 +856,24 @@ def test_two_processes_mine_their_shares(
     assert not list(tmp_path.glob(".*"))
 
 
-WAITING = """
-import datetime, sys, time
-from pathlib import Path
+def mine_slowly(base: Path, out: Path) -> None:
+    """Mine where a barrier gives up after eight seconds, and the first process encodes for ten."""
+    limit = InitProcessGroupKwargs(timeout=timedelta(seconds=8))
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[limit])
+    plain = mining.encode
 
-import torch
-from accelerate import Accelerator, InitProcessGroupKwargs
-from purlin.training import mining
-from tests.test_santa import PAIRS, tiny
+    def slow(*arguments: Any) -> Any:
+        if accelerator.is_main_process:
+            time.sleep(10)
+        return plain(*arguments)
 
-# A barrier of this process group gives up after eight seconds; the first process encodes for ten.
-limit = InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=8))
-accelerator = Accelerator(cpu=True, kwargs_handlers=[limit])
-plain = mining.encode
-
-def slow(*arguments):
-    if accelerator.is_main_process:
-        time.sleep(10)
-    return plain(*arguments)
-
-mining.encode = slow
-mining.mine(tiny(Path(sys.argv[1])), PAIRS[:8], Path(sys.argv[2]), depth=2, accelerator=accelerator)
-"""
+    mining.encode = slow
+    mining.mine(tiny(base), PAIRS[:8], out, depth=2, accelerator=accelerator)
 
 
 @pytest.mark.long
 def test_a_process_waits_longer_than_a_barrier_would(bert: Path, tmp_path: Path) -> None:
-    (tmp_path / "wait.py").write_text(WAITING)
-    run_two_processes(tmp_path / "wait.py", bert, tmp_path / "mined.npy")
+    run_two_processes(mine_slowly, bert, tmp_path / "mined.npy")
     assert np.load(tmp_path / "mined.npy").shape == (8, 2)
 
 
@@ -1331,20 +1322,6 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
 
 # -- several processes ---------------------------------------------------------------------------
 
-SHARED = """
-import sys
-from pathlib import Path
-from safetensors.torch import save_file
-from tests.test_santa import share
-
-directory = Path(sys.argv[2])
-task = share(Path(sys.argv[1]), directory)
-accelerator = task.accelerator
-weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
-name = f"weights-{accelerator.process_index}-of-{accelerator.num_processes}.safetensors"
-save_file(weights, directory / name)
-"""
-
 
 def share(base: Path, directory: Path) -> SantaTask:
     """Train three steps with every feature, on any number of processes."""
@@ -1364,12 +1341,19 @@ def share(base: Path, directory: Path) -> SantaTask:
     return task
 
 
+def share_and_save(base: Path, directory: Path) -> None:
+    """Write each process's weights after training."""
+    task = share(base, directory)
+    weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
+    process, processes = task.accelerator.process_index, task.accelerator.num_processes
+    save_file(weights, directory / f"weights-{process}-of-{processes}.safetensors")
+
+
 def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
     alone = share(bert, tmp_path / "one")
     together = tmp_path / "two"
     together.mkdir()
-    (tmp_path / "share.py").write_text(SHARED)
-    run_two_processes(tmp_path / "share.py", bert, together)
+    run_two_processes(share_and_save, bert, together)
 
     for single_row, shared_row in zip(
         metrics_rows(tmp_path / "one"), metrics_rows(together), strict=True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.qa.answer_types import candidate_spans, expected_type
@@ -43,6 +43,7 @@ def reader(reader_directory: Path) -> Reader:
 
 
 @given(question=st.text(max_size=60), text=st.text(max_size=80), context=st.text(max_size=20))
+@example(question="", text="0\r)", context="")
 @settings(max_examples=150, deadline=None)
 def test_spans_are_inside_any_text(packer: Packer, question: str, text: str, context: str) -> None:
     passage = ReadingPassage(text, context)

@@ -239,12 +239,17 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
     if sign := _SIGN.search(text[max(0, start - 3) : start + 1]):
         start -= len(sign["sign"])
 
-    # A token may be a stop or a comma of the sentence.
+    start, end = _without_open_brackets(text, *_trimmed(text, start, end))
+    return _trimmed(text, start, end)
+
+
+def _trimmed(text: str, start: int, end: int) -> CharSpan:
+    """Cut white space, stops and commas of the sentence at both ends."""
     while start < end and (text[start].isspace() or text[start] in ",;:"):
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
-    return _without_open_brackets(text, start, end)
+    return start, end
 
 
 def _without_open_brackets(text: str, start: int, end: int) -> CharSpan:
