@@ -325,7 +325,7 @@ def test_a_file_that_changes_meanwhile_is_marked(
     local: LocalCorpora, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(local, call(1, "search_code", query="x"))
-    monkeypatch.setattr(workspace.Workspace, "refresh", lambda self: False)
+    monkeypatch.setattr(workspace.Workspace, "refresh", lambda self, progress=None: False)
     time.sleep(0.02)
     (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
 
