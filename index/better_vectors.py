@@ -37,7 +37,7 @@ from purlin.index.workspace import (
 
 # Files that a search indexes itself: a process takes longer to start.
 MAX_FILES_IN_SEARCH = 5
-# A directory with more passages keeps its static vectors: the process would take half an hour.
+# A directory with more passages keeps its static vectors: the process would take a quarter of an hour or more.
 MAX_PASSAGES = 50_000
 # The process is started again if it has not done its work by then.
 RETRY_S = 600.0
