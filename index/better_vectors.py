@@ -35,8 +35,8 @@ from purlin.index.workspace import (
     workspace_name,
 )
 
-# Files that a search indexes itself: a process takes longer to start.
-MAX_FILES_IN_SEARCH = 5
+# Changes that a search indexes itself, in about a second: a process would take longer to start.
+MAX_FILES_IN_SEARCH, MAX_NEW_BYTES_IN_SEARCH = 5, 65_536
 # A directory with more passages keeps its static vectors: the process would take a quarter of an hour or more.
 MAX_PASSAGES = 50_000
 # The process is started again if it has not done its work by then.
@@ -123,7 +123,8 @@ class BestWorkspace:
                 return None
             encoder = load_encoder(ENCODERS[self._encoder])
             self._better = Workspace(self.root, self._kind, encoder, variant, self._directory)
-        return self._better if self._better.catch_up(MAX_FILES_IN_SEARCH) else None
+        is_current = self._better.catch_up(MAX_FILES_IN_SEARCH, MAX_NEW_BYTES_IN_SEARCH)
+        return self._better if is_current else None
 
     def _refreshed(self, progress: Progress | None) -> Workspace:
         """The workspace with static vectors, of the files as they are now."""

@@ -199,11 +199,13 @@ class Workspace:
                 raise StorageFailed(message) from error
             return self._corpus is not before
 
-    def catch_up(self, most_files: int) -> bool:
-        """Index what changed, if these are `most_files` at most; returns whether all is as now.
+    def catch_up(self, most_files: int, most_new_bytes: int) -> bool:
+        """Index new and changed files if they are few; returns whether all is as the files are now.
 
-        It is not where nothing is indexed yet, where more has changed, or while another process
-        indexes the directory. Raises InvalidInput and StorageFailed as `refresh` does.
+        Few are `most_files`, of which new ones have `most_new_bytes` together: of a changed file
+        only what changed is encoded. All is not as now where nothing is indexed yet, where more
+        has changed, or while another process indexes the directory. Raises InvalidInput and
+        StorageFailed as `refresh` does.
         """
         with self._lock:
             self.notes = self._temporary_note
@@ -215,7 +217,8 @@ class Workspace:
             indexed = self._corpus.listing
             sources = self._list(indexed)
             if not self._is_current(sources, indexed):
-                if self._changed_files(sources, indexed) > most_files:
+                changed, new_bytes = self._changes(sources, indexed)
+                if changed > most_files or new_bytes > most_new_bytes:
                     return False
                 try:
                     with exclusive(self._state, "busy", create=True):
@@ -294,16 +297,24 @@ class Workspace:
             for source in files
         )
 
-    def _changed_files(self, sources: list[SourceFile | Skipped], indexed: Listing) -> float:
-        """How many files are new or changed; all count if their texts have to be made again."""
+    def _changes(self, sources: list[SourceFile | Skipped], indexed: Listing) -> tuple[float, int]:
+        """How many files are new or changed, and the bytes of the new ones.
+
+        All are if their texts have to be made again.
+        """
         if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
-            return math.inf
+            return math.inf, 0
         by_path = {file.path: file for file in indexed.files}
-        files = [source for source in sources if isinstance(source, SourceFile)]
-        return sum(
-            (file := by_path.get(source.path)) is None or not _is_same(source, file)
-            for source in files
-        )
+        changed, new_bytes = 0, 0
+        for source in sources:
+            if isinstance(source, Skipped):
+                continue
+            file = by_path.get(source.path)
+            if file is None:
+                with contextlib.suppress(OSError):
+                    new_bytes += (self.root / source.path).stat().st_size
+            changed += file is None or not _is_same(source, file)
+        return changed, new_bytes
 
     def _open(self) -> None:
         """Open the active build unless it is open. Raises NotFound, Damaged, EncoderMismatch."""

@@ -87,6 +87,15 @@ def test_few_changed_files_are_indexed_and_many_leave_the_static_vectors(root: P
         assert opened.corpus.encoder.name == BETTER
 
 
+def test_a_large_new_file_leaves_the_static_vectors(root: Path) -> None:
+    better(root)
+    size = better_vectors.MAX_NEW_BYTES_IN_SEARCH
+    (root / "price.py").write_text("def price():\n    return 1\n".ljust(size, "#"))
+    assert encoder_of(open_directory(root)) == BETTER
+    (root / "cost.py").write_text("def cost():\n    return 1\n".ljust(size + 1, "#"))
+    assert encoder_of(open_directory(root)) == STATIC
+
+
 def test_while_another_process_indexes_static_vectors_serve(root: Path, directory: Path) -> None:
     better(root)
     (root / "mail.py").write_text("def send_reminder(order):\n    return smtp(order)\n")
