@@ -1135,6 +1135,7 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("a/x.g.ts", "generated"),
         ("a/zz_generated.deepcopy.go", "generated"),
         ("js/jquery.min.js", "minified"),
+        ("css/shop.min.css", "minified"),
     ],
 )
 def test_roles_by_path(path: str, expected: str) -> None:

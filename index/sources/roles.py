@@ -10,7 +10,7 @@ _VENDORED = re.compile(
     r"|(^|/)dist/.*\.[cm]?jsx?$|[.-](bundle|umd)(\.min)?\.[cm]?js$",
     re.IGNORECASE,
 )
-_MINIFIED = re.compile(r"[.-]min\.[cm]?js$", re.IGNORECASE)
+_MINIFIED = re.compile(r"[.-]min\.([cm]?js|css)$", re.IGNORECASE)
 _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
 )
