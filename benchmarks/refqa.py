@@ -308,7 +308,7 @@ class Ablation:
         options = self.options
         recipe = reader.ReaderRecipe(
             name="reader-int8",
-            asked=(source,),
+            questions=(source,),
             model=model.ModelSettings(base=options.model.base, dropout=0.0),
             reading=reader.ReadingSettings(passages=3, max_tokens=192),
             loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),

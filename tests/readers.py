@@ -112,7 +112,7 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.ReaderRecipe
         "model": ModelSettings(
             base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16
         ),
-        "asked": (QuestionSource(format="squad", path=source),),
+        "questions": (QuestionSource(format="squad", path=source),),
         "reading": reader.ReadingSettings(passages=2, depth=2, max_tokens=64),
     }
     return reader.ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]

@@ -385,7 +385,7 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
     recipe = tiny_recipe(
         base,
         sources,
-        asked=(unlabelled(sources),),
+        questions=(unlabelled(sources),),
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=2, precision="fp32"),
     )
@@ -425,14 +425,14 @@ def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
     recipe = tiny_recipe(
         base,
         sources,
-        asked=(squad, unlabelled(sources)),
+        questions=(squad, unlabelled(sources)),
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=5, precision="fp32"),
     )
     student = reader.load_reader_model(recipe.model).eval()
     mined = [
         reader.Questions(pool, items, Miner(pool).wrong(items, 3), source.distilled)
-        for source in recipe.asked
+        for source in recipe.questions
         for pool, items in [load_questions(source, {})]
     ]
     labelled_count, distilled_count = (len(questions.items) for questions in mined)
@@ -481,19 +481,19 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         ({"teacher": {}}, r"'teacher\.base' is missing"),
         ({"teacher": {"base": "x", "heat": 2}}, r"Unknown key 'teacher\.heat'"),
         ({"teacher": {"base": "x", "passages": 21}}, r"teacher\.passages must be from 4 to 20"),
-        ({"asked": "unlabelled"}, r"the recipe has no \[teacher\]"),
+        ({"questions": "unlabelled"}, r"the recipe has no \[teacher\]"),
         ({"dev": "unlabelled", "teacher": {"base": "x"}}, "nothing can be measured"),
         ({"name": "teacher"}, "Rename the recipe"),
         (
             {
-                "asked": [{"format": "squad", "path": "squad.jsonl", "distilled": False}],
+                "questions": [{"format": "squad", "path": "squad.jsonl", "distilled": False}],
                 "teacher": {"base": "x"},
             },
             r"no \[\[asked\]\] is distilled",
         ),
         (
             {
-                "asked": [
+                "questions": [
                     {
                         "format": "unlabelled",
                         "path": "asked.jsonl",
@@ -511,7 +511,7 @@ def test_recipes_with_unusable_teachers_are_refused(
     changes: dict[str, object], message: str, sources: Path
 ) -> None:
     without_labels = [{"format": "unlabelled", "path": "asked.jsonl", "reference": str(HTML)}]
-    content = {"name": "student", "asked": [{"format": "squad", "path": "squad.jsonl"}]}
+    content = {"name": "student", "questions": [{"format": "squad", "path": "squad.jsonl"}]}
     content |= {
         key: without_labels if value == "unlabelled" else value for key, value in changes.items()
     }

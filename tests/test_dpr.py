@@ -324,7 +324,7 @@ def test_the_recipe_of_the_papers_reader_is_its_equations(tmp_path: Path) -> Non
 
     assert loaded.reading.none_score is None
     assert loaded.model.base == "facebook/dpr-reader-single-nq-base"
-    assert all(source.leave_out for source in loaded.asked)
+    assert all(source.leave_out for source in loaded.questions)
 
 
 def test_a_converted_checkpoint_is_loaded(dpr_reader: Path, tmp_path: Path) -> None:

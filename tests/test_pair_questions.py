@@ -52,7 +52,7 @@ def test_recipes_name_the_rules_of_the_paper() -> None:
 def test_recipe_of_the_paper_has_its_template() -> None:
     for name in ("refqa-dpr", "refqa-dpr-reader"):
         recipe = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
-        sources = [*recipe.get("pairs", ()), *recipe.get("asked", ()), *recipe["dev"]]
+        sources = [*recipe.get("pairs", ()), *recipe.get("questions", ()), *recipe["dev"]]
         assert [source["rules"] for source in sources] == ["paper", "paper"]
 
 

@@ -679,8 +679,8 @@ def test_a_reserved_name_and_a_negative_seed_are_refused(base: Path, squad: Path
 
 
 def test_a_recipe_without_questions_is_refused(base: Path, squad: Path) -> None:
-    with pytest.raises(InvalidInput, match="asked"):
-        tiny_recipe(base, squad, asked=())
+    with pytest.raises(InvalidInput, match="questions"):
+        tiny_recipe(base, squad, questions=())
     with pytest.raises(InvalidInput, match="five numbers"):
         reader.ReaderExport(calibration=(1.0,))
     with pytest.raises(InvalidInput, match="passages"):
@@ -702,7 +702,7 @@ def test_the_recipe_in_the_manual_is_valid(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").touch()
     (tmp_path / "own.toml").write_text(content)
     recipe = load_recipe(tmp_path / "own.toml", reader.ReaderRecipe)
-    assert [source.format for source in recipe.asked] == ["templates", "questions"]
+    assert [source.format for source in recipe.questions] == ["templates", "questions"]
     assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()
 
 
@@ -759,7 +759,7 @@ def test_an_mpnet_is_trained_exported_and_served(squad: Path, tmp_path: Path) ->
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = [
-    path for path in CONFIGS.glob("refqa-*.toml") if "asked" in tomllib.loads(path.read_text())
+    path for path in CONFIGS.glob("refqa-*.toml") if "questions" in tomllib.loads(path.read_text())
 ]
 
 
@@ -767,7 +767,7 @@ RECIPES = [
 def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path: Path) -> None:
     """Questions about Python's manual, which is measured, leave out all sets in questions/."""
     content = tomllib.loads(path.read_text())
-    tables = [*content["asked"], *content["dev"]]
+    tables = [*content["questions"], *content["dev"]]
     for name in [table[key] for table in tables for key in ("path", "reference") if key in table]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -775,7 +775,7 @@ def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path
     recipe = load_recipe(path, reader.ReaderRecipe, data=tmp_path)
 
     measured = tmp_path / "references" / "python3.11"
-    over_python = [s for s in recipe.asked if measured in (s.path, s.reference)]
+    over_python = [s for s in recipe.questions if measured in (s.path, s.reference)]
     assert over_python
     for source in over_python:
         assert source.leave_out == (tmp_path / "questions",)

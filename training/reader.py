@@ -135,7 +135,7 @@ class ReaderRecipe:
     """All that decides a run."""
 
     name: str
-    asked: tuple[QuestionSource, ...]
+    questions: tuple[QuestionSource, ...]
     dev: tuple[QuestionSource, ...] = ()
     model: ModelSettings = field(default_factory=ModelSettings)
     reading: ReadingSettings = field(default_factory=ReadingSettings)
@@ -147,8 +147,8 @@ class ReaderRecipe:
     def __post_init__(self) -> None:
         export.Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
-        if not self.asked:
-            raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
+        if not self.questions:
+            raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")
         if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
             raise InvalidInput(
                 f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
@@ -156,13 +156,13 @@ class ReaderRecipe:
                 field="name",
             )
         if self.teacher is None:
-            self._refuse_unlabelled(self.asked, "asked", "the recipe has no [teacher]")
+            self._refuse_unlabelled(self.questions, "questions", "the recipe has no [teacher]")
         else:
             low, high = self.reading.passages, self.reading.depth
             in_range("teacher.passages", self.teacher.passages, low, high)
-            if not any(source.distilled for source in self.asked):
+            if not any(source.distilled for source in self.questions):
                 raise InvalidInput(
-                    "The recipe has a [teacher], but no [[asked]] is distilled. Remove [teacher], or "
+                    "The recipe has a [teacher], but no [[questions]] is distilled. Remove [teacher], or "
                     "distilled = false.",
                     field="teacher",
                 )
@@ -304,7 +304,7 @@ def _say_counts(
     dev: Sequence[Questions],
     say: Callable[[str], None],
 ) -> None:
-    sources = zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True)
+    sources = zip((*recipe.questions, *recipe.dev), (*training, *dev), strict=True)
     for source, mined in sources:
         count = f"{len(mined.items):,} questions"
         say(f"{source.path.name} ({source.format}, {source.split}): {count}")
@@ -361,7 +361,7 @@ def _read_questions(
     pools: questions.Pools = {}
     mine = _miner(recipe.reading, directory, progress)
 
-    training = [_mined(source, pools, recipe.reading, mine) for source in recipe.asked]
+    training = [_mined(source, pools, recipe.reading, mine) for source in recipe.questions]
     dev = [_mined(source, pools, recipe.reading, mine) for source in recipe.dev]
     return training, dev
 
@@ -399,7 +399,7 @@ def _mined(
         if not items:
             raise InvalidInput(
                 f'{source.path} has no question with an answer, as equations = "paper" needs.',
-                field="asked",
+                field="questions",
             )
 
     # Sources of the same reference share a pool, and its index of passages.
@@ -464,7 +464,7 @@ class ReaderTask(CrossEncoderTask):
         self.dev = dev
 
         sizes = [len(source.items) for source in sources]
-        weights = [source.weight for source in recipe.asked]
+        weights = [source.weight for source in recipe.questions]
         stage = Stage(name=STAGE, loop=recipe.loop)
         self.schedule = Schedule(sizes, weights, stage, recipe.seed)
         self.starts = np.cumsum([0, *sizes])

@@ -159,8 +159,9 @@ def ensemble_command(config: Recipe, data: Data = None) -> None:
 def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
 
-    A recipe with [[asked]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes them, with
-    one model for questions and passages or two as in DPR. A run that was interrupted goes on when it is started again.
+    A recipe with [[questions]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes
+    them, with one model for questions and passages or two as in DPR. A run that was interrupted goes on when it is
+    started again.
 
     Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
     """
@@ -168,7 +169,7 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     from purlin.training import config as recipes
     from purlin.training import reader
 
-    if "asked" in recipes.read_toml(config):
+    if "questions" in recipes.read_toml(config):
         directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
