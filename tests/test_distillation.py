@@ -489,7 +489,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
                 "questions": [{"format": "squad", "path": "squad.jsonl", "distilled": False}],
                 "teacher": {"base": "x"},
             },
-            r"no \[\[asked\]\] is distilled",
+            r"no \[\[questions\]\] is distilled",
         ),
         (
             {

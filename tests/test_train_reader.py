@@ -556,7 +556,7 @@ def test_the_command_makes_a_reader_of_a_recipe(
 ) -> None:
     (tmp_path / "recipe.toml").write_text(
         f"""name = "tiny"
-        asked = [{{format = "squad", path = "{squad.name}"}}]
+        questions = [{{format = "squad", path = "{squad.name}"}}]
         model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 64, max_target_tokens = 16}}
         reading = {{passages = 2, depth = 2, max_tokens = 64}}
         loop = {{batch_size = 4, steps = 2, every = 2}}
