@@ -23,7 +23,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -185,18 +185,14 @@ class Workspace:
         so. Raises InvalidInput for a directory with nothing to index, or with too much, Busy if
         there is no build to answer from, and StorageFailed.
         """
-        with self._lock:
+        with self._lock, _cache_named():
             self.notes = self._temporary_note
             before = self._corpus
             has_build = self._name in builds.corpora(self._home)
             deadline = time.monotonic() + (WAIT_S if has_build else FIRST_WAIT_S)
-            try:
-                while not self._update(progress, deadline):
-                    time.sleep(_POLL_S)
-                self._mark_used()
-            except StorageFailed as error:
-                message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
-                raise StorageFailed(message) from error
+            while not self._update(progress, deadline):
+                time.sleep(_POLL_S)
+            self._mark_used()
             return self._corpus is not before
 
     def catch_up(self, most_files: int, most_new_bytes: int) -> bool:
@@ -207,22 +203,16 @@ class Workspace:
         has changed, or while another process indexes the directory. Raises InvalidInput and
         StorageFailed as `refresh` does.
         """
-        with self._lock:
+        with self._lock, _cache_named():
             self.notes = self._temporary_note
-            with contextlib.suppress(PurlinError):
-                self._open()
-            if self._corpus is None:
-                return False
-
-            indexed = self._corpus.listing
-            sources = self._list(indexed)
+            active, sources, indexed = self._compare()
             if not self._is_current(sources, indexed):
                 changed, new_bytes = self._changes(sources, indexed)
                 if changed > most_files or new_bytes > most_new_bytes:
                     return False
                 try:
-                    with exclusive(self._state, "busy", create=True):
-                        self._build(sources, None)
+                    if not self._build_alone(active, sources, None):
+                        return False
                 except Busy:
                     return False
             self._mark_used()
@@ -235,26 +225,38 @@ class Workspace:
 
     def _update(self, progress: Progress | None, deadline: float) -> bool:
         """Open a build of the files as they are now; returns False if another process makes it."""
+        active, sources, indexed = self._compare()
+        if self._is_current(sources, indexed):
+            return True
+        try:
+            return self._build_alone(active, sources, progress)
+        except Busy:
+            if time.monotonic() < deadline:
+                return False
+            self._keep_last_build()
+        return True
+
+    def _compare(self) -> tuple[str | None, list[SourceFile | Skipped], Listing]:
+        """Open the active build; returns its name, the files as they are now, and as indexed."""
         active = self._active()
         # A build that cannot be read, or of another version, is made again.
         with contextlib.suppress(PurlinError):
             self._open()
         indexed = self._corpus.listing if self._corpus is not None else Listing()
-        sources = self._list(indexed)
-        if self._is_current(sources, indexed):
-            return True
+        return active, self._list(indexed), indexed
 
-        try:
-            busy = f"{self.root} is being indexed by another process."
-            with exclusive(self._state, busy, create=True):
-                # Another process may have made a build since this one looked.
-                if self._active() != active:
-                    return False
-                self._build(sources, progress)
-        except Busy:
-            if time.monotonic() < deadline:
+    def _build_alone(
+        self,
+        active: str | None,
+        sources: list[SourceFile | Skipped],
+        progress: Progress | None,
+    ) -> bool:
+        """Make a build unless another process has made one since `active`. Raises Busy."""
+        busy = f"{self.root} is being indexed by another process."
+        with exclusive(self._state, busy, create=True):
+            if self._active() != active:
                 return False
-            self._keep_last_build()
+            self._build(sources, progress)
         return True
 
     def _active(self) -> str | None:
@@ -389,6 +391,16 @@ class Workspace:
                         copy.rename(directory / source.name)
                     builds.switch(directory, source.name)
                 return
+
+
+@contextlib.contextmanager
+def _cache_named() -> Iterator[None]:
+    """Name the cache in errors of storage, which know a home alone."""
+    try:
+        yield
+    except StorageFailed as error:
+        message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
+        raise StorageFailed(message) from error
 
 
 def _unread(sources: Sequence[SourceFile | Skipped]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from purlin.app.local import LocalCorpora
 from purlin.cli import run_quick
 from purlin.index import better_vectors
 from purlin.index.better_vectors import BestWorkspace, build_better, open_directory
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound, StorageFailed
 from purlin.index.storage import exclusive
 from purlin.index.workspace import Workspace
 
@@ -36,7 +35,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Path, str]]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, str]]:
     """The directories and kinds that a process was started for, none of which is."""
     calls: list[tuple[Path, str]] = []
     monkeypatch.delenv("PURLIN_BACKGROUND")
@@ -107,11 +106,36 @@ def test_while_another_process_indexes_static_vectors_serve(root: Path, director
             assert workspace.search("remind", 1).hits[0].id == "mail.py::send_reminder"
 
 
+def test_an_index_that_another_process_made_meanwhile_is_not_replaced(
+    root: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better(root)
+    names = iter(["earlier", "later"])
+    monkeypatch.setattr(Workspace, "_active", lambda self: next(names))
+    (root / "mail.py").write_text("def send_reminder(order):\n    return smtp(order)\n")
+    monkeypatch.setattr(Workspace, "_build", lambda *_: pytest.fail("it was made again"))
+    workspace = BestWorkspace(root, "code", directory)
+    assert workspace._caught_up() is None
+    workspace.close()
+
+
+def test_a_full_disk_names_the_cache(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    better(root)
+    (root / "mail.py").write_text("def send_reminder(order):\n    return smtp(order)\n")
+
+    def full(*_: object) -> None:
+        raise StorageFailed("The disk is full; set PURLIN_HOME to another one.")
+
+    monkeypatch.setattr(Workspace, "_build", full)
+    with pytest.raises(StorageFailed, match="set PURLIN_CACHE to another one"):
+        open_directory(root)
+
+
 def test_a_process_is_started_once_and_again_if_it_has_not_ended_its_work(
     root: Path, started: list[tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = open_directory(root)
-    assert "a process of low priority makes better vectors" in opened.notes[-1]  # type: ignore[union-attr]
+    assert "a process of low priority makes better vectors" in opened.notes[-1]
     assert encoder_of(opened) == STATIC
     assert encoder_of(open_directory(root)) == STATIC
     assert started == [(root, "code")]
