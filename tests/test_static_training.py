@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from accelerate import Accelerator
 from typer.testing import CliRunner
 
@@ -20,6 +22,7 @@ from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, load_encod
 from purlin.index.errors import InvalidInput
 from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
+from purlin.training.data.augment import Forms
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.export import Card, ExportRefused
 from purlin.training.loop import LoopSettings
@@ -29,7 +32,9 @@ from purlin.training.static import (
     StaticTask,
     WordVectors,
     choose_words,
+    count_words,
     distilled,
+    drop_shared,
     export_static,
     make_bags,
     make_schedule,
@@ -151,9 +156,8 @@ def test_forward_equals_a_plain_loop() -> None:
     model, vocabulary = small_model(words)
     texts = ["open the file, the FILE, the", "nothing known" * 0, "file"]
 
-    for text, vector in zip(
-        texts, model(make_bags(vocabulary, texts, 5), "query").tolist(), strict=True
-    ):
+    bags = make_bags(count_words(vocabulary, texts, 5))
+    for text, vector in zip(texts, model(bags, "query").tolist(), strict=True):
         total = [0.0] * 3
         for row, count in Counter([*vocabulary.rows(text)][:5]).items():
             weight = model.log_weights["query"][row].exp().item() * math.sqrt(count)
@@ -240,6 +244,61 @@ def test_batches_depend_on_seed_and_number_only(data: Path) -> None:
     assert not np.array_equal(schedules[0].rows(7), schedules[0].rows(2))
     other = make_schedule([PAIRS], replace(recipe, seed=2))
     assert not np.array_equal(other.rows(7), schedules[0].rows(7))
+
+
+@pytest.mark.parametrize(
+    ("share", "passage", "left"),
+    [
+        (0.0, "abcdefgh", "abcdefgh"),
+        (1.0, "abcdefgh", "defgh"),
+        (1.0, "bcdefgh", "defgh"),
+        (1.0, "abcdefg", "abcdefg"),  # four words would be left
+        (1.0, "defgh", "defgh"),
+    ],
+)
+def test_words_of_the_query_are_left_out_of_its_passage(
+    share: float, passage: str, left: str
+) -> None:
+    counts = Counter(map(ord, passage))
+    drop_shared(Counter(map(ord, "abcxxx")), counts, share, random.Random(1))
+    assert "".join(map(chr, counts)) == left
+
+
+def test_shared_words_are_left_out_as_often_as_the_recipe_says() -> None:
+    rng = random.Random(1)
+    kept = 0
+    for _ in range(2_000):
+        passage = Counter(range(20))
+        drop_shared(Counter(range(5)), passage, 0.3, rng)
+        kept += len(passage) - 15
+    assert kept / 10_000 == pytest.approx(0.7, abs=0.02)
+
+
+def test_a_batch_leaves_shared_words_out_of_passages_alone(data: Path) -> None:
+    pair = Pair(("read a file",), "def read(path): open path and return its bytes")
+    plain = read(data, dev=(), forms=Forms(), loop=LoopSettings(batch_size=2))
+    model, vocabulary = small_model(
+        ["read", "file", "open", "path", "return", "its", "bytes", "def"]
+    )
+    batches = [
+        StaticTask(
+            model,
+            vocabulary,
+            [[pair, pair]],
+            replace(plain, shared_dropout=share),
+            Accelerator(cpu=True),
+        ).batch(0)
+        for share in (0.0, 1.0)
+    ]
+    words = [
+        [vocabulary.words[row] for row in batch.passages.rows[: batch.passages.starts[1]]]
+        for batch in batches
+    ]
+    assert words == [
+        ["def", "read", "path", "open", "return", "its", "bytes"],
+        ["def", "path", "open", "return", "its", "bytes"],
+    ]
+    assert torch.equal(batches[0].queries.rows, batches[1].queries.rows)
 
 
 # -- whole runs ----------------------------------------------------------------------------------

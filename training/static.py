@@ -80,6 +80,7 @@ LAST_LETTER = "\u024f"
 LONGEST_WORD = 24
 # Characters of a passage in which words are counted for the vocabulary.
 COUNTED_CHARS = 2_000
+FEWEST_WORDS = 5  # of a passage from which words that its query has are left out
 MIN_COSINE = 0.999  # of the exported vectors to the trained ones
 CHECKPOINTS = "checkpoints"  # their directory beside the encoder's
 
@@ -113,6 +114,10 @@ class StaticRecipe:
     package, where their rows name one: such passages are harder negatives of each other. Texts are
     cut at `max_tokens` words in training. Pairs that resemble a text of `exclude`, which are
     evaluation sets, are left out.
+
+    `shared_dropout` is the share of the words that a passage has in common with its query which are
+    left out of the passage in training: what it says in other words has to lead to it then. BM25,
+    beside which the encoder is used, finds common words without it.
     """
 
     name: str
@@ -126,6 +131,7 @@ class StaticRecipe:
     rarity: float = 1e-3
     group: int = 1
     max_tokens: int = 256
+    shared_dropout: float = 0.0
     temperature: float = 0.05
     forms: augment.Forms = field(default_factory=augment.Forms)
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -140,6 +146,7 @@ class StaticRecipe:
         in_range("rarity", self.rarity, 1e-9, 1.0)
         in_range("group", self.group, 1, 1 << 20)
         in_range("max_tokens", self.max_tokens, 8, 8192)
+        in_range("shared_dropout", self.shared_dropout, 0.0, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("seed", self.seed, 0, MAX_SEED)
         refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
@@ -315,9 +322,28 @@ class Bags:
         return Bags(self.rows.to(device), self.starts.to(device), self.repeats.to(device))
 
 
-def make_bags(vocabulary: Vocabulary, texts: Iterable[str], max_tokens: int) -> Bags:
-    """Count the first `max_tokens` words of each text."""
-    counts = [Counter(islice(vocabulary.rows(text), max_tokens)) for text in texts]
+def count_words(
+    vocabulary: Vocabulary, texts: Iterable[str], max_tokens: int
+) -> list[Counter[int]]:
+    """Count, by their rows, the first `max_tokens` words of each text."""
+    return [Counter(islice(vocabulary.rows(text), max_tokens)) for text in texts]
+
+
+def drop_shared(
+    query: Counter[int], passage: Counter[int], share: float, rng: random.Random
+) -> None:
+    """Leave each word of the query out of the passage with the probability `share`.
+
+    A passage that would have fewer than `FEWEST_WORDS` different words left stays whole.
+    """
+    dropped = [row for row in query if row in passage and rng.random() < share]
+    if len(passage) - len(dropped) >= FEWEST_WORDS:
+        for row in dropped:
+            del passage[row]
+
+
+def make_bags(counts: Sequence[Counter[int]]) -> Bags:
+    """Put the words of each text (n,), counted by their rows, in a row."""
     sizes = np.fromiter(map(len, counts), dtype=np.int64, count=len(counts))
     starts = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.fromiter(chain.from_iterable(counts), dtype=np.int64, count=starts[-1])
@@ -402,11 +428,17 @@ class StaticTask:
         rows = self.schedule.rows(number)
         rng = random.Random(f"{self.recipe.seed} {number}")
         drawn = [augment.draw(self.pairs[row], self.recipe.forms, rng) for row in rows]
-        queries, passages = zip(*drawn, strict=True)
+        queries, passages = (
+            count_words(self.vocabulary, texts, self.recipe.max_tokens)
+            for texts in zip(*drawn, strict=True)
+        )
+        for query, passage in zip(queries, passages, strict=True):
+            drop_shared(query, passage, self.recipe.shared_dropout, rng)
+
         return StaticBatch(
             rows,
-            make_bags(self.vocabulary, queries, self.recipe.max_tokens),
-            make_bags(self.vocabulary, passages, self.recipe.max_tokens),
+            make_bags(queries),
+            make_bags(passages),
             _digests(self.pairs[row].queries[0] for row in rows),
             _digests(self.pairs[row].passage for row in rows),
         )
@@ -522,7 +554,7 @@ def _compare(model: WordVectors, encoder: StaticEncoder) -> None:
     """Raise ExportRefused unless the encoder's vectors of code and prose are the model's."""
     texts = library_texts()
     for role in ROLES:
-        bags = make_bags(encoder.vocabulary, texts, encoder.max_tokens)
+        bags = make_bags(count_words(encoder.vocabulary, texts, encoder.max_tokens))
         with torch.no_grad():
             expected = model.cpu()(bags, role).numpy()
         # A text without a known word has zeros in both.
