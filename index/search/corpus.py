@@ -61,7 +61,8 @@ _CACHED_FILTERS = 64
 _SECONDARY_PRIOR = 0.9
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
-# A shorter one is more often a size or a number of something.
+# A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
+# more often a size or a number of something.
 _CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
@@ -470,11 +471,11 @@ class Corpus:
         return prepared
 
     def _corrected(self, query: str) -> str:
-        """The query as it is searched: a word that no code or reference has may be a name."""
+        """The query as it is searched: corrected for products, as elsewhere an unknown word may be a name."""
         return self._lexical.corrected(query) if self.manifest.kind == "product" else query
 
     def _named(self, query: str) -> Rows:
-        """Rows whose id, title or code is the query; titles of code have dots, whatever it has."""
+        """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
         named = self._passages.rows_named(query)
         if self.manifest.kind == "product":
             return np.union1d(named, self._coded(query))
@@ -497,7 +498,7 @@ class Corpus:
         return np.concatenate([_NO_ROWS, *rows])
 
     def _defining(self, query: str) -> Rows:
-        """Rows whose last name is that of the symbol that the query is, as far as any is ranked."""
+        """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
         names = repository.names_of(query)
         if not names or "name" not in self.field_names:
             return _NO_ROWS
@@ -880,7 +881,7 @@ def _check_k(k: int) -> None:
 
 
 def _lines(document: Document) -> tuple[int, int]:
-    """First and last line of a document in its file; none for one without lines."""
+    """First and last line of a document in its file; 0 and 0 for one without lines."""
     start, end = document.location.start_line, document.location.end_line
     return (start or 0, end or start or 0)
 
