@@ -164,7 +164,7 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """Say that nothing was found, why, and what else could be searched if little or nothing was."""
+    """If there are no hits, or only unlikely ones, tell why, and what else could be searched."""
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):
         return
     outcome = "the best score is low" if hits else "no hits"
