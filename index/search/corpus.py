@@ -308,7 +308,6 @@ class Corpus:
         return replace(
             ranked,
             ranking=ranking,
-            scores=ranking.scores,
             timings_ms=clock.laps,
             warning=" ".join(filter(None, [ranked.warning, warning])) or None,
         )
@@ -425,7 +424,7 @@ class Corpus:
         ranking = self._rank(query, depth, clock)
         total = self._total(query)
         clock.lap("fetch")
-        return Ranked(ranking.scores, total, clock.laps, query, ranking)
+        return Ranked(total, clock.laps, query, ranking)
 
     def _prepare(
         self,

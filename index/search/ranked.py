@@ -148,15 +148,19 @@ class Query:
 class Ranked:
     """The best documents of a query, before their texts are read from disk.
 
-    `scores` (n,) never increase. `total` counts all documents that the query can return.
+    `total` counts all documents that the query can return.
     """
 
-    scores: Vectors
     total: int
     timings_ms: Mapping[str, float]
     query: Query
     ranking: Ranking
     warning: str | None = None
+
+    @property
+    def scores(self) -> Vectors:
+        """The scores (n,) of the documents, which never increase."""
+        return self.ranking.scores
 
     @property
     def corrected(self) -> str | None:
