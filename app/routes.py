@@ -33,6 +33,7 @@ from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
+from purlin.index.file_filters import with_language_names
 from purlin.index.qa.ask import answer_question
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import (
@@ -43,7 +44,6 @@ from purlin.index.search.grouping import (
     without_variants,
 )
 from purlin.index.search.several import search_corpora
-from purlin.index.workspace import with_language_names
 from purlin.replies import (
     ActiveReply,
     ClassifierReply,

@@ -12,11 +12,11 @@ from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.app.tools import Place, Where, document_id
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.file_filters import content_filter
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import PARENT
-from purlin.index.workspace import content_filter
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 

@@ -54,20 +54,20 @@ def better_encoder(kind: Kind) -> str | None:
 class BestWorkspace:
     """The open index of a directory with the best vectors; safe to share between threads.
 
-    It has what `Workspace` has for those who refresh and search: `root`, `corpus` and `notes`. As a
-    context manager it gives the workspace to search, and closes all.
+    It can be refreshed and searched as a `Workspace`, and has its `root`, `corpus` and `notes`. As a
+    context manager it gives the workspace to search, and closes all at the end.
     """
 
     def __init__(self, root: Path, kind: Kind, directory: Path) -> None:
         self.root = root
         self._kind: Kind = kind
-        self._directory = directory
-        self._encoder = better_encoder(kind)
+        self._cache_directory = directory
+        self._encoder_word = better_encoder(kind)
         self._static: Workspace | None = None
         self._better: Workspace | None = None
         self._current: Workspace | None = None
         self._lock = threading.RLock()
-        # Kept, so that a process that ended is waited for.
+        # Kept, so that it can be waited for when it has ended.
         self._process: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
@@ -113,16 +113,16 @@ class BestWorkspace:
 
     def _caught_up(self) -> Workspace | None:
         """The workspace with better vectors, if there is one, and it is up to date."""
-        if self._encoder is None:
+        if self._encoder_word is None:
             return None
         if self._better is None:
             # Looked up first, since loading an encoder takes a quarter of a second.
-            variant = variant_of(self._kind, self._encoder)
+            variant = variant_of(self._kind, self._encoder_word)
             name = workspace_name(self.root, variant)
-            if not builds.exists(cache.home_of(self._directory), name):
+            if not builds.exists(cache.home_of(self._cache_directory), name):
                 return None
-            encoder = load_encoder(ENCODERS[self._encoder])
-            self._better = Workspace(self.root, self._kind, encoder, variant, self._directory)
+            encoder = load_encoder(ENCODERS[self._encoder_word])
+            self._better = Workspace(self.root, self._kind, encoder, variant, self._cache_directory)
         is_current = self._better.catch_up(MAX_FILES_IN_SEARCH, MAX_NEW_BYTES_IN_SEARCH)
         return self._better if is_current else None
 
@@ -132,7 +132,7 @@ class BestWorkspace:
             self._static = open_workspace(
                 self.root,
                 kind=self._kind,
-                cache_directory=self._directory,
+                cache_directory=self._cache_directory,
                 encoder="static",
                 progress=progress,
             )
@@ -142,17 +142,17 @@ class BestWorkspace:
 
     def _start_process(self, static: Workspace) -> None:
         """Start the process that makes better vectors, unless it was started a while ago."""
-        if self._encoder is None or os.environ.get("PURLIN_BACKGROUND") == "off":
+        if self._encoder_word is None or os.environ.get("PURLIN_BACKGROUND") == "off":
             return
         if static.corpus.manifest.passages > MAX_PASSAGES:
             return
 
-        started = _started_file(self.root, self._kind, self._directory)
+        started = _started_file(self.root, self._kind, self._cache_directory)
         with contextlib.suppress(OSError):
             if started.is_file() and time.time() - started.stat().st_mtime < RETRY_S:
                 return
             started.touch()
-            self._process = _process(self.root, self._kind, self._directory)
+            self._process = _spawn(self.root, self._kind, self._cache_directory)
             static.notes += (
                 "a process of low priority makes better vectors of it, which later searches use; "
                 "--encoder static and PURLIN_BACKGROUND=off do without",
@@ -167,10 +167,10 @@ def open_directory(
     encoder: str | None = None,
     progress: Progress | None = None,
 ) -> Workspace | BestWorkspace:
-    """Open the index of the repository around a directory, refreshed: with the best vectors that are ready.
+    """Open and refresh the index of the repository around a directory, with the best vectors that are ready.
 
-    If an `encoder` is named, it is the one with its vectors, see `open_workspace`, which also has
-    the other arguments and what is raised.
+    If an `encoder` is named, the index has its vectors. `open_workspace` describes the arguments and
+    what is raised.
     """
     if encoder is not None:
         return open_workspace(
@@ -222,7 +222,7 @@ def _started_file(root: Path, kind: Kind, directory: Path) -> Path:
     return cache.state_directory(cache.home_of(directory), name) / _STARTED
 
 
-def _process(root: Path, kind: Kind, directory: Path) -> subprocess.Popen[bytes]:
+def _spawn(root: Path, kind: Kind, directory: Path) -> subprocess.Popen[bytes]:
     """Start `purlin cache build` for a directory. Raises OSError."""
     command = [sys.executable, "-P", "-m", "purlin", "cache", "build", "--background", str(root)]
     return subprocess.Popen(

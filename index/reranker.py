@@ -44,6 +44,8 @@ RELEASED_RERANKER = Path(__file__).resolve().parents[1] / "models" / "reranker-i
 # unless a request says otherwise; see docs/encoder.md.
 READER_WEIGHT = 0.15
 READER_DEFAULT: tuple[Kind, ...] = ()
+# The most tokens that a pair is counted to, and that a reranker may read.
+_UNCUT_TOKENS = 8192
 
 Floats = NDArray[np.float32]
 
@@ -228,9 +230,6 @@ class Rerankers:
 def logistic(logits: Floats) -> Floats:
     """Return 1 / (1 + exp(-logits)), without overflow."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)), dtype=np.float32)
-
-
-_UNCUT_TOKENS = 8192
 
 
 def _check_directory(directory: Path) -> None:

@@ -23,27 +23,24 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from purlin.index import builds, cache, repositories
 from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
+from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Condition, Filter, Scalar, beginning_with
+from purlin.index.search.filters import Filter
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
-from purlin.index.sources.contents import language_name
 from purlin.index.storage import atomic_write, exclusive, storage_errors
-
-CONTENTS: tuple[Content, ...] = get_args(Content)
 
 # Source files; a directory with more is not one repository.
 MAX_FILES = 100_000
@@ -196,11 +193,11 @@ class Workspace:
             return self._corpus is not before
 
     def catch_up(self, most_files: int, most_new_bytes: int) -> bool:
-        """Index new and changed files if they are few; returns whether all is as the files are now.
+        """Index new and changed files if they are few; returns whether the index is up to date.
 
-        Few are `most_files`, of which new ones have `most_new_bytes` together: of a changed file
-        only what changed is encoded. All is not as now where nothing is indexed yet, where more
-        has changed, or while another process indexes the directory. Raises InvalidInput and
+        Few means at most `most_files`, and at most `most_new_bytes` in the new ones together; of a
+        changed file, only what changed is encoded. Returns False if nothing is indexed yet, if
+        more has changed, and while another process indexes the directory. Raises InvalidInput and
         StorageFailed as `refresh` does.
         """
         with self._lock, _cache_named():
@@ -237,7 +234,7 @@ class Workspace:
         return True
 
     def _compare(self) -> tuple[str | None, list[SourceFile | Skipped], Listing]:
-        """Open the active build; returns its name, the files as they are now, and as indexed."""
+        """Open the active build; returns its name, the files as they are now, and those it indexed."""
         active = self._active()
         # A build that cannot be read, or of another version, is made again.
         with contextlib.suppress(PurlinError):
@@ -302,7 +299,7 @@ class Workspace:
     def _changes(self, sources: list[SourceFile | Skipped], indexed: Listing) -> tuple[float, int]:
         """How many files are new or changed, and the bytes of the new ones.
 
-        All are if their texts have to be made again.
+        Infinitely many have changed if the texts of all have to be made again.
         """
         if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
             return math.inf, 0
@@ -395,7 +392,7 @@ class Workspace:
 
 @contextlib.contextmanager
 def _cache_named() -> Iterator[None]:
-    """Name the cache in errors of storage, which know a home alone."""
+    """Let errors of storage name PURLIN_CACHE: what raises them knows only a home."""
     try:
         yield
     except StorageFailed as error:
@@ -426,7 +423,8 @@ def _unread_note(sources: Sequence[SourceFile | Skipped]) -> tuple[str, ...]:
 def _is_same(source: SourceFile, file: IndexedFile) -> bool:
     """Whether a file is as it was when it was indexed.
 
-    One that is to be read again, since a limit of time was reached, is so once it changes.
+    One without a digest is read again by the next build, as when a limit of time was reached. It is
+    itself a reason for a build only when its stamp changes.
     """
     if not file.digest:
         return source.stamp is not None and source.stamp == file.stamp
@@ -482,54 +480,6 @@ def variant_of(kind: Kind, encoder: str) -> str:
 def workspace_name(root: Path, variant: str) -> str:
     """Return the name of a directory's index."""
     return f"{_slug(root)}{variant}"
-
-
-def content_filter(
-    field_names: Collection[str], content: Content, filter: Filter | None
-) -> Filter | None:
-    """Add to a filter that only code, documentation or configuration is searched.
-
-    Corpora without the field, such as products, are searched whole.
-    """
-    if content not in CONTENTS:
-        raise InvalidInput(
-            f"content is {content[:40]!r}; use {', '.join(CONTENTS)}.", field="content"
-        )
-    if content == "all" or "content" not in field_names:
-        return filter
-    return {"content": content, **(filter or {})}
-
-
-def with_language_names(filter: Filter | None) -> Filter | None:
-    """Let a filter on `language` match documents by the language's usual names: Golang, C++, JS.
-
-    Repositories have each language by one name in lower case, other corpora as their records do, so
-    that a value as it stands matches, too.
-    """
-    values = (filter or {}).get("language")
-    if filter is None or values is None or isinstance(values, Mapping):
-        return filter
-    spellings: dict[Scalar, None] = {}
-    for value in [values] if isinstance(values, Scalar) else values:
-        spellings[value] = None
-        if isinstance(value, str):
-            spellings |= {value.lower(): None, language_name(value): None}
-    return {**filter, "language": list(spellings)}
-
-
-def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:
-    """Return the filter of what is at a path below the root, none for the root and all others.
-
-    `path` is a file or directory; a URL stands for a whole repository. `field` is the one that has
-    the paths of documents.
-    """
-    if isinstance(path, str) and repositories.is_url(path):
-        return {}
-    resolved = Path(path).expanduser().resolve()
-    if resolved == root or not resolved.is_relative_to(root):
-        return {}
-    name = resolved.relative_to(root).as_posix()
-    return {field: name if resolved.is_file() else beginning_with(f"{name}/")}
 
 
 def _slug(root: Path) -> str:

@@ -8,7 +8,7 @@ from purlin.index.qa.answer_types import (
     TYPES_BY_NAME,
     candidate_spans,
     expected_type,
-    quantities,
+    quantity_spans,
 )
 
 
@@ -108,7 +108,7 @@ def test_units_that_stand_together_are_one_span() -> None:
 
 def test_quantities_are_numbers_with_their_units() -> None:
     text = "Ten lines, ten lines, 1,024 bytes, 0.5 s, 64kB, a 32-bit int, v1.2 days, -5 seconds, one page."
-    spans = [text[start:end] for start, end in quantities(text)]
+    spans = [text[start:end] for start, end in quantity_spans(text)]
     assert spans == ["ten lines", "1,024 bytes", "64kB", "32-bit", "-5 seconds", "one page"]
 
 

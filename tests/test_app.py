@@ -200,7 +200,7 @@ def test_corpora_are_listed(client: TestClient) -> None:
     ]
 
 
-def test_corpus_details(client: TestClient, home: Path) -> None:
+def test_a_corpus_tells_its_state_encoder_and_size(client: TestClient, home: Path) -> None:
     client.post("/search", json={"query": "x", "corpus": "code"})
     corpus = client.get("/corpora/code").json()
     directory = home / "corpora" / "code" / corpus["build"]

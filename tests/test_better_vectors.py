@@ -39,9 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, str]]:
     """The directories and kinds that a process was started for, none of which is."""
     calls: list[tuple[Path, str]] = []
     monkeypatch.delenv("PURLIN_BACKGROUND")
-    monkeypatch.setattr(
-        better_vectors, "_process", lambda root, kind, _: calls.append((root, kind))
-    )
+    monkeypatch.setattr(better_vectors, "_spawn", lambda root, kind, _: calls.append((root, kind)))
     return calls
 
 

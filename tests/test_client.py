@@ -130,7 +130,7 @@ def test_corpora_are_listed(purlin: Client) -> None:
     assert corpora[1][:3] == ("library", "serving", "reference")
 
 
-def test_corpus_details(purlin: Client) -> None:
+def test_details_of_a_corpus_are_parsed(purlin: Client) -> None:
     purlin.search("sort", "code")
     reply = purlin.corpus("code")
     assert (reply.name, reply.state, reply.documents) == ("code", "serving", 3)

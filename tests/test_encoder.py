@@ -61,7 +61,7 @@ def test_vectors_have_unit_length(released: Encoder) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_meaning_decides(released: Encoder) -> None:
+def test_a_query_is_nearest_to_the_text_of_its_meaning(released: Encoder) -> None:
     texts = [
         "def load(path): return json.load(open(path))",
         "def area(radius): return pi * radius ** 2",

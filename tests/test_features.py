@@ -12,6 +12,7 @@ from purlin.index.qa.candidates import PROPOSED, may_answer, span_candidates
 from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
+    calibrated_probability,
     calibration_features,
     passage_features,
     passage_scores,
@@ -366,3 +367,9 @@ def test_calibration_has_no_missing_word_if_all_are_there() -> None:
 def test_calibration_without_passages() -> None:
     log_odds = pytest.approx(math.log(1e-4 / 0.9999))
     assert calibration_features([], None, {"open": 2.0}, 0.0) == (0.0, 0.0, 2.0, log_odds)
+
+
+def test_a_calibrated_probability_is_logistic() -> None:
+    expected = pytest.approx(1 / (1 + math.exp(1.5)), abs=1e-6)
+    assert calibrated_probability((1.0, 2.0, 3.0), (0.5, 1.0, 0.0, -1.0)) == expected
+    assert calibrated_probability((1e9, 0, 0), (0, 1, 0, 0)) == pytest.approx(1.0)

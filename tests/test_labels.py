@@ -75,7 +75,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_labelled(tmp_path / "cut.jsonl.gz")
 
 
-def test_measures() -> None:
+def test_accuracy_score_and_recalls_are_means_over_texts() -> None:
     results = [_result("a", 0.9), _result("b", 0.7), _result("b", 0.6), _result(None, 0.2)]
     means = {
         measure.name: measure.mean for measure in evaluate_labels(results, ["a", "b", "a", "b"])

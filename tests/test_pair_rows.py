@@ -16,7 +16,7 @@ from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import DATA, read_all, write_jsonl
 
 
-def test_plain_rows() -> None:
+def test_plain_rows_are_read_as_pairs() -> None:
     (mean, close, reverse, mug), skipped = read_all(PairSource("pairs", DATA / "plain.jsonl"))
     assert skipped == []
     assert mean == Pair(
@@ -82,7 +82,7 @@ def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
     }
 
 
-def test_codesearchnet_directory() -> None:
+def test_a_codesearchnet_directory_is_read_as_pairs() -> None:
     pairs, skipped = read_all(PairSource("codesearchnet", DATA / "codesearchnet"))
     tide, wind, stop = pairs
     assert (tide.queries, tide.language) == (
@@ -116,7 +116,7 @@ def test_whole_docstrings_alone_can_be_queries() -> None:
         PairSource("pairs", DATA / "plain.jsonl", summaries=False)
 
 
-def test_advtest_rows() -> None:
+def test_advtest_rows_are_read_as_pairs() -> None:
     (count, moor), _ = read_all(PairSource("advtest", DATA / "advtest.jsonl"))
     docstring = "Count the boats in harbour"
     assert count == Pair(

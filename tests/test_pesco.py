@@ -1095,7 +1095,7 @@ def test_invalid_recipes_are_refused(tmp_path: Path, content: str, message: str)
         read_recipe(tmp_path / "recipe.toml")
 
 
-def test_shipped_recipes() -> None:
+def test_shipped_recipes_hold_their_settings() -> None:
     assert read_recipe(ROOT / "configs" / "pesco-minilm.toml") == PescoRecipe()
     with_teacher = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
     assert with_teacher.teacher.base == "encoders/all-mpnet-base-v2"
@@ -1126,7 +1126,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
     cli.main()
 
 
-def test_command(
+def test_the_command_trains_and_publishes(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "texts.jsonl").write_text(

@@ -147,7 +147,7 @@ def test_unreadable_labels_are_refused(tmp_path: Path) -> None:
         read_labels(tmp_path / "labels.txt")
 
 
-def test_templates(tmp_path: Path) -> None:
+def test_templates_are_read_and_checked(tmp_path: Path) -> None:
     templates = read_templates(listed(tmp_path / "t.txt", "It is {label}.\n\n{label} news.\n"))
     assert templates == ("It is {label}.", "{label} news.")
     for content, message in (
@@ -198,7 +198,7 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
         ("", []),
     ],
 )
-def test_sentences(text: str, expected: list[str]) -> None:
+def test_texts_are_split_into_sentences(text: str, expected: list[str]) -> None:
     assert split_sentences(text) == expected
 
 

@@ -104,7 +104,7 @@ def test_queries_of_a_split_are_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(QUERIES.glob("*.jsonl")), ids=lambda file: file.stem)
-def test_published_queries(file: Path) -> None:
+def test_published_queries_have_splits_and_lines(file: Path) -> None:
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert Counter(record["split"] for record in records) == {"dev": 5, "test": 5}
     targets = [target for record in records for target in record["targets"]]

@@ -112,7 +112,7 @@ def test_a_manual_page_knows_its_command(tmp_path: Path) -> None:
         ("----\nnever ends", "<pre>never ends</pre>"),
     ],
 )  # fmt: skip
-def test_blocks(source: str, html: str) -> None:
+def test_blocks_become_html(source: str, html: str) -> None:
     assert asciidoc.html(source) == html
 
 

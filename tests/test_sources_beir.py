@@ -141,7 +141,9 @@ def test_row_of_references(tmp_path: Path) -> None:
         ({"_id": URL, "url": "https://other.example"}, Location(url="https://other.example")),
     ],
 )
-def test_locations(tmp_path: Path, record: dict[str, Any], location: Location) -> None:
+def test_locations_are_read_from_records(
+    tmp_path: Path, record: dict[str, Any], location: Location
+) -> None:
     assert only(tmp_path, record).location == location
 
 
@@ -303,7 +305,9 @@ def test_digest_covers_content_and_kind(tmp_path: Path) -> None:
         ([], "c.jsonl", False),
     ],
 )
-def test_is_corpus(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
+def test_a_beir_corpus_is_told_by_its_name_and_first_record(
+    tmp_path: Path, rows: list[object], name: str, expected: bool
+) -> None:
     assert is_corpus(lines(tmp_path, *rows, name=name)) is expected
 
 

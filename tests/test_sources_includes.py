@@ -114,7 +114,7 @@ def test_a_file_that_may_be_missing_is_not_told(tmp_path: Path) -> None:
     assert expand(tmp_path, "include::none.adoc[opts=optional]").remark("page.adoc") is None
 
 
-def test_loops_end(tmp_path: Path) -> None:
+def test_a_page_is_not_included_in_itself(tmp_path: Path) -> None:
     write(tmp_path, a="a\ninclude::b.adoc[]\n", b="b\ninclude::a.adoc[]\n")
     page = includes.expanded("a\ninclude::b.adoc[]", tmp_path / "a.adoc", tmp_path)
     assert (page.text, page.refused) == ("a\nb", ["a.adoc (includes itself)"])

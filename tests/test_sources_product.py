@@ -399,7 +399,7 @@ def test_beir_record_is_a_product() -> None:
         ({"features": ["Bright"]}, "Bright"),
     ],
 )
-def test_title_aliases(record: dict[str, object], title: str) -> None:
+def test_titles_are_read_from_columns_of_many_names(record: dict[str, object], title: str) -> None:
     assert from_record(record).title == title
 
 
@@ -708,7 +708,7 @@ def marked(title: str, body: str) -> list[str]:
     return [body[span.start : span.end] for span in nouns.shared_nouns(title, body)]
 
 
-def test_shared_nouns() -> None:
+def test_nouns_that_title_and_body_share_are_marked() -> None:
     title = "The Compact TN-2420X Toner Cartridges for Pagewell printers, foldable, 500 pages, 12mm"
     body = "A compact toner for the TN-2420X: one cartridge, foldable, prints 500 pages on a Pagewell printer, 12mm"
     assert marked(title, body) == ["toner", "TN-2420X", "cartridge", "pages", "Pagewell", "printer"]

@@ -240,7 +240,7 @@ def test_unclosed_tags_still_make_sections() -> None:
         ("<h4>Deep</h4>a<h2>Up</h2>b", [("Deep", "a"), ("Up", "b")]),
     ],
 )
-def test_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
+def test_text_is_read_from_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
     assert page(markup) == expected
 
 

@@ -21,7 +21,6 @@ from purlin.index.qa.spans import (
     SpanPrediction,
     any_answer,
     best_spans,
-    logistic,
     normalize_spans,
     spans_with_features,
     whole_words,
@@ -186,12 +185,6 @@ def test_any_answer_is_a_softmax_with_one_more_choice() -> None:
     assert any_answer(np.log(powers).astype(np.float32)) == pytest.approx(expected)
     assert any_answer(np.empty(0, dtype=np.float32)) == 0.0
     assert any_answer(np.array([-900.0], dtype=np.float32)) < 1e-6
-
-
-def test_a_calibrated_probability_is_logistic() -> None:
-    expected = pytest.approx(1 / (1 + np.exp(1.5)), abs=1e-6)
-    assert logistic((1.0, 2.0, 3.0), (0.5, 1.0, 0.0, -1.0)) == expected
-    assert logistic((1e9, 0, 0), (0, 1, 0, 0)) == pytest.approx(1.0)
 
 
 # Answers of all passages

@@ -123,6 +123,8 @@ def test_only_some_words_of_a_long_query_are_looked_up(catalogue: Corpus) -> Non
         ("ca", "abc", 3),
     ],
 )
-def test_edits(word: str, token: str, distance: int) -> None:
+def test_edits_counts_insertions_deletions_changes_and_swaps(
+    word: str, token: str, distance: int
+) -> None:
     others = [b"abcdefghijk", b"x"]
     assert edits(word, [token.encode(), *others])[0] == distance

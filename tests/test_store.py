@@ -178,7 +178,9 @@ def test_unknown_document_is_not_found(documents: Documents) -> None:
         ({}, [0, 1, 2]),
     ],
 )
-def test_filters(documents: Documents, conditions: Filter, rows: list[int]) -> None:
+def test_a_filter_allows_the_rows_that_fulfil_it(
+    documents: Documents, conditions: Filter, rows: list[int]
+) -> None:
     assert np.flatnonzero(documents.allowed(conditions)).tolist() == rows
 
 
@@ -233,7 +235,7 @@ def test_names_are_those_of_a_loop(together: int, titles: list[str], queries: li
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         # As many entries as that fit into a block.
         patch.setattr(names, "BLOCK", together * 16)
-        patch.setattr(names, "_TOGETHER", together)
+        patch.setattr(names, "_ENTRIES_PER_BLOCK", together)
         writer = StoreWriter(Path(directory))
         add_file(writer, listed)
         writer.close()

@@ -177,7 +177,7 @@ def test_the_returned_value(rules: Rules) -> None:
     )
 
 
-def test_field_lists(rules: Rules) -> None:
+def test_field_lists_tell_types_parameters_and_exceptions(rules: Rules) -> None:
     prose = (
         "Open a shop.\n\nParameters:\n\n- size (int) – The number of shelves that the shop has.\n"
         "- name (str) – Control what is written over its door.\n\nReturn type: Shop\n\n"

@@ -10,8 +10,9 @@ import pytest
 
 from purlin.index import builds, cache, workspace
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
+from purlin.index.file_filters import CONTENTS
 from purlin.index.storage import exclusive
-from purlin.index.workspace import CONTENTS, Workspace, open_workspace
+from purlin.index.workspace import Workspace, open_workspace
 from tests.conftest import HashEncoder
 
 BASKET = "def add_article(basket, article):\n    basket.append(article)\n"

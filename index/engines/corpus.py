@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from purlin.index.errors import EngineFailed
 from purlin.index.records import Mode
-from purlin.index.search.corpus import Corpus, PassageResult, Ranked, SearchResult
+from purlin.index.search.corpus import Corpus, PassageResult, SearchResult
+from purlin.index.search.ranked import Ranked
 
 _R = TypeVar("_R")
 

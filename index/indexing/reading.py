@@ -214,7 +214,6 @@ class Reader:
             self._writer = SegmentWriter(
                 self._staging_dir / self.segment,
                 self._splitter,
-                self._earlier,
                 self._encoding,
                 first_row,
                 self._language,

@@ -24,7 +24,7 @@ _WRITTEN_TOGETHER = 8192
 
 
 class SegmentWriter:
-    """Writes the documents of a segment, read or copied from the segments of `earlier`.
+    """Writes the documents of a segment: those that were read, and those of earlier segments.
 
     The texts of its passages go to `encoding` as well, with their rows in the build: those of this
     segment begin at `first_row`. The texts are in `language`; None means the one that they tell.
@@ -34,7 +34,6 @@ class SegmentWriter:
         self,
         directory: Path,
         splitter: Splitter,
-        earlier: Earlier,
         encoding: Encoding,
         first_row: int,
         language: Language | None,

@@ -340,7 +340,7 @@ def matching_rules(question: str) -> Iterator[str]:
             yield f"statement: {kind}"
 
 
-def quantities(text: str) -> Iterator[tuple[int, int]]:
+def quantity_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the numbers that stand with their unit, "10 megabytes", at most MAX_CANDIDATES."""
     matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
     return (match.span() for match in islice(matches, MAX_CANDIDATES))

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from purlin.index.errors import InvalidInput
-from purlin.index.qa.features import calibration_features, passage_scores
+from purlin.index.qa.features import calibrated_probability, calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.signatures import CharSpan
-from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
+from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
 from purlin.index.records import Answer, Document, Excerpt, Hit
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 from purlin.index.search.filters import Filter
@@ -93,7 +93,7 @@ def answer_question(
 
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
-        answerable=logistic(features, settings.calibration),
+        answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
         hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
         read_passages=reading.read_passages,

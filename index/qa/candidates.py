@@ -13,7 +13,7 @@ from purlin.index.qa.answer_types import (
     NAME_TYPE,
     AnswerType,
     candidate_spans,
-    quantities,
+    quantity_spans,
 )
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure
@@ -100,7 +100,7 @@ def _candidates_of_type(
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
     if answer_type.name in ("number", "value"):
-        for span in quantities(text):
+        for span in quantity_spans(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name == "result":
         for span in _returned_types(text[: structure.signature_end]):

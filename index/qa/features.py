@@ -250,6 +250,13 @@ def calibration_features(
     return dense, lexical, rarest_missing, math.log(probability / (1.0 - probability))
 
 
+def calibrated_probability(features: Sequence[float], weights: Sequence[float]) -> float:
+    """Return a probability by logistic regression; `weights` are a constant, then one per feature."""
+    products = (weight * feature for weight, feature in zip(weights[1:], features, strict=True))
+    log_odds = weights[0] + sum(products)
+    return round(1 / (1 + math.exp(-max(-30.0, min(30.0, log_odds)))), 6)
+
+
 def _document_words(document: Document) -> frozenset[str]:
     headings = document.fields.get("headings", ())
 

@@ -344,10 +344,3 @@ def any_answer(logits: Floats) -> float:
     highest = float(logits.max())
     log_sum = highest + math.log(float(np.exp(logits - highest).sum()))
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
-
-
-def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
-    """Return a probability from `weights`: a constant, then one per feature."""
-    products = (weight * feature for weight, feature in zip(weights[1:], features, strict=True))
-    log_odds = weights[0] + sum(products)
-    return round(1 / (1 + math.exp(-max(-30.0, min(30.0, log_odds)))), 6)

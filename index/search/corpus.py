@@ -7,10 +7,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,12 @@ from purlin.index.search.contracts import (
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import ANY_CASE, Filter, folded
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
-from purlin.index.search.languages import ENGLISH, Language
+from purlin.index.search.languages import ENGLISH
 from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
-from purlin.index.search.query_log import Nearness, QueryLog, blend
-from purlin.index.search.repository import Evidence
+from purlin.index.search.query_log import QueryLog, blend
+from purlin.index.search.ranked import Candidates, Clock, Query, Ranked, Ranking, Shown, aligned
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import StoredPassage
 from purlin.index.search.tokens import matches, tokens
@@ -62,7 +61,8 @@ _CACHED_FILTERS = 64
 _SECONDARY_PRIOR = 0.9
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
-# A shorter one is more often a size or a number of something.
+# A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
+# more often a size or a number of something.
 _CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
@@ -100,185 +100,6 @@ class PassageResult:
     passages: list[Retrieved]
     timings_ms: Mapping[str, float]
     warning: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What a reranker made of the first n rows of a ranking.
-
-    `relevance` (n,) is its own score, `searched` (n,) the score that the search gave, and `weight`
-    the share of the relevance in their mean.
-    """
-
-    name: str
-    weight: float
-    relevance: Vectors
-    searched: Vectors
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    """Passage rows, best first, with the scores of each; mostly one row per document.
-
-    `texts` are the fused scores of the retrievers, `scores` also count names and, for the first rows
-    of a repository's code, the `evidence` of its ranking model. `similarities` to the first hits take
-    part in the texts' scores where there is feedback, NaN elsewhere. `reading` tells how a reranker
-    scored the first rows again.
-    """
-
-    rows: Rows
-    scores: Vectors
-    texts: Vectors
-    cosines: Vectors
-    lexical: LexicalScores
-    similarities: Vectors
-    evidence: Evidence | None = None
-    reading: _Reading | None = None
-
-    def take(self, kept: Rows | NDArray[np.bool_] | slice) -> _Ranking:
-        """Return some of the rows, without evidence."""
-        return _Ranking(
-            self.rows[kept],
-            self.scores[kept],
-            self.texts[kept],
-            self.cosines[kept],
-            self.lexical[kept],
-            self.similarities[kept],
-        )
-
-    def then(self, others: _Ranking) -> _Ranking:
-        """Append other rows, with scores that are no higher than those of these rows."""
-        lowest, highest = self.scores[-1:], others.scores[:1]
-        factor = 1.0
-        if len(lowest) and len(highest) and highest[0] > 0:
-            factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
-        return _Ranking(
-            np.concatenate([self.rows, others.rows]),
-            np.concatenate([self.scores, others.scores * np.float32(factor)]),
-            np.concatenate([self.texts, others.texts]),
-            np.concatenate([self.cosines, others.cosines]),
-            np.concatenate([self.lexical, others.lexical]),
-            np.concatenate([self.similarities, others.similarities]),
-            self.evidence,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """Rows (n,) to rank, ascending, with the scores of the retrievers that returned them.
-
-    Scores that nobody has computed yet are NaN.
-    """
-
-    rows: Rows
-    cosines: Vectors
-    lexical: LexicalScores
-
-
-def _aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
-    """Scores (n,) of ascending rows, NaN where they are not among `scored`, which they include."""
-    aligned = np.full(len(rows), np.nan, dtype=np.float32)
-    aligned[np.searchsorted(rows, scored)] = scores
-    return aligned
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
-
-    tokens: frozenset[str] = frozenset()
-    language: Language = ENGLISH
-    quantities: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Query:
-    """A query with everything that is computed once per search.
-
-    `text` is as it is searched, `written` as it was given.
-    `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
-    documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
-    whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `used` is the name whose uses are asked for, and
-    `shown` what is highlighted in hits. `has_evidence` tells whether the model of a repository ranks
-    the first rows, `has_feedback` whether the first hits tell more.
-    """
-
-    text: str
-    written: str
-    mode: Mode
-    allowed: Allowed | None
-    documents: int
-    vector: Vectors | None = None
-    nearness: Nearness | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-    named: Rows = field(default_factory=_NO_ROWS.copy)
-    defining: Rows = field(default_factory=_NO_ROWS.copy)
-    excluded: Rows = field(default_factory=_NO_ROWS.copy)
-    used: str | None = None
-    shown: _Shown = _Shown()
-    has_evidence: bool = False
-    has_feedback: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The best documents of a query, before their texts are read from disk.
-
-    `scores` (n,) never increase. `total` counts all documents that the query can return.
-    """
-
-    scores: Vectors
-    total: int
-    timings_ms: Mapping[str, float]
-    query: _Query
-    ranking: _Ranking
-    warning: str | None = None
-
-    @property
-    def corrected(self) -> str | None:
-        """The query as it was searched, if that is not how it was written."""
-        return None if self.query.text == self.query.written else self.query.text
-
-    @property
-    def reranker(self) -> str | None:
-        """Name of the model that scored the first hits again, if one did."""
-        return None if self.ranking.reading is None else self.ranking.reading.name
-
-    def reread(self, relevance: Vectors, reranker: str, weight: float) -> _Ranking:
-        """The ranking with the first rows ordered anew by a reranker's `relevance` (n,) of them.
-
-        Rows that the query names exactly keep their scores.
-        """
-        read, count = len(relevance), len(self.ranking.rows)
-        head = self.ranking.take(np.arange(read))
-        rest = self.ranking.take(np.arange(read, count))
-
-        means = (1.0 - weight) * head.scores + weight * relevance
-        exact = np.isin(head.rows, np.concatenate([self.query.named, self.query.defining]))
-        scores = np.where(exact, head.scores, means).astype(np.float32)
-        order = np.argsort(-scores, kind="stable")
-
-        evidence = self.ranking.evidence
-        if evidence is not None:
-            evidence = evidence.take(np.concatenate([order, np.arange(read, len(evidence.role))]))
-        reading = _Reading(reranker, weight, relevance[order], head.scores[order])
-        head = replace(head.take(order), scores=scores[order])
-        return replace(head.then(rest), evidence=evidence, reading=reading)
-
-
-class _Clock:
-    """Milliseconds per step of a search."""
-
-    def __init__(self, laps: Mapping[str, float] = MappingProxyType({})) -> None:
-        self.laps = dict(laps)
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """Add the time since the last lap to the step `name`."""
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
-        self._last = now
 
 
 class Corpus:
@@ -429,12 +250,12 @@ class Corpus:
         does: pages fit together.
         """
         check_search(query, k, offset, mode)
-        clock = _Clock()
+        clock = Clock()
         needed = max(offset + k, RERANK_DEPTH) if reranker else offset + k
         ranked = self._ranked(self._prepare(query, mode, filter, clock), needed, clock)
         if reranker is not None:
             ranked = self.reranked(ranked, RERANK_DEPTH, reranker)
-        clock = _Clock(ranked.timings_ms)
+        clock = Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
         return SearchResult(hits, ranked.total, clock.laps, ranked.warning, ranked.corrected)
@@ -453,7 +274,7 @@ class Corpus:
         `vector` is the query's by this corpus's encoder, as it is written, if the caller has it.
         """
         check_search(query, 1, depth - 1, mode)
-        clock = _Clock()
+        clock = Clock()
         return self._ranked(self._prepare(query, mode, filter, clock, vector), depth, clock)
 
     def reranked(
@@ -470,7 +291,7 @@ class Corpus:
         this kind; hits that the query names exactly keep theirs. What is not read before the
         `deadline`, a time of `time.monotonic()`, stays in its order.
         """
-        clock = _Clock(ranked.timings_ms)
+        clock = Clock(ranked.timings_ms)
         depth = min(depth, len(ranked.ranking.rows))
         stored = self._passages.fetch(ranked.ranking.rows[:depth].tolist())
         relevance = reranker.relevance(
@@ -487,7 +308,6 @@ class Corpus:
         return replace(
             ranked,
             ranking=ranking,
-            scores=ranking.scores,
             timings_ms=clock.laps,
             warning=" ".join(filter(None, [ranked.warning, warning])) or None,
         )
@@ -510,7 +330,7 @@ class Corpus:
         Their hits have no highlights; `highlighted` adds them.
         """
         check_search(query, k, 0, mode)
-        clock = _Clock()
+        clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
@@ -529,7 +349,7 @@ class Corpus:
         configuration, too. No hit has highlights.
         """
         _check_k(k)
-        clock = _Clock()
+        clock = Clock()
         row = self._passages.rows_of([document_id]).get(document_id)
         if row is None:
             raise NotFound(
@@ -542,7 +362,7 @@ class Corpus:
             {"content": str(content)} if content and "content" in self.field_names else None
         )
         allowed, documents = self._allowed(alike)
-        query = _Query("", "", "dense", allowed, documents)
+        query = Query("", "", "dense", allowed, documents)
         query.vector = self._dense.mean(own)
         query.excluded = own
 
@@ -589,10 +409,10 @@ class Corpus:
         shown = self._shown(query)
         return tuple(replace(hit, highlights=_highlights(hit.text, shown)) for hit in hits)
 
-    def _shown(self, query: str) -> _Shown:
+    def _shown(self, query: str) -> Shown:
         language = self._lexical.language
         spellings = quantities(query) if self.manifest.kind == "product" else ()
-        return _Shown(
+        return Shown(
             frozenset(tokens(query, language)),
             language,
             frozenset(each.spelling for each in spellings),
@@ -600,28 +420,28 @@ class Corpus:
 
     # ---- retrieval
 
-    def _ranked(self, query: _Query, depth: int, clock: _Clock) -> Ranked:
+    def _ranked(self, query: Query, depth: int, clock: Clock) -> Ranked:
         ranking = self._rank(query, depth, clock)
         total = self._total(query)
         clock.lap("fetch")
-        return Ranked(ranking.scores, total, clock.laps, query, ranking)
+        return Ranked(total, clock.laps, query, ranking)
 
     def _prepare(
         self,
         query: str,
         mode: Mode,
         filter: Filter | None,
-        clock: _Clock,
+        clock: Clock,
         vector: Vectors | None = None,
         *,
         with_evidence: bool = True,
-    ) -> _Query:
+    ) -> Query:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
         named = self._named(query.strip()) if mode != "dense" else _NO_ROWS
         text = query if len(named) else self._corrected(query)
-        prepared = _Query(text, query, mode, allowed, documents, shown=self._shown(text))
+        prepared = Query(text, query, mode, allowed, documents, shown=self._shown(text))
         prepared.named = named
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
@@ -643,18 +463,18 @@ class Corpus:
             prepared.weights = self.weights(text)
             if prepared.has_evidence:
                 prepared.defining = self._defining(query)
-                prepared.used = self._used(query)
-            if prepared.used is not None:
-                prepared.weights = self.weights(prepared.used)
+                prepared.used_name = self._used_name(query)
+            if prepared.used_name is not None:
+                prepared.weights = self.weights(prepared.used_name)
         clock.lap("lexical")
         return prepared
 
     def _corrected(self, query: str) -> str:
-        """The query as it is searched: a word that no code or reference has may be a name."""
+        """The query as it is searched: corrected for products, as elsewhere an unknown word may be a name."""
         return self._lexical.corrected(query) if self.manifest.kind == "product" else query
 
     def _named(self, query: str) -> Rows:
-        """Rows whose id, title or code is the query; titles of code have dots, whatever it has."""
+        """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
         named = self._passages.rows_named(query)
         if self.manifest.kind == "product":
             return np.union1d(named, self._coded(query))
@@ -677,13 +497,13 @@ class Corpus:
         return np.concatenate([_NO_ROWS, *rows])
 
     def _defining(self, query: str) -> Rows:
-        """Rows whose last name is that of the symbol that the query is, as far as any is ranked."""
+        """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
         names = repository.names_of(query)
         if not names or "name" not in self.field_names:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def _used(self, query: str) -> str | None:
+    def _used_name(self, query: str) -> str | None:
         """The name whose uses the query asks for, if it is that of a symbol."""
         name = used_name(query)
         is_symbol = name is not None and (repository.is_telling(name) or len(self._defining(name)))
@@ -714,9 +534,7 @@ class Corpus:
         """Whether filters ignore case; older builds have their fields as they are written."""
         return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
 
-    def _rank(
-        self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
-    ) -> _Ranking:
+    def _rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
         """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
         if not (query.has_evidence or query.has_feedback):
             return self._rank_by_text(query, needed, clock, distinct=distinct)
@@ -739,9 +557,7 @@ class Corpus:
         ranked = np.isin(document_of(others.rows), document_of(first.rows))
         return first.then(others.take(~ranked))
 
-    def _rank_by_text(
-        self, query: _Query, needed: int, clock: _Clock, *, distinct: bool
-    ) -> _Ranking:
+    def _rank_by_text(self, query: Query, needed: int, clock: Clock, *, distinct: bool) -> Ranking:
         """Rank by the scores of the retrievers.
 
         Fetches more candidates until no other row can enter the first `needed`, as in the threshold
@@ -757,16 +573,16 @@ class Corpus:
                 return ranking
             depth *= 4
 
-    def _with_evidence(self, query: _Query, ranking: _Ranking) -> _Ranking:
+    def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows by the model of a repository."""
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
         evidence = repository.weigh(
-            query.used or query.text,
+            query.used_name or query.text,
             query.weights,
             details,
-            ranking.texts,
+            ranking.text_scores,
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
             self._using(query, ranking.rows),
@@ -775,34 +591,34 @@ class Corpus:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _using(self, query: _Query, rows: Rows) -> NDArray[np.bool_] | None:
+    def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
         """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
-        if query.used is None:
+        if query.used_name is None:
             return None
         stored = self._passages.fetch(rows.tolist())
-        return users(query.used, [passage.document for passage in stored])
+        return users(query.used_name, [passage.document for passage in stored])
 
-    def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
+    def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows by how similar they are to the first of them, too."""
         if len(ranking.rows) < feedback.DEPTH:
             return ranking
         center = self._dense.mean(ranking.rows[: feedback.FIRST])
         similarities = self._dense.scores(center, ranking.rows)
         cosines = feedback.mean_cosines(ranking.cosines, similarities)
-        texts = self._texts(query, ranking.rows, cosines, ranking.lexical)
+        texts = self._text_scores(query, ranking.rows, cosines, ranking.lexical)
         scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
 
         order = np.argsort(-scores, kind="stable")
         return replace(
             ranking.take(order),
             scores=scores[order],
-            texts=texts[order],
+            text_scores=texts[order],
             similarities=similarities[order],
         )
 
     def _candidates(
-        self, query: _Query, depth: int, clock: _Clock
-    ) -> tuple[_Candidates, float | None]:
+        self, query: Query, depth: int, clock: Clock
+    ) -> tuple[Candidates, float | None]:
         """Rows that are named or among the first `depth` of a retriever.
 
         Also returns the highest score that any other row could get, or None if there is no other.
@@ -842,14 +658,14 @@ class Corpus:
             bound = blend(bound, limit)
 
         all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
-        candidates = _Candidates(
+        candidates = Candidates(
             all_rows,
-            _aligned(all_rows, dense_rows, cosines),
-            _aligned(all_rows, lexical_rows, shares),
+            aligned(all_rows, dense_rows, cosines),
+            aligned(all_rows, lexical_rows, shares),
         )
         return candidates, float(bound[0]) if more else None
 
-    def _lexical_best(self, query: _Query, depth: int) -> tuple[Rows, LexicalScores]:
+    def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
         named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
@@ -861,8 +677,8 @@ class Corpus:
         )
 
     def _score(
-        self, query: _Query, candidates: _Candidates, clock: _Clock, *, distinct: bool
-    ) -> _Ranking:
+        self, query: Query, candidates: Candidates, clock: Clock, *, distinct: bool
+    ) -> Ranking:
         """Rank these rows; with `distinct`, only the best row of each document is kept."""
         rows = candidates.rows
         documents = self._passages.document_of(rows)
@@ -880,7 +696,7 @@ class Corpus:
             shares[np.isin(rows, query.named)] = 1.0
             clock.lap("lexical")
 
-        texts = self._texts(query, rows, cosines, shares)
+        texts = self._text_scores(query, rows, cosines, shares)
         scores = texts.copy()
         scores[np.isin(rows, query.defining)] = 1.0
         scores[np.isin(rows, query.named)] = 1.0
@@ -891,11 +707,13 @@ class Corpus:
             _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
         similarities = np.full(len(order), np.nan, dtype=np.float32)
-        return _Ranking(
+        return Ranking(
             rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
         )
 
-    def _texts(self, query: _Query, rows: Rows, cosines: Vectors, shares: LexicalScores) -> Vectors:
+    def _text_scores(
+        self, query: Query, rows: Rows, cosines: Vectors, shares: LexicalScores
+    ) -> Vectors:
         """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
         documents = self._passages.document_of(rows)
         texts = self._fusion(query).fuse(cosines, shares)
@@ -912,17 +730,17 @@ class Corpus:
         secondary = self._passages.secondary(documents)
         return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
 
-    def _fusion(self, query: _Query) -> Fusion:
+    def _fusion(self, query: Query) -> Fusion:
         if query.mode != "hybrid" or query.vector is None:
             return DENSE if query.mode == "dense" else LEXICAL
         # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
         dense_weight = self.manifest.dense_weight if query.vector.any() else 0.0
         return Fusion(dense_weight, self.manifest.lexical_power)
 
-    def _total(self, query: _Query) -> int:
+    def _total(self, query: Query) -> int:
         """Count the documents that the query can return."""
         if query.mode != "lexical":
-            return query.documents
+            return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
         named = query.named[self._passages.is_allowed(query.named, query.allowed)]
         rows = np.concatenate([matching, named])
@@ -932,8 +750,8 @@ class Corpus:
 
     def _hit(
         self,
-        query: _Query,
-        ranking: _Ranking,
+        query: Query,
+        ranking: Ranking,
         position: int,
         stored: StoredPassage,
         *,
@@ -958,9 +776,7 @@ class Corpus:
             explanation=self._explanation(query, ranking, position) if explain else None,
         )
 
-    def _retriever_scores(
-        self, query: _Query, ranking: _Ranking, position: int
-    ) -> dict[str, float]:
+    def _retriever_scores(self, query: Query, ranking: Ranking, position: int) -> dict[str, float]:
         scores = {}
         if query.vector is not None:
             scores["dense"] = _rounded(ranking.cosines[position])
@@ -975,7 +791,7 @@ class Corpus:
             scores["rerank"] = _rounded(reading.relevance[position])
         return scores
 
-    def _explanation(self, query: _Query, ranking: _Ranking, position: int) -> dict[str, Any]:
+    def _explanation(self, query: Query, ranking: Ranking, position: int) -> dict[str, Any]:
         row = int(ranking.rows[position])
         document = self._passages.document_of(ranking.rows[position : position + 1])
         fusion = self._fusion(query)
@@ -1009,7 +825,7 @@ class Corpus:
         }
 
 
-def _highlights(text: str, shown: _Shown) -> tuple[tuple[int, int], ...]:
+def _highlights(text: str, shown: Shown) -> tuple[tuple[int, int], ...]:
     spans = matches(text, shown.tokens, shown.language)
     if shown.quantities:
         equal = [each for each in quantities(text) if each.spelling in shown.quantities]
@@ -1064,7 +880,7 @@ def _check_k(k: int) -> None:
 
 
 def _lines(document: Document) -> tuple[int, int]:
-    """First and last line of a document in its file; none for one without lines."""
+    """First and last line of a document in its file; 0 and 0 for one without lines."""
     start, end = document.location.start_line, document.location.end_line
     return (start or 0, end or start or 0)
 

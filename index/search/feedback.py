@@ -16,9 +16,10 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Kind
 
 KINDS: frozenset[Kind] = frozenset({"product"})
-# Documents that are ranked again, whatever page is asked for, and how many of them tell what is wanted;
-# the first of fewer hits are not the best of many, and tell nothing.
+# Documents that are ranked again, whatever page is asked for. If there are fewer, none are: their first
+# ones are not the best of many, and tell nothing.
 DEPTH = 100
+# The first hits, whose mean vector tells what the query is for.
 FIRST = 8
 WEIGHT = 0.25
 

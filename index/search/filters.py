@@ -28,7 +28,7 @@ _LAST = "\U0010ffff"  # sorts after every character
 
 
 def beginning_with(prefix: str) -> Condition:
-    """Return the condition that a value begins with `prefix`, one character longer than that."""
+    """Return the condition that a value begins with `prefix`; a bound is one character longer."""
     return {"gte": prefix, "lte": prefix + _LAST}
 
 

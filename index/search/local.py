@@ -35,6 +35,7 @@ class LocalPassages:
         self._has_files = documents.has_files
 
     def _having(self, field: str, values: Sequence[str]) -> Mask | None:
+        """Mask (documents,) of those with one of the values; None if none has the field."""
         if field not in self._documents.field_names:
             return None
         return self._documents.allowed({field: values})

@@ -19,7 +19,7 @@ from purlin.index.blocks import BLOCK, BlockWriter, Reader
 from purlin.index.storage import read_array
 
 _ENTRY = np.dtype([("hash", "<u8"), ("row", "<i8")])
-_TOGETHER = BLOCK // _ENTRY.itemsize
+_ENTRIES_PER_BLOCK = BLOCK // _ENTRY.itemsize
 
 
 def hash_of(name: str) -> int:
@@ -36,7 +36,7 @@ def write_names(
     entries["hash"], entries["row"] = hashes[order], order if rows is None else rows[order]
     with BlockWriter(directory / f"{name}.bin") as file:
         file.write(entries.tobytes())
-    np.save(directory / f"{name}.npy", entries["hash"][::_TOGETHER])
+    np.save(directory / f"{name}.npy", entries["hash"][::_ENTRIES_PER_BLOCK])
 
 
 class Names:

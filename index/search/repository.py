@@ -13,8 +13,8 @@ puts tests, examples and the like after other code. `path` and `file` count for 
 file alone: its further hits stand where their own words put them. Where the query asks who uses a
 symbol, `definition` is that of passages that use it. All parts are in 0-1, so scores are, too.
 
-Weights were fitted on docs/results.md's queries over repositories, those for files and the tuning half
-of those for functions; docs/lab-notebook.md has what lost.
+The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
+tuning half of those for functions. docs/lab-notebook.md tells what lost.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from purlin.index.encoder import Vectors
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.tokens import tokens
 
-# Documents that the model ranks, whatever page is asked for: the best by text of those that one of
-# the retrievers has among its first ones.
+# Documents that the model ranks, whatever page is asked for: those of the highest text scores among
+# the first ones of each retriever.
 DEPTH = 200
+# Divided by their sum, these are the weights of the formula above.
 RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.15, "file": 0.3}
 # A share of the query's words counts for more than it is: few queries match a path in full.
 SHARE_POWER = 0.7
@@ -125,7 +126,7 @@ def weigh(
     files = [path for path in tokens_of if path is not None]
     file_of = _file_numbers(documents.paths, files)
 
-    # Those after the paths of files are of documents without one.
+    # The entries after those of the files are of documents without a path, and stay 0.
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
     matched = _PathWords([tokens_of[path] for path in files]).matched(weights) / np.float32(total)
     path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
@@ -142,7 +143,7 @@ def weigh(
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
 
-    of_each_file = Evidence(
+    evidence = Evidence(
         text=text,
         path=path_shares[file_of],
         name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
@@ -150,8 +151,8 @@ def weigh(
         definition=definition,
         role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
     )
-    best = _is_best(file_of, of_each_file.order())
-    return replace(of_each_file, path=of_each_file.path * best, file=of_each_file.file * best)
+    is_first = _is_first_of_file(file_of, evidence.order())
+    return replace(evidence, path=evidence.path * is_first, file=evidence.file * is_first)
 
 
 # ---- paths
@@ -170,7 +171,7 @@ class _PathWords:
     """Which files have a word in their path, by the tokens of each path, separated by spaces."""
 
     def __init__(self, path_tokens: Sequence[str]) -> None:
-        # Few words of all match: in which files they are is not looked up before.
+        # Which paths have a word is looked up later, for the few words that match.
         self._paths = [f" {words} " for words in path_tokens]
         self._all = frozenset(" ".join(path_tokens).split())
         self._words = sorted(self._all)
@@ -184,11 +185,11 @@ class _PathWords:
         """Return the weight (files,) of the tokens that match a word of each path."""
         matched = np.zeros(len(self._paths), dtype=np.float32)
         for token, weight in weights.items():
-            for_any = np.zeros(len(self._paths), dtype=np.bool_)
+            has_word = np.zeros(len(self._paths), dtype=np.bool_)
             for word in set(self._matching(token)):
                 padded = f" {word} "
-                for_any |= np.array([padded in path for path in self._paths])
-            matched[for_any] += np.float32(weight)
+                has_word |= np.array([padded in path for path in self._paths])
+            matched[has_word] += np.float32(weight)
         return matched
 
     def _matching(self, token: str) -> Iterator[str]:
@@ -224,7 +225,7 @@ def _superseded(
 ) -> set[str]:
     """Those of the paths that say legacy code, or are of a version kept beside the current file."""
     superseded = {path for path in paths if _is_old(path)}
-    current_of = {path: currents for path in paths if (currents := _without_version(path))}
+    current_of = {path: currents for path in paths if (currents := _unversioned(path))}
     if current_of:
         existing = existing_paths(chain.from_iterable(current_of.values()))
         superseded |= {path for path, files in current_of.items() if existing.intersection(files)}
@@ -237,8 +238,8 @@ def _is_old(path: str) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def _without_version(path: str) -> Sequence[str]:
-    """The path without each of its folders that is named like a version."""
+def _unversioned(path: str) -> Sequence[str]:
+    """Paths that the current file may have: `path` without one of its folders such as `v1`."""
     parts = path.split("/")
     return tuple(
         "/".join((*parts[:at], *parts[at + 1 :]))
@@ -314,32 +315,32 @@ def _agreement(names: Sequence[str], title: str) -> float:
 # ---- files
 
 
-def _counted(values: Rows) -> Rows:
-    """How often each value came before in (n,)."""
+def _earlier_equals(values: Rows) -> Rows:
+    """Count (n,) for each of the values (n,) how many equal ones come before it."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     lengths = np.diff(np.r_[starts, len(values)])
 
-    counted = np.empty(len(values), dtype=np.int64)
-    counted[order] = np.arange(len(values)) - np.repeat(starts, lengths)
-    return counted
+    counts = np.empty(len(values), dtype=np.int64)
+    counts[order] = np.arange(len(values)) - np.repeat(starts, lengths)
+    return counts
 
 
-def _is_best(files: Rows, order: Rows) -> NDArray[np.bool_]:
+def _is_first_of_file(files: Rows, order: Rows) -> NDArray[np.bool_]:
     """Mask (n,) of the passages that come first of their file in this order."""
-    is_best = np.zeros(len(files), dtype=np.bool_)
-    is_best[order] = _counted(files[order]) == 0
-    return is_best
+    is_first = np.zeros(len(files), dtype=np.bool_)
+    is_first[order] = _earlier_equals(files[order]) == 0
+    return is_first
 
 
 def _other_hits(files: Rows, text: Vectors) -> Vectors:
     """Mean text score (n,) of the `OTHER_HITS` hits after the best one of each passage's file."""
     order = np.argsort(-text, kind="stable")
-    position = np.empty(len(files), dtype=np.int64)
-    position[order] = _counted(files[order])
+    position_in_file = np.empty(len(files), dtype=np.int64)
+    position_in_file[order] = _earlier_equals(files[order])
 
-    counts = (position >= 1) & (position <= OTHER_HITS)
+    is_counted = (position_in_file >= 1) & (position_in_file <= OTHER_HITS)
     _, group = np.unique(files, return_inverse=True)
-    sums = np.bincount(group, np.where(counts, text, 0.0))
+    sums = np.bincount(group, np.where(is_counted, text, 0.0))
     return np.asarray(sums[group] / OTHER_HITS, dtype=np.float32)

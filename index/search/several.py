@@ -23,10 +23,10 @@ from purlin.index.search.corpus import (
     RERANK_DEPTH,
     RERANK_SECONDS,
     Corpus,
-    Ranked,
     check_search,
 )
 from purlin.index.search.filters import Filter
+from purlin.index.search.ranked import Ranked
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error

@@ -8,9 +8,9 @@ from itertools import accumulate
 from purlin.index.records import Hit
 from purlin.index.search.tokens import matches, tokens
 
-# How many times as much as the beginning a stretch says that is shown instead.
+# A stretch is shown instead of the beginning if its words weigh this many times as much.
 _MORE = 1.5
-# Sums of weights differ by so much however they are added up.
+# Sums of the same weights may differ by this much, by the order in which they are added.
 _ROUNDING = 1e-9
 
 
@@ -24,10 +24,10 @@ def first_line(hit: Hit) -> int | None:
 
 
 def telling_row(query: str, text: str, rows: int) -> int:
-    """The row where the stretch of `rows` rows begins that has most of the query's words.
+    """The first row of the stretch of `rows` rows that has most of the query's words.
 
-    That is 0 unless a stretch has half as much again as the beginning, which tells what the text is.
-    A word counts for less the more often the text has it.
+    That is 0, as the beginning tells what the text is, unless a stretch has half as much again. A
+    word counts for less the more often the text has it.
     """
     ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
     if len(ends) <= rows:
@@ -41,7 +41,7 @@ def telling_row(query: str, text: str, rows: int) -> int:
         words_at[row].append(text[start:end].lower())
     counts = Counter(word for words in words_at for word in words)
 
-    # Slide the stretch down the text: what it has is counted, what it says is told by distinct words.
+    # Slide the stretch down the text. Each distinct word inside weighs once, however often it is there.
     inside: Counter[str] = Counter()
     best_row, best, weight = 0, 0.0, 0.0
     for last, words in enumerate(words_at):

@@ -12,7 +12,7 @@ from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, pieces, tokens
 from purlin.index.search.uses import used_name
 
 _WORD = re.compile(rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}")
-# Words of one place that are listed.
+# Words that are listed for each part of a hit.
 _LISTED = 4
 # The parts of a score in words.
 _PARTS = {"path": "its path", "name": "its name", "file": "its file", "definition": "its name"}
@@ -68,7 +68,7 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
 
 
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:
-    """A word of the query, or those of its pieces that match if it does as a whole in no way."""
+    """Return a word of the query if the part has it as a whole, else those of its pieces that match."""
     whole, *others = tokens(word, language)
     if whole in part_tokens or part_tokens.issuperset(others):
         return [word]

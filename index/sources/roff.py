@@ -350,11 +350,6 @@ class Page:
             self._parts.append(f"</{self._levels[-1]}>")
             self._levels[-1] = ""
 
-    @property
-    def is_in_list(self) -> bool:
-        """Whether a list is open at this indentation."""
-        return bool(self._levels[-1])
-
     def indent(self) -> None:
         """Open an indentation; what it holds belongs to the item or text before it."""
         self.end_paragraph()

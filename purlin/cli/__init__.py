@@ -1,7 +1,8 @@
-"""The command line: `purlin search | ask | classify | cache | serve | index | train | evaluate`.
+"""The command line, `purlin COMMAND`.
 
-The first four answer in a moment, so they are parsed by `argparse`: Typer takes longer to load than
-they take to answer. A package is imported only when a command needs it.
+The quick commands answer in a moment, so `argparse` parses them: Typer takes longer to load than they
+take to answer. It parses the others: serve, key, index, train and evaluate. A package is imported
+only when a command needs it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from purlin.cli.corpora import directory_of
     from purlin.index.better_vectors import open_directory
-    from purlin.index.workspace import within
+    from purlin.index.file_filters import within
 
     with terminal.progress() as progress:
         directory = open_directory(

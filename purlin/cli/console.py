@@ -44,7 +44,7 @@ class ShowProgress(Protocol):
     """Shows the progress of a command with several stages."""
 
     def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
-        """Show how much of a stage is done, and what it says itself of the time it has left."""
+        """Show how much of a stage is done, and the time it has `remaining`, if it tells that itself."""
 
 
 def open_encoder(
@@ -56,8 +56,8 @@ def open_encoder(
 ) -> TextEncoder:
     """Open an encoder directory, by default the released one that is best for a purpose.
 
-    One that is `tuned` works by the plan for this machine, which is printed when it is new. With `ray`, the
-    address of a cluster, its workers encode.
+    With `tuned`, it works by the plan that was measured for this machine; a new plan is printed.
+    With `ray`, the address of a cluster, its workers encode.
     """
     from purlin.index.encoder import (
         TRANSFORMER_EXTRA,
@@ -95,8 +95,12 @@ def progress_bars() -> Iterator[ShowProgress]:
         return
     from rich import progress as bars
 
-    columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(bar_width=24), bars.MofNCompleteColumn(),
-               bars.TextColumn("{task.fields[pace]}"))  # fmt: skip
+    columns = (
+        bars.TextColumn("{task.description:>8}"),
+        bars.BarColumn(bar_width=24),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[pace]}"),
+    )
     with bars.Progress(*columns, console=err, transient=True) as shown:
         tasks: dict[str, bars.TaskID] = {}
         paces: dict[str, Pace] = {}

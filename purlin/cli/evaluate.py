@@ -258,6 +258,7 @@ def _print_measures(measures: list[Any], as_json: bool) -> None:
         print(json.dumps([asdict(measure) for measure in measures]))  # noqa: T201
         return
     table = Table("measure", "mean", "95 % interval", "queries", box=None, header_style="bold")
-    for m in measures:
-        table.add_row(m.name, f"{m.mean:.4f}", f"{m.low:.4f} - {m.high:.4f}", str(m.queries))
+    for measure in measures:
+        interval = f"{measure.low:.4f} - {measure.high:.4f}"
+        table.add_row(measure.name, f"{measure.mean:.4f}", interval, str(measure.queries))
     out.print(table)

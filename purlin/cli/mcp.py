@@ -29,7 +29,7 @@ UNINSTALL = """Remove Purlin's tools from the configuration of agents, after sho
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0, or 1 if a change was declined."""
     if arguments and arguments[0] in ("install", "uninstall"):
-        return _change(arguments[0], arguments[1:])
+        return _configure(arguments[0], arguments[1:])
     _serve(arguments)
     return 0
 
@@ -72,13 +72,13 @@ def _serve(arguments: Sequence[str]) -> None:
 # ---- configuring
 
 
-def _change(action: str, arguments: Sequence[str]) -> int:
-    """Show what would change in the configuration of agents, and write it if that is wanted."""
+def _configure(action: str, arguments: Sequence[str]) -> int:
+    """Show what would change in the configuration of agents, and write it once it is confirmed."""
     from purlin.cli import agents
     from purlin.index.errors import InvalidInput
     from purlin.index.repositories import find_root
 
-    options = _parse_change(action, arguments, list(agents.AGENTS))
+    options = _parse_configure(action, arguments, list(agents.AGENTS))
     home = Path.home()
     project: Path | None = None
     # A home directory is no project, but one's own settings can be changed there.
@@ -97,7 +97,7 @@ def _change(action: str, arguments: Sequence[str]) -> int:
     # All are planned before any is written: a file that is refused stops everything.
     changes = [plan(name, options.scope, home, project) for name in names]
     for change in changes:
-        _show(change)
+        _print_change(change)
     pending = [change for change in changes if change.before != change.after]
     if options.dry_run or not pending:
         return 0
@@ -111,7 +111,7 @@ def _change(action: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parse_change(
+def _parse_configure(
     action: str, arguments: Sequence[str], agents: Sequence[str]
 ) -> argparse.Namespace:
     about = INSTALL if action == "install" else UNINSTALL
@@ -149,7 +149,7 @@ def _confirmed() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _show(change: Change) -> None:
+def _print_change(change: Change) -> None:
     """Print the difference that a change makes."""
     from difflib import unified_diff
 

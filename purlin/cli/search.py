@@ -119,7 +119,7 @@ def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import directory_of, parse_filter
     from purlin.index.better_vectors import open_directory
-    from purlin.index.workspace import within
+    from purlin.index.file_filters import within
 
     path = directory_of(options.path or ".")
     conditions = parse_filter(options.filter) or {}
@@ -164,7 +164,7 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """Say that nothing was found, why, and what else could be searched if little or nothing was."""
+    """If there are no hits, or only unlikely ones, tell why, and what else could be searched."""
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):
         return
     outcome = "the best score is low" if hits else "no hits"
@@ -199,8 +199,8 @@ def _has_other_files(workspace: Workspace, folder: Filter) -> bool:
 def _search_corpora(options: argparse.Namespace) -> int:
     """Search corpora of a home and print the hits; returns their number."""
     from purlin.cli.corpora import open_corpora, parse_filter
+    from purlin.index.file_filters import content_filter, with_language_names
     from purlin.index.search.several import search_corpora
-    from purlin.index.workspace import content_filter, with_language_names
 
     corpora = open_corpora(options.home, options.corpus, options.encoder)
     try:

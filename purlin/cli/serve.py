@@ -1,4 +1,4 @@
-"""`purlin serve`, `purlin key`, and the demo corpora."""
+"""`purlin serve` and `purlin key`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from purlin.cli.console import (
-    HOME,
-    EncoderDirectory,
-    Home,
-    err,
-    out,
-)
+from purlin.cli.console import HOME, EncoderDirectory, Home, err, out
 
 
 def serve(

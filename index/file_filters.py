@@ -1,0 +1,64 @@
+"""Filters on what files are: their kind of content, their language, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import get_args
+
+from purlin.index import repositories
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Content
+from purlin.index.search.filters import Condition, Filter, Scalar, beginning_with
+from purlin.index.sources.contents import language_name
+
+CONTENTS: tuple[Content, ...] = get_args(Content)
+
+
+def content_filter(
+    field_names: Collection[str], content: Content, filter: Filter | None
+) -> Filter | None:
+    """Add to a filter that only code, documentation or configuration is searched.
+
+    A corpus that has no field `content` among its `field_names`, such as one of products, is
+    searched whole. Raises InvalidInput for another word than those of `CONTENTS`.
+    """
+    if content not in CONTENTS:
+        raise InvalidInput(
+            f"content is {content[:40]!r}; use {', '.join(CONTENTS)}.", field="content"
+        )
+    if content == "all" or "content" not in field_names:
+        return filter
+    return {"content": content, **(filter or {})}
+
+
+def with_language_names(filter: Filter | None) -> Filter | None:
+    """Let a filter on `language` take the usual names of a language: Golang, C++, JS.
+
+    Repositories store one name for each language, in lower case. Other corpora store what their
+    records have, so each value is also compared as it stands.
+    """
+    values = (filter or {}).get("language")
+    if filter is None or values is None or isinstance(values, Mapping):
+        return filter
+    spellings: dict[Scalar, None] = {}
+    for value in [values] if isinstance(values, Scalar) else values:
+        spellings[value] = None
+        if isinstance(value, str):
+            spellings |= {value.lower(): None, language_name(value): None}
+    return {**filter, "language": list(spellings)}
+
+
+def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:
+    """Return the filter on documents of a file, or of a directory below `root`.
+
+    It is empty, so that all documents pass, for the root itself, for paths outside of it, and for
+    the URL of a repository. `field` has the paths of documents.
+    """
+    if isinstance(path, str) and repositories.is_url(path):
+        return {}
+    resolved = Path(path).expanduser().resolve()
+    if resolved == root or not resolved.is_relative_to(root):
+        return {}
+    name = resolved.relative_to(root).as_posix()
+    return {field: name if resolved.is_file() else beginning_with(f"{name}/")}

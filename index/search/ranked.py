@@ -1,0 +1,208 @@
+"""What a search works on: the query as it is searched, the candidates, and their ranking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.records import Mode
+from purlin.index.search.contracts import Allowed, Rows
+from purlin.index.search.languages import ENGLISH, Language
+from purlin.index.search.lexical import LexicalScores
+from purlin.index.search.query_log import Nearness
+from purlin.index.search.repository import Evidence
+
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reranker made of the first n rows of a ranking.
+
+    `relevance` (n,) is its own score, `searched` (n,) the score that the search gave, and `weight`
+    the share of the relevance in their mean.
+    """
+
+    name: str
+    weight: float
+    relevance: Vectors
+    searched: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Passage rows, best first, with the scores of each; mostly one row per document.
+
+    All arrays are (n,). `cosines` and `lexical` are the retrievers' scores, and `text_scores` their
+    fusion. `scores` also count names and, for the first rows of a repository's code, the `evidence`
+    of its ranking model. `similarities` to the first hits are part of the text scores where there is
+    feedback, NaN elsewhere. `reading` tells how a reranker scored the first rows again.
+    """
+
+    rows: Rows
+    scores: Vectors
+    text_scores: Vectors
+    cosines: Vectors
+    lexical: LexicalScores
+    similarities: Vectors
+    evidence: Evidence | None = None
+    reading: Reading | None = None
+
+    def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
+        """Return some of the rows, without evidence."""
+        return Ranking(
+            self.rows[kept],
+            self.scores[kept],
+            self.text_scores[kept],
+            self.cosines[kept],
+            self.lexical[kept],
+            self.similarities[kept],
+        )
+
+    def then(self, others: Ranking) -> Ranking:
+        """Append other rows, with scores that are no higher than those of these rows."""
+        lowest, highest = self.scores[-1:], others.scores[:1]
+        factor = 1.0
+        if len(lowest) and len(highest) and highest[0] > 0:
+            factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
+        return Ranking(
+            np.concatenate([self.rows, others.rows]),
+            np.concatenate([self.scores, others.scores * np.float32(factor)]),
+            np.concatenate([self.text_scores, others.text_scores]),
+            np.concatenate([self.cosines, others.cosines]),
+            np.concatenate([self.lexical, others.lexical]),
+            np.concatenate([self.similarities, others.similarities]),
+            self.evidence,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows (n,) to rank, ascending, with the scores of the retrievers that returned them.
+
+    Scores that nobody has computed yet are NaN.
+    """
+
+    rows: Rows
+    cosines: Vectors
+    lexical: LexicalScores
+
+
+def aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
+    """Return scores (n,) of ascending `rows`: those of the `scored` among them, NaN for the others."""
+    all_scores = np.full(len(rows), np.nan, dtype=np.float32)
+    all_scores[np.searchsorted(rows, scored)] = scores
+    return all_scores
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
+
+    tokens: frozenset[str] = frozenset()
+    language: Language = ENGLISH
+    quantities: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Query:
+    """A query with everything that is computed once per search.
+
+    - `text`: the query as it is searched, `written` as the user wrote it.
+    - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
+    - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
+    - `nearness`: that of documents to earlier queries.
+    - `named`: rows whose id, title or code is exactly the query. They score 1.
+    - `defining`: rows whose last name is the query. They score 1, too.
+    - `excluded`: rows that cannot be hits.
+    - `used_name`: the symbol, if the query asks who uses one.
+    - `shown`: what is highlighted in hits.
+    - `has_evidence`: whether the model of a repository ranks the first rows again.
+    - `has_feedback`: whether the similarity to the first hits does.
+    """
+
+    text: str
+    written: str
+    mode: Mode
+    allowed: Allowed | None
+    document_count: int
+    vector: Vectors | None = None
+    nearness: Nearness | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+    named: Rows = field(default_factory=_NO_ROWS.copy)
+    defining: Rows = field(default_factory=_NO_ROWS.copy)
+    excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    used_name: str | None = None
+    shown: Shown = Shown()
+    has_evidence: bool = False
+    has_feedback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The best documents of a query, before their texts are read from disk.
+
+    `total` counts all documents that the query can return.
+    """
+
+    total: int
+    timings_ms: Mapping[str, float]
+    query: Query
+    ranking: Ranking
+    warning: str | None = None
+
+    @property
+    def scores(self) -> Vectors:
+        """The scores (n,) of the documents, which never increase."""
+        return self.ranking.scores
+
+    @property
+    def corrected(self) -> str | None:
+        """The query as it was searched, if that is not how it was written."""
+        return None if self.query.text == self.query.written else self.query.text
+
+    @property
+    def reranker(self) -> str | None:
+        """Name of the model that scored the first hits again, if one did."""
+        return None if self.ranking.reading is None else self.ranking.reading.name
+
+    def reread(self, relevance: Vectors, reranker: str, weight: float) -> Ranking:
+        """The ranking with the first rows ordered anew by a reranker's `relevance` (n,) of them.
+
+        Rows that the query names exactly keep their scores.
+        """
+        read, count = len(relevance), len(self.ranking.rows)
+        head = self.ranking.take(np.arange(read))
+        rest = self.ranking.take(np.arange(read, count))
+
+        means = (1.0 - weight) * head.scores + weight * relevance
+        exact = np.isin(head.rows, np.concatenate([self.query.named, self.query.defining]))
+        scores = np.where(exact, head.scores, means).astype(np.float32)
+        order = np.argsort(-scores, kind="stable")
+
+        evidence = self.ranking.evidence
+        if evidence is not None:
+            evidence = evidence.take(np.concatenate([order, np.arange(read, len(evidence.role))]))
+        reading = Reading(reranker, weight, relevance[order], head.scores[order])
+        head = replace(head.take(order), scores=scores[order])
+        return replace(head.then(rest), evidence=evidence, reading=reading)
+
+
+class Clock:
+    """Milliseconds per step of a search."""
+
+    def __init__(self, laps: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.laps = dict(laps)
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Add the time since the last lap to the step `name`."""
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
+        self._last = now
