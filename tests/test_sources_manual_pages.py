@@ -39,7 +39,7 @@ def test_options_of_man_are_terms_and_examples_are_code() -> None:
         "weave.1#v": "-v, --verbose\n\nSay more.\n\nTwice for all:\n\nweave -vv \\n",
         "weave.1#width": "--width=CM\n\nHow wide:\n\n- narrow\n- wide\n\nMark | Means\na | one thread",
         "weave.1#auto": "auto\n\nas the loom is",
-        "weave.1#Exit_status": "1. Done. the site <https://loom.example/>.",
+        "weave.1#0": "0\n\nDone. the site <https://loom.example/>.",
     }
 
 
@@ -166,6 +166,25 @@ def test_macros_that_a_page_defines_are_run(tmp_path: Path) -> None:
         "spool.1#DESCRIPTION": "Returns “no thread”, if it is empty.\n\nwind 3\nstop\n\nThen it ends.",
         "spool.1#int_count_(in)": "int count (in)\n\nHow many.",
     }
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        (("1", "2"), "1. Text.\n2. Text."),
+        (("1.", "2."), "1. Text.\n2. Text."),
+        (("0", "1", "2"), "0\n\nText.\n\n1\n\nText.\n\n2\n\nText."),
+        (("0", "123"), "0\n\nText.\n\n123\n\nText."),
+    ],
+)
+def test_numbers_that_do_not_count_are_terms(
+    tmp_path: Path, tags: tuple[str, ...], text: str
+) -> None:
+    items = "".join(f".IP {tag}\nText.\n" for tag in tags)
+    (tmp_path / "spool.1").write_text(f".TH SPOOL 1\n.SH NAME\nspool \\- wind\n.SH STATUS\n{items}")
+    bodies_of_status = list(read(tmp_path)[0].values())[1:]
+
+    assert "\n\n".join(document.body for document in bodies_of_status) == text
 
 
 @pytest.mark.parametrize(

@@ -250,11 +250,15 @@ class _Reader:
                 self._page.end_paragraph()
         elif _BULLET.fullmatch(plain):
             self._page.item("ul")
-        elif _NUMBER.fullmatch(plain):
+        elif _NUMBER.fullmatch(plain) and self._counts(plain):
             self._page.item("ol")
         else:
             self._page.term(tag)
         self._paragraph = ""
+
+    def _counts(self, number: str) -> bool:
+        """Whether a tag numbers the items of a list: not 0, 123 and 124, which are values."""
+        return not number.isdigit() or int(number) == self._page.next_item
 
     def _space(self, arguments: str) -> None:
         if self._page.is_code:

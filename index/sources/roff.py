@@ -336,6 +336,7 @@ class Page:
         self._text: list[str] = []
         self._is_code = False
         self._levels = [""]
+        self._items = 0
         self._too_deep = 0
         self._joins = False
         self._numbers: dict[str, int] = {}
@@ -433,8 +434,15 @@ class Page:
     def item(self, kind: str) -> None:
         """Begin an item of a list of kind "ul" or "ol"."""
         self.end_code()
+        number = self.next_item
         self._open_list(kind)
+        self._items = number
         self._parts.append("<li>")
+
+    @property
+    def next_item(self) -> int:
+        """The number that an item here would have; 0 in a list of terms."""
+        return {"": 1, "dl": 0}.get(self._levels[-1], self._items + 1)
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         """Write the rows of a table."""
