@@ -536,3 +536,53 @@ def test_kinds_of_pages_of_cppreference(
     assert (first.title, first.directive) == (name, directive)
     # What stands below the headings of a type's page is of its members.
     assert [other.title for other in others] == (["Return value"] if directive == "class" else [])
+
+
+def test_predicates_of_prolog_are_named_without_their_tags() -> None:
+    sections = read_page(
+        """<h1>Looms</h1><dl class="latex">
+        <dt class="pubdef"><span class="pred-tag">[det]</span><a id="warp/2"><strong>warp</strong>(<var>+Threads,
+        -Cloth</var>)</a></dt>
+        <dd class="defbody">Makes cloth.<dl class="tags"><dt class="tag">See also</dt><dd>weft/2</dd></dl></dd>
+        <dt class="pubdef"><a id="flag:warp_width"><strong>warp_width</strong>(<var>int</var>, changeable)</a></dt>
+        <dd class="defbody">How wide it is.</dd>
+        <dt class="multidef"><span class="pred-tag">[multifile]</span><a id="loom:hook/1"><span
+        class="module">loom</span>:<strong>hook</strong>(<var>+Term</var>)</a></dt>
+        <dd class="defbody">Is called.</dd></dl>"""
+    ).sections
+
+    assert [(each.title, each.directive, each.signature, each.anchor) for each in sections] == [
+        ("warp", "function", "warp(+Threads, -Cloth) [det]", "warp/2"),
+        ("warp_width", "option", "warp_width(int, changeable)", "flag:warp_width"),
+        ("hook", "function", "loom:hook(+Term) [multifile]", "loom:hook/1"),
+    ]
+    assert body(sections[0]) == "Makes cloth.\nSee also: weft/2"
+
+
+def test_code_of_gtk_doc_is_code_without_the_numbers_of_its_lines() -> None:
+    (section,) = read_page(
+        """<meta name="generator" content="GTK-Doc V1.33 (XML mode)"><h2>Usage</h2>
+        <table class="listing_frame"><tbody><tr>
+        <td class="listing_lines"><pre>1\n2</pre></td>
+        <td class="listing_code"><pre>loom_open ();\nloom_close ();</pre></td></tr></tbody></table>"""
+    ).sections
+
+    assert body(section) == "loom_open ();\nloom_close ();"
+
+
+def test_headings_that_are_code_are_entries_if_they_call_or_a_declaration_follows() -> None:
+    markup = """<h2>Looms</h2>
+        <h3><a name="weave"><code>loom.weave (thread [, picks])</code></a></h3><p>Makes cloth.</p>
+        <h3><a name="loom_stop"><code>loom_stop</code></a></h3><p><span>[-1]</span>
+        <pre>void loom_stop (Loom *loom,\n                int code);</pre><p>Ends it.</p>
+        <h3><code>loom.conf</code></h3><pre>width = 3</pre>
+        <h3>Open a <code>loom()</code></h3><p>So.</p>"""
+
+    assert [
+        (each.title, each.directive, each.signature) for each in read_page(markup).sections
+    ] == [
+        ("loom.weave", "function", "loom.weave(thread [, picks])"),
+        ("loom_stop", "function", "void loom_stop (Loom *loom, int code)"),
+        ("loom.conf", "section", ""),
+        ("Open a loom()", "section", ""),
+    ]

@@ -34,12 +34,12 @@ def test_options_of_man_are_terms_and_examples_are_code() -> None:
     assert bodies("weave.1") == {
         "weave.1": "weave - make cloth of threads",
         "weave.1#SYNOPSIS": "weave [-v | --verbose]\n      thread...",
-        "weave.1#DESCRIPTION": "Cloth is large; see loom(7) and ~/.loomrc .\n\n"
+        "weave.1#DESCRIPTION": "Cloth is large; see loom(7) and ~/.loomrc.\n\n"
         "Reads café naïve “threads” • costs little, not much.",
         "weave.1#v": "-v, --verbose\n\nSay more.\n\nTwice for all:\n\nweave -vv \\n",
         "weave.1#width": "--width=CM\n\nHow wide:\n\n- narrow\n- wide\n\nMark | Means\na | one thread",
         "weave.1#auto": "auto\n\nas the loom is",
-        "weave.1#Exit_status": "1. Done. the site <https://loom.example/>.",
+        "weave.1#0": "0\n\nDone. the site <https://loom.example/>.",
     }
 
 
@@ -108,6 +108,98 @@ def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
     assert "<li><p>an item</p>" in html
 
 
+# Of a page whose macros quote words, show code, describe an argument and end an option.
+OWN_MACROS = r"""
+.de QW
+.ie '\\*(lq'"' ``\\$1''\\$2
+.el \\*(lq\\$1\\*(rq\\$2
+..
+.de CS
+.RS
+.nf
+..
+.de CE
+.fi
+.RE
+..
+.de AP
+.ie !"\\$4"" .TP \\$4
+.el .TP 15
+\\$1 \\fI\\$2\\fP (\\$3)
+..
+.de OM
+.ie \\n(.$-1 .RI "[\\fB\\$1\\fP" " \\$2" "]..."
+.el .RB "[" "\\$1" "]..."
+..
+.de SH
+Never run: headings are read as headings.
+..
+.TH SPOOL 1
+.SH NAME
+spool \- wind threads
+.SH SYNOPSIS
+.B spool
+.OM \-a
+.OM \-k colour
+.SH DESCRIPTION
+Returns
+.QW "no thread" ,
+if it is empty.
+.CS
+wind 3
+stop
+.CE
+Then it ends.
+.SH ARGUMENTS
+.AP int count in
+How many.
+"""
+
+
+def test_macros_that_a_page_defines_are_run(tmp_path: Path) -> None:
+    (tmp_path / "spool.1").write_text(OWN_MACROS)
+    texts = {id: document.body for id, document in read(tmp_path)[0].items()}
+
+    assert texts == {
+        "spool.1": "spool - wind threads",
+        "spool.1#SYNOPSIS": "spool [-a]... [-k colour]...",
+        "spool.1#DESCRIPTION": "Returns “no thread”, if it is empty.\n\nwind 3\nstop\n\nThen it ends.",
+        "spool.1#int_count_(in)": "int count (in)\n\nHow many.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        (("1", "2"), "1. Text.\n2. Text."),
+        (("1.", "2."), "1. Text.\n2. Text."),
+        (("0", "1", "2"), "0\n\nText.\n\n1\n\nText.\n\n2\n\nText."),
+        (("0", "123"), "0\n\nText.\n\n123\n\nText."),
+    ],
+)
+def test_numbers_that_do_not_count_are_terms(
+    tmp_path: Path, tags: tuple[str, ...], text: str
+) -> None:
+    items = "".join(f".IP {tag}\nText.\n" for tag in tags)
+    (tmp_path / "spool.1").write_text(f".TH SPOOL 1\n.SH NAME\nspool \\- wind\n.SH STATUS\n{items}")
+    bodies_of_status = list(read(tmp_path)[0].values())[1:]
+
+    assert "\n\n".join(document.body for document in bodies_of_status) == text
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("n", True), ("t", False), ("1", True), ("!1", False), ("0", False), ("2-1", True),
+        ("1-2", False), ("2>1", True), ("1>=1", True), ("1<1", False), ("'a'a'", True),
+        ("'a'b'", False), ("!'a b'a'", True), ('"a"a"', True), ("\\nF", False),
+    ],
+)  # fmt: skip
+def test_conditions_compare_strings_and_numbers(condition: str, holds: bool) -> None:
+    page = manual_pages.html(f".TH A 1\n.SH NAME\na \\- b\n.SH D\nA.\n.if {condition} B.\n")
+    assert ("B." in page) == holds
+
+
 def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_path: Path) -> None:
     page = (DATA / "weave.1").read_bytes()
     (tmp_path / "weave.1.gz").write_bytes(gzip.compress(page))
@@ -154,6 +246,8 @@ def test_broken_and_huge_compressed_pages_are_skipped(
         ".TP\n-a, ", ".ds a \\*a\\*a\n", ".TS\nl.\nT{\n", ".de a\n", "a [", ".IP a\n", ".UR a\n",
         ".Dd\n.Sh A\n", ".Bl -tag\n.It a\n", ".Bl -column\n.It a Ta\nb\n", ".It Xo\n", ".Sm off\n.Oo a\n",
         ".Fl Fl ", ".Xr a . ", ".Rs\n.%A b\n",
+        ".de B1\na\n..\n.B1\n", ".de B1\n.B1\n.B1\n..\n.B1\n", ".if 'a", ".if 'a'b", ".if 1-",
+        '.de B1\n.B1 "\\\\$1\\\\$1"\n.B1 "\\\\$1\\\\$1"\n..\n.B1 abc\n',
     ],
 )  # fmt: skip
 def test_hostile_pages_are_read_in_time(part: str) -> None:

@@ -15,6 +15,7 @@ from purlin.index.qa.answer_types import (
     candidate_spans,
     quantity_spans,
 )
+from purlin.index.qa.conditions import values_under_condition
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure
 from purlin.index.qa.tables import named_cells
@@ -88,6 +89,8 @@ def span_candidates(
     if question.asks_for_default:
         for span, name in _defaults(text):
             candidates[span] |= {name: 1.0, PROPOSED: 1.0}
+    for span in values_under_condition(text, question.words):
+        candidates[span] |= {"condition": 1.0, PROPOSED: 1.0}
     return candidates
 
 

@@ -78,6 +78,8 @@ SPAN_WEIGHTS = {
     "quantity": 1.61,
     # a sentence says that this is returned, and the question asks for a result
     "returned": 1.26,
+    # of the values in its sentence, the one whose condition has most words of the question
+    "condition": 2.0,
     # logarithm of the number of words
     "words": -1.62,
     # the same, where the question asks for a result: it may be a phrase

@@ -46,7 +46,7 @@ FURNITURE_TAGS = frozenset(
 )
 FURNITURE_CLASSES = frozenset(
     "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
-    "indexterm lineno linenos mlabels-right nav "
+    "indexterm lineno linenos listing_lines mlabels-right nav "
     "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
     "toctree-wrapper ttc viewcode-back viewcode-link".split()
 )
@@ -68,12 +68,22 @@ CALL = re.compile(
     r"(?:(?:async|new|static) )?([\w$]+(?:[.:#]{1,2}[\w$]+){0,8})\((?!s\))[^()]*(?:\([^()]*\)[^()]*){0,8}\)"
     r"(?=\Z| ?[=-]> | ?: )"
 )
+# What C declares: `int lua_gc (lua_State *L, int what);`.
+DECLARED = re.compile(r"[\w ]{1,80}[ *](\w+) ?\([^;{}]*\);")
 PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
+# Terms of predicates and flags, by PlDoc and SWI-Prolog's LaTeX; its remarks on authors and the
+# like have a list of their own.
+PREDICATES = frozenset(["pubdef", "multidef"])
+REMARKS = "tags"
+# Before the name, how often a predicate succeeds and the like: "[det]".
+TERM_TAG = "pred-tag"
 # What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
 # such names, beside a domain.
 FIELD_LISTS = frozenset("notes params retval section tparams".split())
+# Of a table that has code beside the numbers of its lines, by Pygments and GTK-Doc.
+CODE_CELLS = frozenset(["code", "listing_code"])
 # Signatures below headings, by Doxygen and Javadoc.
 PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
 # Rustdoc's links to the source; of other elements, the class is of examples.
@@ -122,6 +132,8 @@ TEXINFO_DIRECTIVES = {
     "property": "property",
 }
 
+# The anchor of a predicate tells how many arguments it has: `lists:append/3`, `phrase//2`.
+_ARITY = re.compile(r"/\d{1,3}\Z")
 _UNUSABLE_ID = re.compile(r"\Aindex-\d+\Z|[^\S ]")
 _NUMBER = re.compile(r"\A(?:(?:[A-Z]\.)?(?:\d+\.)+\d*|[A-Z](?:\.\d+)+)\s+")
 # A number without a dot at its end is a version if a bracket, a dash, a date or only its state
@@ -315,6 +327,8 @@ class _Reader:
         self._marker = self._label = ""
         self._h1 = ""
         self._inner_heading = ""
+        # The text of an element that is code, of the heading that was read last.
+        self._heading_code = ""
         self._whole_page_entry: Section | None = None
         self._section = Section(directive="page" if self._whole else "section")
         self._sections = [self._section]
@@ -333,6 +347,8 @@ class _Reader:
         self._since_notes: list[tuple[Section, str]] = []
         self._term_names: list[str] = []
         self._term_category: str | None = None
+        self._term_tag = ""
+        self._is_predicate = False
         self._only_row: list[str] = []
         self._close_current_term: Close = _do_nothing
 
@@ -451,6 +467,8 @@ class _Reader:
             self._text.append(".")
         elif self._capture == "heading" and "overload" in classes:
             return partial(self._text.append, BREAK)
+        elif self._capture == "heading" and tag == "code" and self._generator is None:
+            return partial(self._close_heading_code, len(self._text))
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
@@ -459,11 +477,13 @@ class _Reader:
 
     def _open_in_term(self, tag: str, classes: Classes) -> Close | None:
         """What ends a part of a term that tells its name or kind; None for other elements."""
-        is_defined = self._term_category is not None and tag == "strong"
+        is_defined = tag == "strong" and (self._is_predicate or self._term_category is not None)
         if classes & NAMES or is_defined:
             return partial(self._close_name, len(self._text), len(self._term_names))
         if classes & CATEGORIES:
             return partial(self._close_category, len(self._text))
+        if TERM_TAG in classes:
+            return partial(self._close_tag, len(self._text))
         if "classifier" in classes:
             self._open_classifier()
             return _do_nothing
@@ -489,6 +509,14 @@ class _Reader:
         """Take Texinfo's kind of definition, as in "Function: ", as no text of the term."""
         self._term_category = "".join(self._text[text_start:]).strip(" :\n")
         del self._text[text_start:]
+
+    def _close_tag(self, text_start: int) -> None:
+        """Put a tag before the name to the end of the term, as `_close_dt` does."""
+        self._term_tag = " " + "".join(self._text[text_start:]).strip()
+        del self._text[text_start:]
+
+    def _close_heading_code(self, text_start: int) -> None:
+        self._heading_code = collapse("".join(self._text[text_start:]))
 
     def _close_number(self, text_start: int) -> None:
         del self._text[text_start:]
@@ -618,7 +646,7 @@ class _Reader:
         )
         if is_inner and self._generator is None:
             return self._open_block(tag, attributes, classes)
-        self._permalink = ""
+        self._permalink = self._heading_code = ""
         self._capture = "heading"
         self._note_id(tag, attributes)
         if is_inner or (self._generator and HEADINGS[tag] > self._generator.deepest_heading):
@@ -634,8 +662,10 @@ class _Reader:
             self._emit(title)
         elif title:
             self._open_section(level, title, self._permalink or own_id)
-            if is_definition:
-                self._define(title)
+            self._heading_code = title if self._heading_code == title else ""
+            call = self._heading_code.replace(" (", "(", 1)
+            if is_definition or CALL.fullmatch(call):
+                self._define(call or title)
             elif level == 1 and self._generator and (entry := self._generator.page_entry(title)):
                 self._set_entry(entry)
 
@@ -797,6 +827,7 @@ class _Reader:
         plain = (
             bool(classes & PLAIN_LISTS)
             or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
+            or classes == {REMARKS}
             or self._is_in_entry
             or len(self._definition_lists) >= MAX_NESTED_LISTS
             or len(self._sections) >= MAX_SECTIONS
@@ -830,6 +861,8 @@ class _Reader:
         self._capture = "term"
         self._term_names.clear()
         self._term_category = None
+        self._term_tag = ""
+        self._is_predicate = bool(classes & PREDICATES)
 
         if self._definition_lists[-1].plain or len(self._sections) >= MAX_SECTIONS:
             self._close_current_term = self._close_field
@@ -871,7 +904,7 @@ class _Reader:
         self._sections.append(definitions.section)
 
     def _close_dt(self, own_id: str) -> None:
-        text, names = self._captured(), list(self._term_names)
+        text, names = self._captured() + self._term_tag, list(self._term_names)
         section = self._definition_lists[-1].section
         if section is None or not text:
             return
@@ -884,6 +917,8 @@ class _Reader:
 
         if self._term_category is not None:
             section.directive = _texinfo_directive(self._term_category, text)
+        elif self._is_predicate and not section.signatures:
+            section.directive = "function" if _ARITY.search(section.anchor) else "option"
         _add_term(section, text, names, own_id)
 
     def _open_dd(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
@@ -950,10 +985,23 @@ class _Reader:
         entry = self._begins_entry(self._inner_heading or self._section.title, code.strip())
         if entry and entry.has_all_code and len(code) <= MAX_TERM:
             return
+        if self._is_declared_by(code):
+            self._section.directive, self._section.names = "function", [self._section.title]
+            self._section.signatures = [" ".join(code.split()).removesuffix(";")]
+            return
 
         lines = code.split("\n")
         first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
         self._emit("\n".join(line.rstrip() for line in lines[first:]), atom=True)
+
+    def _is_declared_by(self, code: str) -> bool:
+        """Whether code is the declaration of the function that the heading above it names."""
+        name, section = self._heading_code, self._section
+        if not name or name != section.title or section.signatures or len(code) > MAX_TERM:
+            return False
+        is_first = len(section.blocks) <= 1 and not self._open_definitions
+        declared = DECLARED.fullmatch(" ".join(code.split())) if is_first else None
+        return declared is not None and declared[1] == name
 
     def _open_table(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._drop_marker()
@@ -1039,7 +1087,7 @@ class _Reader:
     def _open_cell(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
         self._note_id(tag, attributes)
-        if self._cells is None or "code" in classes:
+        if self._cells is None or classes & CODE_CELLS:
             return self._flush
         self._capture = "cell"
         return self._close_cell

@@ -1,7 +1,8 @@
 """Turn the source of manual pages, written in man(7) or mdoc(7), into HTML.
 
-Sections are headings, tagged paragraphs are terms, and examples are code. No macro is run, and
-nothing is included: a page that only leads to another one (`.so`) is empty.
+Sections are headings, tagged paragraphs are terms, and examples are code. Of the macros that a page
+defines, those are run that the reader has no meaning for. Nothing is included: a page that only
+leads to another one (`.so`) is empty.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _FILLED = frozenset("fi EE Ve".split())
 _INDENTS, _DEDENTS = frozenset(["RS", "INDENT"]), frozenset(["RE", "UNINDENT"])
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
 _SILENT = frozenset("TH PD DT AT UC IX LINKSTYLE UNINDENT DS DE KS KE".split())
+# Which pages define in their own way: displays, and as Tcl's do, an empty string and an option.
+_REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 
 
 def html(source: str) -> str:
@@ -101,7 +104,7 @@ class _Reader:
 
     def read(self, source: str) -> tuple[Page, str, str]:
         """The page, its name and its section of the manual."""
-        for line, macro, arguments in lines(source, self._strings):
+        for line, macro, arguments in lines(source, self._strings, _is_of_page):
             self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
@@ -247,11 +250,15 @@ class _Reader:
                 self._page.end_paragraph()
         elif _BULLET.fullmatch(plain):
             self._page.item("ul")
-        elif _NUMBER.fullmatch(plain):
+        elif _NUMBER.fullmatch(plain) and self._counts(plain):
             self._page.item("ol")
         else:
             self._page.term(tag)
         self._paragraph = ""
+
+    def _counts(self, number: str) -> bool:
+        """Whether a tag numbers the items of a list: not 0, 123 and 124, which are values."""
+        return not number.isdigit() or int(number) == self._page.next_item
 
     def _space(self, arguments: str) -> None:
         if self._page.is_code:
@@ -320,6 +327,14 @@ _ACTIONS: dict[str, Callable[[_Reader, str], None]] = {
     "OP": _Reader._option,
     "YS": _Reader._space,
 }
+_OWN = (
+    _FONT_MACROS | _PARAGRAPHS | _CODE | _FILLED | _INDENTS | _DEDENTS | _SILENT | _ACTIONS.keys()
+) - _REDEFINED
+
+
+def _is_of_page(macro: str) -> bool:
+    """Whether a macro that a page defines does what the page says."""
+    return macro not in _OWN
 
 
 def _table(rows: Iterable[str]) -> list[list[str]]:

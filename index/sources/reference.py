@@ -28,7 +28,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 13
+VERSION = 14
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20

@@ -1,14 +1,14 @@
 """Read the source of manual pages as lines of text and macros, and write what they say as HTML.
 
-Nothing is run: conditions are those of a terminal, definitions of macros are left out, and the time
-is linear in the length of the page.
+Conditions are those of a terminal. Of programs, only macros that a page defines are run: each line
+of such a macro takes the place of its call. The time is linear in the length of the page.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
 # Of what a page defines and nests.
@@ -16,6 +16,13 @@ MAX_STRINGS = 500
 MAX_STRING = 500  # characters
 MAX_LEVELS = 30
 MAX_CONDITIONS = 8  # in one line
+MAX_MACROS = 500
+MAX_BODY = 100  # lines of a macro
+MAX_BODY_LINE = 500  # characters
+MAX_CALL = 2_000  # characters of a macro's arguments
+MAX_CALLS = 8  # of macros by macros, within each other
+MAX_RUN = 2 << 20  # characters of all lines that macros stand for
+LINE_COST = 20  # characters that a line counts beside its own
 MAX_NAME = 100  # characters
 MAX_NAMED = 1000  # characters of a term in which its names stand
 
@@ -76,7 +83,16 @@ _SETTINGS = re.compile(
 _OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)(?:\[no-\])?[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
 # What follows a name in the same font: a key in brackets, or one that is left open.
 _REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")
-_CONDITION = re.compile(r"!?(?:[noetv]\b|\\n\(\.g|\\n\[\.g\]|\S*)[ \t]*")
+# Two strings between three quotes are compared; what else is unknown is false.
+_CONDITION = re.compile(
+    r"""!?(?:[noetv]\b|\\n\(\.g|\\n\[\.g\]
+    |(?P<quote>["'])(?P<left>(?:(?!(?P=quote)).)*+)(?P=quote)(?P<right>(?:(?!(?P=quote)).)*+)(?P=quote)
+    |\S*)[ \t]*""",
+    re.VERBOSE,
+)
+_NUMBERS = re.compile(r"\(?(\d{1,9})(?:([-<>=])(=?)(\d{1,9}))?\)?")
+# In a macro: one of its arguments, all of them, or how many there are.
+_ARGUMENT = re.compile(r"\\\$(?:([1-9])|\[([1-9])\]|([*@]))|(\\n(?:\(\.\$|\[\.\$\]))")
 _TRUE = frozenset(["n", "o", r"\n(.g", r"\n[.g]", "!t", "!v"])
 _DEFINITIONS = frozenset("de de1 dei dei1 am am1 ami ami1".split())
 
@@ -136,35 +152,103 @@ def quoted_tokens(arguments: str) -> list[tuple[str, bool]]:
     ]
 
 
-def lines(source: str, strings: Strings) -> Iterator[tuple[int, str, str]]:
+def lines(
+    source: str, strings: Strings, runs: Callable[[str], bool] | None = None
+) -> Iterator[tuple[int, str, str]]:
     """Each line of what a terminal would show: its number, macro and arguments, or "" and text.
 
-    Comments, definitions of macros and what stands under false conditions are left out.
+    Comments, definitions of macros and what stands under false conditions are left out. `runs`
+    tells of a macro that the page defines whether its lines come instead of it.
     """
-    conditions = _Conditions()
-    end = ""
-    for number, line in _joined_lines(source):
-        if end:
-            if line[:1] in (".", "'") and line[1:].strip() == end:
-                end = ""
-            continue
+    return _Lines(strings, runs or _runs_nothing).read(source)
 
-        line = conditions.applied(line)
+
+def _runs_nothing(macro: str) -> bool:
+    return False
+
+
+class _Lines:
+    """Reads the lines of a page, of which the macros that it defines may be run."""
+
+    def __init__(self, strings: Strings, runs: Callable[[str], bool]) -> None:
+        self._strings = strings
+        self._runs = runs
+        self._conditions = _Conditions(strings)
+        self._macros: dict[str, list[str]] = {}
+        self._run_chars = 0
+        # The definition that is being read: its macro, its lines and what ends it.
+        self._defined = ""
+        self._body: list[str] = []
+        self._end = ""
+
+    def read(self, source: str) -> Iterator[tuple[int, str, str]]:
+        for number, line in _joined_lines(source):
+            for macro, text in self._read(line, MAX_CALLS):
+                yield number, macro, text
+
+    def _read(self, line: str, calls_left: int) -> Iterator[tuple[str, str]]:
+        """Macro and arguments of a line, "" and its text, or those of the macro that it calls."""
+        if self._end:
+            self._define(line)
+            return
+
+        line = self._conditions.applied(line)
         control = _CONTROL.match(line)
         if control is None:
-            if line is not conditions.NOTHING:
-                yield number, "", line
-            continue
+            if line is not _Conditions.NOTHING:
+                yield "", line
+            return
 
         macro, arguments = control[1], control[2].split('\\"')[0].rstrip(" \t")
         if macro in _DEFINITIONS or macro == "ig":
-            words = arguments.split()
-            ends = words[1:2] if macro in _DEFINITIONS else words[:1]
-            end = ends[0] if ends else "."
+            self._begin_definition(macro, arguments.split())
         elif macro == "ds":
-            strings.define(arguments)
+            self._strings.define(arguments)
+        elif macro in self._macros and calls_left and len(arguments) <= MAX_CALL:
+            yield from self._run(macro, tokens(arguments), calls_left - 1)
         elif macro and not macro.startswith("\\"):
-            yield number, macro, arguments
+            yield macro, arguments
+
+    def _begin_definition(self, request: str, words: Sequence[str]) -> None:
+        ends = words[1:2] if request in _DEFINITIONS else words[:1]
+        self._end = ends[0] if ends else "."
+        self._body = []
+        self._defined = words[0] if words and request in ("de", "de1") else ""
+
+    def _define(self, line: str) -> None:
+        """Add a line to the definition of a macro, or end it."""
+        if line[:1] not in (".", "'") or line[1:].strip() != self._end:
+            if len(self._body) <= MAX_BODY:
+                # In a definition, a backslash stands before each that is for its call.
+                self._body.append(line[: MAX_BODY_LINE + 1].replace("\\\\", "\\"))
+            return
+
+        self._end = ""
+        is_short = len(self._body) <= MAX_BODY and all(
+            len(body_line) <= MAX_BODY_LINE for body_line in self._body
+        )
+        self._macros.pop(self._defined, None)
+        is_run = bool(self._defined) and self._runs(self._defined)
+        if is_short and is_run and len(self._macros) < MAX_MACROS:
+            self._macros[self._defined] = self._body
+
+    def _run(
+        self, macro: str, arguments: Sequence[str], calls_left: int
+    ) -> Iterator[tuple[str, str]]:
+        def argument(match: re.Match[str]) -> str:
+            if match[4]:
+                return str(len(arguments))
+            if match[3]:
+                return " ".join(arguments)
+            number = int(match[1] or match[2])
+            return arguments[number - 1] if number <= len(arguments) else ""
+
+        for line in self._macros[macro]:
+            line = _ARGUMENT.sub(argument, line)
+            self._run_chars += len(line) + LINE_COST
+            if self._run_chars > MAX_RUN:
+                return
+            yield from self._read(line, calls_left)
 
 
 def _joined_lines(source: str) -> Iterator[tuple[int, str]]:
@@ -187,7 +271,8 @@ class _Conditions:
 
     NOTHING = "."
 
-    def __init__(self) -> None:
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings
         self._hidden = 0
         self._results: list[bool] = []
 
@@ -209,7 +294,7 @@ class _Conditions:
                 condition = _CONDITION.match(rest)
                 text = condition[0] if condition else ""
                 rest = rest[len(text) :]
-                is_true = text.strip() in _TRUE
+                is_true = condition is not None and self._holds(condition)
             if control[1] == "ie" and len(self._results) < MAX_LEVELS:
                 self._results.append(is_true)
             if not is_true:
@@ -220,6 +305,23 @@ class _Conditions:
         if "\\}" in line or "\\{" in line:
             line = line.replace("\\}", "").replace("\\{", "").rstrip() or self.NOTHING
         return line
+
+    def _holds(self, condition: re.Match[str]) -> bool:
+        text = condition[0].strip()
+        if numbers := _NUMBERS.fullmatch(text.removeprefix("!")):
+            return _is_positive(numbers) != text.startswith("!")
+        if condition["quote"] is None:
+            return text in _TRUE
+        left, right = self._strings.text(condition["left"]), self._strings.text(condition["right"])
+        return (left == right) != text.startswith("!")
+
+
+def _is_positive(numbers: re.Match[str]) -> bool:
+    """Whether a number, a difference of two or how they compare is true: more than zero."""
+    left, right, operator = int(numbers[1]), int(numbers[4] or 0), numbers[2]
+    if numbers[3] and left == right:
+        return operator != "-"
+    return left == right if operator == "=" else left < right if operator == "<" else left > right
 
 
 class Page:
@@ -234,6 +336,7 @@ class Page:
         self._text: list[str] = []
         self._is_code = False
         self._levels = [""]
+        self._items = 0
         self._too_deep = 0
         self._joins = False
         self._numbers: dict[str, int] = {}
@@ -331,8 +434,15 @@ class Page:
     def item(self, kind: str) -> None:
         """Begin an item of a list of kind "ul" or "ol"."""
         self.end_code()
+        number = self.next_item
         self._open_list(kind)
+        self._items = number
         self._parts.append("<li>")
+
+    @property
+    def next_item(self) -> int:
+        """The number that an item here would have; 0 in a list of terms."""
+        return {"": 1, "dl": 0}.get(self._levels[-1], self._items + 1)
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         """Write the rows of a table."""
