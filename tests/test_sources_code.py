@@ -893,6 +893,32 @@ def test_definitions_by_optional_grammars(
     assert lines == rows
 
 
+@pytest.mark.parametrize(
+    ("suffix", "source", "rows"),
+    [
+        # Macros before a name, around it and in place of a statement.
+        (".c", "API A_State b(int c) {\n  return c;\n}\nd(e)\n{\n}\nAPI(void) (f)(g)\n{\n}\n",
+         [("b", 1, 3), ("d", 4, 6), ("one", 7, 9)]),
+        (".c", "PHP_FUNCTION(a) {\n}\nPHP_METHOD(B, c)\n{\n}\nCALL2(d, int, e)\n{\n}\nf(g, h)\n{\n}\n",
+         [("a", 1, 2), ("B.c", 3, 5), ("d", 6, 8), ("f", 9, 11)]),
+        (".c", "int a() {\n  if (!b)\n    FAIL(1, \"c (d)\")\n  LEAVE(b)\n}\nint c() {\n  FAIL(2)\n}\n",
+         [("a", 1, 5), ("c", 6, 8)]),
+        (".m", "OPEN\n@interface A : B\n- (void)c;\n@end\nOPEN @protocol D\n@end\n",
+         [("A", 2, 4), ("D", 5, 6), ("one", 1, 1)]),
+        (".scala", "package a.b\n\npackage c {\n  class D {\n    def e = 1\n  }\n}\n",
+         [("c.D", 4, 6), ("c.D.e", 5, 5)]),
+        (".js", "function a() {\n}\n\nexport default a;\n", [("a", 1, 2)]),
+    ],
+)  # fmt: skip
+def test_lines_of_definitions(
+    tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
+) -> None:
+    items = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
+
+    lines = [(item.title, item.location.start_line, item.location.end_line) for item in items]
+    assert lines == rows
+
+
 # Lines that no document has, of a kind that is left out everywhere.
 LEFT_OUT = re.compile(
     r"\s*(package|import|use|using|pragma|part|library|implicit|//|/?\*|[#!%]|[Cc]( |$)|pass$)"
