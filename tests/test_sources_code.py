@@ -848,6 +848,8 @@ def test_what_else_has_a_document(
         (".m", "function y = f(x)\n% Twice.\ny = 2 * x;\nend\n", "matlab", ["function"]),
         (".m", "% Draws.\nplot(1:3);\n", "matlab", ["module"]),
         (".m", "// Adds.\nint add(int a) { return a; }\n", "objectivec", ["function"]),
+        (".inc", "<?php\nfunction a() {}\n", "php", ["function"]),
+        (".inc", "a: mov eax, 1\n", "include", ["text"]),
     ],
 )
 def test_what_shares_its_suffix_is_told_by_its_lines(
@@ -1143,6 +1145,8 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("Examples/hello/main.c", "example"),
         ("examples/tests/a.py", "test"),
         ("src/app.pyi", "stub"),
+        ("sorbet/lamp.rbi", "stub"),
+        ("ext/lamp.phpt", "test"),
         ("index.d.ts", "stub"),
         ("lib/foo_spec.rb", "test"),
         ("lib/lamp_test.dart", "test"),

@@ -57,7 +57,7 @@ def _is_dunder(node: ts.Node) -> bool:
 
 PYTHON = Language(
     name="python",
-    suffixes=(".py", ".pyi", ".pyx", ".pxd"),
+    suffixes=(".py", ".pyi", ".pyx", ".pxd", ".pxi", ".pyw", ".smk"),
     module="tree_sitter_python",
     definitions=kinds(
         function="function_definition", class_="class_definition", type="type_alias_statement"
@@ -268,7 +268,7 @@ JAVA = Language(
 
 PHP = Language(
     name="php",
-    suffixes=(".php", ".phtml"),
+    suffixes=(".php", ".phtml", ".phpt"),
     module="tree_sitter_php",
     function="language_php",
     definitions=kinds(
@@ -292,7 +292,7 @@ PHP = Language(
 
 RUBY = Language(
     name="ruby",
-    suffixes=(".rb", ".rake", ".gemspec", ".ru"),
+    suffixes=(".rb", ".rake", ".gemspec", ".ru", ".rbi", ".podspec", ".jbuilder", ".thor"),
     module="tree_sitter_ruby",
     definitions=kinds(
         function="method", method="singleton_method", class_="class", module="module"
@@ -483,7 +483,20 @@ C = Language(
 
 CPP = Language(
     name="cpp",
-    suffixes=(".cpp", ".cc", ".cxx", ".hpp", ".hh", ".hxx", ".ipp", ".inl", ".tpp", ".cu", ".cuh"),
+    suffixes=(
+        ".cpp",
+        ".cc",
+        ".cxx",
+        ".hpp",
+        ".hh",
+        ".hxx",
+        ".ipp",
+        ".inl",
+        ".tpp",
+        ".cu",
+        ".cuh",
+        ".ino",
+    ),
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
@@ -516,7 +529,7 @@ CPP = Language(
 
 C_SHARP = Language(
     name="csharp",
-    suffixes=(".cs",),
+    suffixes=(".cs", ".csx"),
     module="tree_sitter_c_sharp",
     definitions=kinds(
         function="local_function_statement",
@@ -1285,7 +1298,7 @@ def _hcl_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | N
 
 HCL = Language(
     name="hcl",
-    suffixes=(".tf", ".hcl"),
+    suffixes=(".tf", ".hcl", ".tofu", ".nomad"),
     module="tree_sitter_hcl",
     definitions={"block": _hcl_block, "attribute": _hcl_local},
     find_name=_hcl_name,
