@@ -153,6 +153,7 @@ def test_path_restricts_hits_to_a_directory(
     assert paths() >= {"web/price.py", "website/price.py"}
     for folder in ("web", "web/", str(shop / "web")):
         assert paths("--path", folder) == {"web/price.py"}
+    assert paths("web") == paths(str(shop / "web")) == {"web/price.py"}
     assert paths("--path", "web", "--filter", "language=python") == {"web/price.py"}
 
     monkeypatch.chdir(shop / "web")

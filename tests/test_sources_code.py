@@ -848,6 +848,8 @@ def test_what_else_has_a_document(
         (".m", "function y = f(x)\n% Twice.\ny = 2 * x;\nend\n", "matlab", ["function"]),
         (".m", "% Draws.\nplot(1:3);\n", "matlab", ["module"]),
         (".m", "// Adds.\nint add(int a) { return a; }\n", "objectivec", ["function"]),
+        (".inc", "<?php\nfunction a() {}\n", "php", ["function"]),
+        (".inc", "a: mov eax, 1\n", "include", ["text"]),
     ],
 )
 def test_what_shares_its_suffix_is_told_by_its_lines(
@@ -885,6 +887,32 @@ def test_what_shares_its_suffix_is_told_by_its_lines(
     ],
 )  # fmt: skip
 def test_definitions_by_optional_grammars(
+    tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
+) -> None:
+    items = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
+
+    lines = [(item.title, item.location.start_line, item.location.end_line) for item in items]
+    assert lines == rows
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "rows"),
+    [
+        # Macros before a name, around it and in place of a statement.
+        (".c", "API A_State b(int c) {\n  return c;\n}\nd(e)\n{\n}\nAPI(void) (f)(g)\n{\n}\n",
+         [("b", 1, 3), ("d", 4, 6), ("one", 7, 9)]),
+        (".c", "PHP_FUNCTION(a) {\n}\nPHP_METHOD(B, c)\n{\n}\nCALL2(d, int, e)\n{\n}\nf(g, h)\n{\n}\n",
+         [("a", 1, 2), ("B.c", 3, 5), ("d", 6, 8), ("f", 9, 11)]),
+        (".c", "int a() {\n  if (!b)\n    FAIL(1, \"c (d)\")\n  LEAVE(b)\n}\nint c() {\n  FAIL(2)\n}\n",
+         [("a", 1, 5), ("c", 6, 8)]),
+        (".m", "OPEN\n@interface A : B\n- (void)c;\n@end\nOPEN @protocol D\n@end\n",
+         [("A", 2, 4), ("D", 5, 6), ("one", 1, 1)]),
+        (".scala", "package a.b\n\npackage c {\n  class D {\n    def e = 1\n  }\n}\n",
+         [("c.D", 4, 6), ("c.D.e", 5, 5)]),
+        (".js", "function a() {\n}\n\nexport default a;\n", [("a", 1, 2)]),
+    ],
+)  # fmt: skip
+def test_lines_of_definitions(
     tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
 ) -> None:
     items = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
@@ -1117,6 +1145,8 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("Examples/hello/main.c", "example"),
         ("examples/tests/a.py", "test"),
         ("src/app.pyi", "stub"),
+        ("sorbet/lamp.rbi", "stub"),
+        ("ext/lamp.phpt", "test"),
         ("index.d.ts", "stub"),
         ("lib/foo_spec.rb", "test"),
         ("lib/lamp_test.dart", "test"),

@@ -120,6 +120,12 @@ def rows(documents: list[Document]) -> list[tuple[str, tuple[str, ...], int | No
         ("docs/cookbook.pod", "docs", "pod"),
         ("src/grammar.y", "code", "yacc"),
         ("http.rl", "code", "ragel"),
+        ("src/queue.ads", "code", "ada"),
+        ("schema.prisma", "code", "prisma"),
+        ("db/orders.pkb", "code", "plsql"),
+        ("blink/blink.ino", "code", "cpp"),
+        ("Kiln.podspec", "code", "ruby"),
+        ("lib/dune", "config", "dune"),
         ("functions", None, None),
     ],
 )

@@ -16,6 +16,7 @@ from purlin.index.sources.languages import (
     CPP,
     LANGUAGES,
     OBJECTIVE_C,
+    PHP,
     PYTHON,
     RUBY,
     C,
@@ -58,40 +59,59 @@ def _languages(**suffixes: str) -> dict[str, str]:
 
 # Source code that is read without a grammar, or whose grammar is one of an extra: OCaml.
 _OTHER_CODE = _languages(
-    antlr="g4", assembly="asm s", astro="astro", awk="awk", batch="bat cmd", clojure="clj cljs cljc edn",
-    cobol="cob cbl", coffeescript="coffee", commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl",
-    d="d", dart="dart", docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl escript xrl yrl", fish="fish",
-    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", gdscript="gd", gleam="gleam", glsl="glsl vert frag",
-    graphql="graphql gql", groovy="groovy", hack="hack", haxe="hx", hcl="tf hcl", lex="l lex", literatehaskell="lhs",
-    nim="nim nims", nix="nix", ocaml="ml mli", odin="odin", pascal="pas pp",
-    powershell="psd1", prolog="pro", protobuf="proto", purescript="purs", r="r rmd", ragel="rl",
-    racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld", smalltalk="st", solidity="sol",
-    tcl="tcl",
-    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl template",
-    thrift="thrift", v="v", vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas",
-    wgsl="wgsl", yacc="y yy", zig="zon",
+    abap="abap", actionscript="as", ada="ads adb ada", agda="agda", alloy="als", antlr="g4", apex="apex trigger",
+    applescript="applescript", asn1="asn1 asn", aspnet="cshtml razor aspx ascx asp",
+    assembly="asm s nasm", astro="astro", autohotkey="ahk", avro="avdl", awk="awk", batch="bat cmd", bicep="bicep",
+    bitbake="bb bbclass bbappend", bpftrace="bt", cairo="cairo", capnproto="capnp", clojure="clj cljs cljc edn",
+    cobol="cob cbl cpy", coffeescript="coffee", coldfusion="cfm cfc", commonlisp="lisp lsp cl", crystal="cr",
+    css="css scss sass less styl", csh="csh tcsh", cue="cue", cypher="cypher", d="d", dafny="dfy", dart="dart",
+    devicetree="dts dtsi", dhall="dhall", docker="dockerfile", elm="elm", emacslisp="el",
+    erlang="erl hrl escript xrl yrl", fennel="fnl", fish="fish", flatbuffers="fbs",
+    fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", fstar="fst fsti", gdscript="gd",
+    gherkin="feature", gleam="gleam", glsl="glsl vert frag comp geom tesc tese", graphql="graphql gql graphqls",
+    groovy="groovy", hack="hack hhi", haskell="hsc chs", haxe="hx", hcl="tf hcl", hlsl="hlsl hlsli cginc shader",
+    idl="idl webidl aidl", idris="idr", include="inc", janet="janet", jsonnet="jsonnet libsonnet", jsp="jsp jspx",
+    lean="lean", lex="l lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
+    metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
+    nushell="nu", ocaml="ml mli", ocamllex="mll", odin="odin", openscad="scad", p4="p4",
+    pascal="pas pp dpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
+    prisma="prisma", prolog="pro", protobuf="proto", purescript="purs", qml="qml", r="r rmd", ragel="rl",
+    racket="rkt", raku="raku rakumod pm6 p6", reason="re", rego="rego", rescript="res resi", rexx="rexx",
+    robot="robot", sas="sas", scheme="scm ss sld sls", smalltalk="st", smt="smt2", solidity="sol", sparql="sparql rq",
+    sql="tsql psql pgsql", standardml="sml fun", stan="stan", tcl="tcl",
+    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl template"
+    " ftl ftlh marko vm",
+    thrift="thrift", tlaplus="tla", v="v", vala="vala", vbscript="vbs", verilog="sv svh vh", vhdl="vhd vhdl", vim="vim",
+    visualbasic="vb bas frm", vyper="vy", wasm="wat wast wit", wgsl="wgsl", wolfram="wl", xaml="xaml axaml",
+    yacc="y yy ypp yxx mly", yang="yang", zeek="zeek", zig="zon",
 )  # fmt: skip
 _DOCS = _languages(
-    asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex", markdown="md markdown mdx mdc qmd", notebook="ipynb",
+    asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex sty", markdown="md markdown mdx mdc qmd",
+    notebook="ipynb",
     org="org", pod="pod", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
 _CONFIG = _languages(
-    bazel="bzl bazel star", cabal="cabal", cmake="cmake", gradle="gradle", hcl="tfvars",
-    ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest", m4="m4",
-    make="mk mak make am", meson="meson", msbuild="csproj fsproj vbproj vcxproj props targets sln", rpm="spec",
-    toml="toml", xml="xml xsd xsl xslt plist", yaml="yaml yml",
+    bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars",
+    ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest",
+    kdl="kdl", m4="m4",
+    make="mk mak make am", opam="opam", qmake="pri", meson="meson",
+    msbuild="csproj fsproj vbproj vcxproj props targets sln", rpm="spec",
+    toml="toml", xml="xml xsd xsl xslt plist qrc", yaml="yaml yml",
 )  # fmt: skip
 _OTHER_LANGUAGES = frozenset(_OTHER_CODE.values())
 _CONFIG_NAMES = {
     "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake",
     "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
     "workspace": "bazel", "justfile": "make", "codeowners": "text", "caddyfile": "text", "meson.build": "meson",
+    "dune": "dune", "dune-project": "dune", "kconfig": "kconfig", "doxyfile": "ini",
     "tsconfig.json": "json", "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
 _DOCKER_NAMES = _words("dockerfile containerfile")
-_RUBY_NAMES = _words("rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile")
+_RUBY_NAMES = _words(
+    "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile steepfile"
+)
 _BASH_NAMES = _words(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild")
-_PYTHON_NAMES = _words("sconstruct sconscript wscript")
+_PYTHON_NAMES = _words("sconstruct sconscript wscript snakefile tiltfile")
 _DOCS_NAMES = _words(
     "readme changelog changes contributing history news todo security authors install hacking"
 )
@@ -281,11 +301,13 @@ def _is_shell(head: bytes) -> bool:
 
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:
-    """The same, or what shares its suffix: C++ or Objective-C in a header, MATLAB in a `.m` file."""
+    """The same, or what shares its suffix: C++ or Objective-C in a header, MATLAB in a `.m` file, PHP in `.inc`."""
     if file_type.grammar is C and _OBJECTIVE_C.search(content):
         return FileType("code", OBJECTIVE_C.name, OBJECTIVE_C)
     if file_type.grammar is C and _ONLY_CPP.search(content):
         return FileType("code", CPP.name, CPP)
     if file_type.grammar is OBJECTIVE_C and not _OF_C.search(content):
         return FileType("code", "matlab", _GRAMMARS.get("matlab"))
+    if file_type.language == "include" and content.startswith(b"<?php"):
+        return FileType("code", PHP.name, PHP)
     return file_type

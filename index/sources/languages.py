@@ -57,7 +57,7 @@ def _is_dunder(node: ts.Node) -> bool:
 
 PYTHON = Language(
     name="python",
-    suffixes=(".py", ".pyi", ".pyx", ".pxd"),
+    suffixes=(".py", ".pyi", ".pyx", ".pxd", ".pxi", ".pyw", ".smk"),
     module="tree_sitter_python",
     definitions=kinds(
         function="function_definition", class_="class_definition", type="type_alias_statement"
@@ -110,6 +110,7 @@ def _is_script_import(node: ts.Node) -> bool:
         return (
             node.child_by_field_name("source") is not None
             or first_child(node, "export_clause") is not None
+            or node_text(node.child_by_field_name("value")).isidentifier()
         )
     if node.type != "expression_statement":
         return False
@@ -267,7 +268,7 @@ JAVA = Language(
 
 PHP = Language(
     name="php",
-    suffixes=(".php", ".phtml"),
+    suffixes=(".php", ".phtml", ".phpt"),
     module="tree_sitter_php",
     function="language_php",
     definitions=kinds(
@@ -291,7 +292,7 @@ PHP = Language(
 
 RUBY = Language(
     name="ruby",
-    suffixes=(".rb", ".rake", ".gemspec", ".ru"),
+    suffixes=(".rb", ".rake", ".gemspec", ".ru", ".rbi", ".podspec", ".jbuilder", ".thor"),
     module="tree_sitter_ruby",
     definitions=kinds(
         function="method", method="singleton_method", class_="class", module="module"
@@ -313,6 +314,25 @@ RUBY = Language(
 # ---- C and C++
 
 
+# Where the grammar names a function so, it has misread what is before its braces.
+_NO_C_NAMES = types("if else for while do switch return void int char long short unsigned double")
+
+
+def _c_name(node: ts.Node) -> ts.Node | str | None:
+    """The name that a definition or its declarator gives."""
+    if node.type == "expression_statement":
+        return _called_name(node)
+
+    # `main(void)` without a type; in `PHP_FUNCTION(dim)`, a macro is given the name.
+    head, declarator = (node.child_by_field_name(field) for field in ("type", "declarator"))
+    is_untyped = declarator is not None and declarator.type == "parenthesized_declarator"
+    if node.type == "function_definition" and is_untyped and not node_text(head).isupper():
+        return head
+
+    name = _declared(node)
+    return None if node_text(name) in _NO_C_NAMES else name
+
+
 def _declared(node: ts.Node) -> ts.Node | None:
     """The name inside the pointers, arrays and parameter lists of a declarator."""
     inner: ts.Node | None = node.child_by_field_name("name")
@@ -325,7 +345,41 @@ def _declared(node: ts.Node) -> ts.Node | None:
         node = declarator
         if node.type == "qualified_identifier":
             return node
+        if node.type == "function_declarator" and (name := _after_macro(node)) is not None:
+            return name
     return inner
+
+
+def _after_macro(declarator: ts.Node) -> ts.Node | None:
+    """The name in `API Type name(…)`, where the grammar takes a macro for the type, and the type for the name."""
+    first, second = (declarator.named_child(at) for at in (0, 1))
+    is_type = first is not None and first.type == "identifier"
+    is_between = second is not None and second.is_error and second.named_child_count == 1
+    return first_child(second, "identifier") if is_type and is_between else None
+
+
+def _called_function(node: ts.Node) -> str | None:
+    """A function whose head reads as a call: `main() {`, or a macro's `SYSCALL_DEFINE1(close, …) {`."""
+    is_head = bool(node.children) and node.children[-1].is_missing
+    after = node.next_named_sibling
+    is_function = is_head and after is not None and after.type == "compound_statement"
+    return "function" if is_function and first_child(node, "call_expression") else None
+
+
+def _called_name(node: ts.Node) -> ts.Node | str | None:
+    """What is called; of a macro, which has only capitals, the names that it is given."""
+    call = first_child(node, "call_expression")
+    callee = call.child_by_field_name("function") if call is not None else None
+    if callee is not None and callee.type == "call_expression":
+        call, callee = callee, callee.child_by_field_name("function")
+    if call is None or not node_text(callee).isupper():
+        return callee
+
+    # `PHP_METHOD(Lamp, dim)` names a class and a method; more than two have types among them.
+    parameters = call.child_by_field_name("arguments")
+    names = parameters.named_children if parameters is not None else []
+    is_path = len(names) == 2 and all(name.type == "identifier" for name in names)
+    return ".".join(node_text(name).strip('"') for name in (names if is_path else names[:1]))
 
 
 def _is_cpp_test(node: ts.Node) -> bool:
@@ -349,7 +403,7 @@ def _cpp_kind(node: ts.Node) -> str | None:
 def _cpp_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a test, what its macro is given: `Suite.Case`."""
     if node.type != "function_definition" or not _is_cpp_test(node):
-        return _declared(node)
+        return _c_name(node)
     parameters = first_child(node.child_by_field_name("declarator"), "parameter_list")
     return ".".join(map(node_text, parameters.named_children)) if parameters else None
 
@@ -376,6 +430,7 @@ def _typedef_kind(node: ts.Node) -> str:
 
 _C_DEFINITIONS: dict[str, str | KindOf] = {
     "function_definition": "function",
+    "expression_statement": _called_function,
     "struct_specifier": _has_body("struct"),
     "union_specifier": _has_body("union"),
     "enum_specifier": _has_body("enum"),
@@ -383,6 +438,31 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "preproc_function_def": "macro",
     "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
+
+
+# Lines that are nothing but a macro's call without a semicolon, and with a statement or the end of
+# a block after them.
+_MACRO_LINE = re.compile(
+    rb"^(?P<indentation>[ \t]+)[A-Z][A-Z0-9_]+[ \t]*\((?:[^\n()]|\([^\n()]*\))*\)[ \t\r]*$"
+    rb"(?=\s*(?:[A-Za-z_}#]|/[*/]))",
+    re.MULTILINE,
+)
+
+
+def _with_semicolons(source: bytes) -> bytes:
+    """The source with a semicolon for each macro that stands for a whole statement."""
+
+    def rewritten(line: re.Match[bytes]) -> bytes:
+        indentation = line["indentation"]
+        return indentation + b";".ljust(len(line[0]) - len(indentation))
+
+    return resolved(_MACRO_LINE.sub(rewritten, source))
+
+
+def _is_c_body(kind: str, after: ts.Node) -> bool:
+    return kind in ("function", "method") and after.type == "compound_statement"
+
+
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
 _C_DULL = "preproc_include preproc_call using_declaration"
 
@@ -391,18 +471,32 @@ C = Language(
     suffixes=(".c", ".h"),
     module="tree_sitter_c",
     definitions=_C_DEFINITIONS,
-    find_name=_declared,
+    find_name=_c_name,
     inside=types(_C_INSIDE),
     identifiers=types(_NAMES),
     body_starts=types("{ ; field_declaration_list enumerator_list preproc_arg"),
     dull=types(_C_DULL),
+    is_tail=_is_c_body,
     is_tolerant=True,
     rewrite=resolved,
 )
 
 CPP = Language(
     name="cpp",
-    suffixes=(".cpp", ".cc", ".cxx", ".hpp", ".hh", ".hxx", ".ipp", ".inl", ".tpp", ".cu", ".cuh"),
+    suffixes=(
+        ".cpp",
+        ".cc",
+        ".cxx",
+        ".hpp",
+        ".hh",
+        ".hxx",
+        ".ipp",
+        ".inl",
+        ".tpp",
+        ".cu",
+        ".cuh",
+        ".ino",
+    ),
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
@@ -435,7 +529,7 @@ CPP = Language(
 
 C_SHARP = Language(
     name="csharp",
-    suffixes=(".cs",),
+    suffixes=(".cs", ".csx"),
     module="tree_sitter_c_sharp",
     definitions=kinds(
         function="local_function_statement",
@@ -522,6 +616,7 @@ SCALA = Language(
         type="type_definition",
         constant="val_definition var_definition",
         instance="given_definition",
+        namespace="package_clause",
     ),
     find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
     inside=types("template_body enum_body extension_definition package_clause"),
@@ -529,7 +624,10 @@ SCALA = Language(
     comments=types("comment block_comment"),
     annotations=types("annotation"),
     body_starts=types("template_body enum_body = {"),
-    dull=types("package_clause import_declaration"),
+    dull=types("import_declaration"),
+    is_dull=lambda node: (
+        node.type == "package_clause" and first_child(node, "template_body") is None
+    ),
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
 )
@@ -1034,9 +1132,7 @@ OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")
 def _objective_c_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a method, its selector: `initWithPath:retries:`."""
     if node.type != "method_definition":
-        return (
-            first_child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _declared(node)
-        )
+        return first_child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _c_name(node)
     parts = [node_text(child) for child in node.named_children if child.type == "identifier"]
     return ":".join(parts) + ":" * (first_child(node, "method_parameter") is not None)
 
@@ -1048,6 +1144,17 @@ _OBJECTIVE_C_TYPES = kinds(
 _ENUM_MACRO = re.compile(
     rb"\btypedef\s+NS_(?:CLOSED_)?(?:ENUM|OPTIONS|ERROR_ENUM)\s*\(\s*\w+\s*,\s*(\w+)\s*\)"
 )
+
+
+# A macro on the line before a class, or in front of it, which the grammar takes for a type.
+_CLASS_MACRO = re.compile(
+    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)",
+    re.MULTILINE,
+)
+
+
+def _without_class_macros(source: bytes) -> bytes:
+    return _CLASS_MACRO.sub(lambda macro: b" " * len(macro[0]), source)
 
 
 def _with_enums(source: bytes) -> bytes:
@@ -1074,8 +1181,9 @@ OBJECTIVE_C = Language(
         " implementation_definition method_declaration property_declaration instance_variables"
     ),
     dull=types(_C_DULL + " module_import"),
+    is_tail=_is_c_body,
     is_tolerant=True,
-    rewrite=lambda source: resolved(_with_enums(source)),
+    rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
     shells=(("", ""), ("@implementation _\n", "\n@end")),
 )
 
@@ -1190,7 +1298,7 @@ def _hcl_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | N
 
 HCL = Language(
     name="hcl",
-    suffixes=(".tf", ".hcl"),
+    suffixes=(".tf", ".hcl", ".tofu", ".nomad"),
     module="tree_sitter_hcl",
     definitions={"block": _hcl_block, "attribute": _hcl_local},
     find_name=_hcl_name,
@@ -1212,6 +1320,8 @@ LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.modu
 # How a file may be written that the language of its suffix cannot read.
 DIALECTS: dict[Language, Language] = {
     JAVASCRIPT: FLOW,
+    C: replace(C, suffixes=(), rewrite=_with_semicolons),
+    CPP: replace(CPP, suffixes=(), rewrite=_with_semicolons),
     VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
     # The grammar wants a line break or semicolon before the brace that ends a body.
     KOTLIN: replace(

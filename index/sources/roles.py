@@ -19,13 +19,13 @@ _TEST = re.compile(
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
     r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
     r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.(rb|lua|ex|exs|rs|zig|sh|hs|dart|gd)$|\.bats$"
-    r"|\.t(\.sol)?$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm)$"
+    r"|\.t(\.sol)?$|\.(phpt|feature|robot)$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm)$"
     r"|(^|/)(test[_-][^/]*|[^/]*[_-](test|tests|unittest))\.(c|h|cc|cpp|cxx|hpp|hh)$"
 )
 _EXAMPLE = re.compile(
     r"(^|/)(examples?|samples?|demos?|docs_src|tutorials?|cookbook|playgrounds?)/", re.IGNORECASE
 )
-_STUB = re.compile(r"\.pyi$|\.d\.[cm]?ts$")
+_STUB = re.compile(r"\.pyi$|\.rbi$|\.d\.[cm]?ts$")
 _ROLES = {"vendored": _VENDORED, "minified": _MINIFIED, "generated": _GENERATED}
 _LOWER_ROLES = {"test": _TEST, "example": _EXAMPLE, "stub": _STUB}
 _GENERATED_HEADER = re.compile(

@@ -40,9 +40,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("search", "[CORPUS] QUERY [options]", ABOUT, EXAMPLE)
+    parser = Parser("search", "[CORPUS] QUERY [PATH] [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
-    add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
+    add(
+        "query",
+        metavar="QUERY",
+        nargs="+",
+        help="What to look for; CORPUS is --corpus CORPUS, and PATH is --path PATH.",
+    )
     add(
         "--path",
         metavar="DIR|FILE|URL",
@@ -86,7 +91,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
     add_home(parser)
 
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
+    _take_directory(options)
     *corpora, query = options.query
     if corpora and (options.corpus or not _exists(options.home, corpora)):
         quoted = shlex.quote(" ".join(options.query))
@@ -97,6 +103,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.query = query
     options.corpus = options.corpus or corpora
     return options
+
+
+def _take_directory(options: argparse.Namespace) -> None:
+    """Read `QUERY DIR`, as grep has it, as `QUERY --path DIR`."""
+    if len(options.query) != 2 or options.path or options.corpus:
+        return
+    query, path = options.query
+    if not _exists(options.home, [query]) and Path(path).exists():
+        options.query, options.path = [query], path
 
 
 def _exists(home: Path, corpora: Sequence[str]) -> bool:
