@@ -71,7 +71,7 @@ _OTHER_CODE = _languages(
     gherkin="feature", gleam="gleam", glsl="glsl vert frag comp geom tesc tese", graphql="graphql gql graphqls",
     groovy="groovy", hack="hack hhi", haskell="hsc chs", haxe="hx", hcl="tf hcl", hlsl="hlsl hlsli cginc shader",
     idl="idl webidl aidl", idris="idr", include="inc", janet="janet", jsonnet="jsonnet libsonnet", jsp="jsp jspx",
-    lean="lean", lex="l lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
+    lean="lean", lex="l lex lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
     metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
     nushell="nu", ocaml="ml mli", ocamllex="mll", odin="odin", openscad="scad", p4="p4",
     pascal="pas pp dpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
