@@ -57,8 +57,8 @@ def _message(error: Mapping[str, Any]) -> str:
     """Return what is wrong with a field, to be read after its name."""
     if error["type"] == "missing":
         return "is required"
-    if error["type"] == "extra_forbidden":
-        return "is not a known key"
+    if error["type"] == "unknown_key":
+        return str(error["msg"])
     if error["type"] == "model_attributes_type":
         return "must be a JSON object"
 

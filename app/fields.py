@@ -6,11 +6,13 @@ Kept apart from the requests, so that tools over stdio start without the package
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
+from purlin.index.records import is_text
 from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
@@ -19,6 +21,7 @@ MAX_TEXT_CHARS = 2**20
 MAX_REQUEST_LABELS = 10_000
 MAX_REQUEST_LABEL_CHARS = 1_000
 _BOUNDS = 2  # gte and lte
+MAX_NAME_CHARS = 80  # of a key that is compared with those that are known
 
 
 class Strict(BaseModel):
@@ -32,8 +35,37 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _limit_keys(cls, data: Any) -> Any:
-        return limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
+    def _check_keys(cls, data: Any) -> Any:
+        limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
+        if not isinstance(data, dict):
+            return data
+
+        keys = _keys(cls)
+        # Pydantic itself refuses keys that are no text.
+        unknown = [key for key in data if key not in keys and isinstance(key, str) and is_text(key)]
+        if unknown:
+            errors = [
+                InitErrorDetails(
+                    type=PydanticCustomError("unknown_key", _remedy(key, keys)),
+                    loc=(key,),
+                    input=data[key],
+                )
+                for key in unknown
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return data
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    """The keys of requests of a model."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _remedy(key: str, keys: list[str]) -> str:
+    """What to write instead of a key that is not known, to be read after it."""
+    similar = get_close_matches(key[:MAX_NAME_CHARS], keys, 1)
+    rule = f"{similar[0]!r} is" if similar else f"known are {', '.join(keys)}"
+    return f"is not a known key; {rule}"
 
 
 def limit_size(

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from purlin.index.quantities import unit_of
-from purlin.index.records import Value
+from purlin.index.records import Document, Value
 
 _CODE_NAME = re.compile(
     r"(?:\w*_)?(?:sku|asin|mpn|upc|ean|gtin|isbn|barcode)(?:_?\d{1,2})?(?:_(?:code|no|nr|number))?"
@@ -78,6 +78,19 @@ def is_option(name: str) -> bool:
 def is_code(name: str) -> bool:
     """Whether a field has codes, by the last part of its name: `EAN`, `variants.sku`."""
     return _CODE_NAME.fullmatch(key_of(name.rpartition(".")[2])) is not None
+
+
+def codes_of(document: Document) -> Iterator[str]:
+    """Yield the id of a product and the codes in its fields."""
+    yield document.id
+    for name, value in document.fields.items():
+        if is_code(name):
+            yield from value if isinstance(value, tuple) else (plain(value),)
+
+
+def letters_and_digits(code: str) -> str:
+    """The code without what separates its parts, in one case: `AB-12/c` is ab12c."""
+    return "".join(filter(str.isalnum, code)).casefold()
 
 
 def spellings(code: str) -> list[str]:

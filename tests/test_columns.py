@@ -39,10 +39,22 @@ FIELDS = st.dictionaries(
 )
 # A number as text is refused as a bound where a field has numbers.
 BOUNDS = TEXTS.filter(lambda text: not any(map(str.isdigit, text))) | INTEGERS | REALS
+
+
+def accepted(bounds: dict[str, Any]) -> dict[str, Any]:
+    """Bounds in order and of one type; others are refused."""
+    gte, lte = bounds.get("gte"), bounds.get("lte")
+    if gte is None or lte is None:
+        return bounds
+    if isinstance(gte, str) != isinstance(lte, str):
+        return {"gte": gte}
+    return {"gte": min(gte, lte), "lte": max(gte, lte)}
+
+
 CONDITIONS = (
     SCALARS
     | st.lists(SCALARS, min_size=1, max_size=4)
-    | st.dictionaries(st.sampled_from(["gte", "lte"]), BOUNDS, min_size=1)
+    | st.dictionaries(st.sampled_from(["gte", "lte"]), BOUNDS, min_size=1).map(accepted)
 )
 
 

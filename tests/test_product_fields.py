@@ -155,6 +155,43 @@ def test_a_code_as_query_scores_one_and_honours_filters(
 
 
 @pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("kt 1700 s", ["KT-1700-S"]),
+        ("kt1700s", ["KT-1700-S"]),
+        ("b864 22 b", ["a", "b"]),
+        ("B86422B", ["a", "b"]),
+        ("40 06381 333931", ["c"]),
+        ("rw-90", ["d"]),
+        # The code as it is written counts alone.
+        ("11-22-3", ["11-22-3"]),
+        ("11 22 3", ["11-22-3", "1-12-23"]),
+        # Part of a code, and a code with more.
+        ("kt 1700", []),
+        ("kettle kt 1700 s", []),
+    ],
+)
+def test_a_code_scores_one_whatever_separates_its_parts(
+    tmp_path: Path, encoder: HashEncoder, query: str, ids: list[str]
+) -> None:
+    records = [
+        {"sku": "KT-1700-S", "name": "Kettle"},
+        {"sku": "a", "name": "Mixer", "mpn": "B864-22/B"},
+        {"sku": "b", "name": "Mixer, red", "mpn": "B864-22/B"},
+        {"sku": "c", "name": "Aurora", "ean": 4006381333931},
+        {"sku": "d", "name": "Radio", "model_number": "RW90"},
+        {"sku": "11-22-3", "name": "Screw"},
+        {"sku": "1-12-23", "name": "Nut"},
+        *({"sku": f"x{number}", "name": f"B {number} kt 22"} for number in range(9)),
+    ]
+    build(tmp_path, "p", "product", [source("f", list(map(from_record, records)))], encoder)
+
+    hits = Corpus.load(builds.current(tmp_path, "p"), encoder).search(query, k=20).hits
+
+    assert sorted(hit.id for hit in hits if hit.score == 1.0) == sorted(ids)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "line"),
     [
         ("power_w", 10, "Power: 10 W"),

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,28 @@ def _purlin(*arguments: object) -> int:
 
 
 # ---- search
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("Tea.", "Tea."),
+        ("x" * 500, f"{'x' * 400}…"),
+        # The beginning is kept if it has a match; else the first match is in the middle.
+        (f"Tea {'x' * 500} Tea", f"<Tea> {'x' * 396}…"),
+        (f"{'x' * 500} Tea {'y' * 500}", f"…{'x' * 196} <Tea> {'y' * 199}…"),
+        (f"{'x' * 500} Tea", f"…{'x' * 196} <Tea>"),
+    ],
+)
+def test_long_lines_of_a_hit_are_cut_around_a_match(line: str, shown: str) -> None:
+    text = f"First\n{line}\nlast Tea"
+    spans = [match.span() for match in re.finditer(r"Tea\b(?!\.)", text)]
+
+    cut, cut_spans = terminal.with_short_lines(text, spans)
+
+    for start, end in reversed(cut_spans):
+        cut = f"{cut[:start]}<{cut[start:end]}>{cut[end:]}"
+    assert cut == f"First\n{shown}\nlast <Tea>"
 
 
 def test_search_prints_place_reason_and_code(
@@ -558,7 +581,7 @@ def test_classify_labels_texts_and_lines_of_stdin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"format price\n\n")))
-    options = ("--labels", "send receipt, format price", "--template", "{label}")
+    options = ("--labels", "send receipt, ", "--labels", "format price", "--template", "{label}")
     assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(label, text) for label, _, text in rows] == [

@@ -75,8 +75,10 @@ def test_digest_follows_content_and_options(
 def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         product.files(tmp_path / "none.csv")
-    with pytest.raises(InvalidInput, match=r"notes\.xlsx is no product table: give one of \.jsonl"):
-        product.files(write(tmp_path / "notes.xlsx", ""))
+    with pytest.raises(InvalidInput, match=r"notes\.pdf is no product table: give one of \.jsonl"):
+        product.files(write(tmp_path / "notes.pdf", ""))
+    with pytest.raises(InvalidInput, match=r"list\.xlsx is a workbook .*: export it as CSV\."):
+        product.files(write(tmp_path / "list.xlsx", ""))
     with pytest.raises(InvalidInput, match="unknown column 'colr'; known are id, title"):
         product.files(tmp_path, columns={"colr": "x"})
 

@@ -22,6 +22,8 @@ from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources import product, tables
 from tests.product_files import atom_texts, read_products, write
 
+WORKBOOK = "is a workbook of a spreadsheet or another archive: export it as CSV"
+
 
 def test_parquet_with_maps_lists_dates_and_decimals(tmp_path: Path) -> None:
     table = pyarrow.table(
@@ -159,9 +161,13 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
         ("a.json", "[]", "holds no rows"),
         (
             "a.json",
-            '{"products": []}',
-            "is not an array of records; name a file with one record per line .jsonl",
+            '{"count": 2, "products": []}',
+            "is not an array of records: give the array alone, or name a file with one record per "
+            "line .jsonl",
         ),
+        ("a.json", '{"products": []}', "holds no rows"),
+        ("a.csv", "PK\3\4, with the name of a table", WORKBOOK),
+        ("a.jsonl", "PK\3\4, with the name of a table", WORKBOOK),
         (
             "a.csv",
             "x,y\n1,2\n",
@@ -174,6 +180,13 @@ def test_table_without_products_is_skipped(
     tmp_path: Path, name: str, text: str, reason: str
 ) -> None:
     assert read_products(write(tmp_path / name, text)) == ([], [Skipped(name, reason)])
+
+
+def test_array_in_an_object_is_read(tmp_path: Path) -> None:
+    text = '{\n "products": [{"sku": "1", "name": "Lamp"}, {"sku": "2", "name": "Rug"}], "page": 1}'
+    documents, skipped = read_products(write(tmp_path / "a.json", text))
+
+    assert ([document.id for document in documents], skipped) == (["1", "2"], [])
 
 
 def test_json_array_is_read_up_to_a_broken_record(tmp_path: Path) -> None:

@@ -199,6 +199,13 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
         ({"price": {"gte": True}}, "filter.price.gte", "number"),
         ({"language": {"gte": 1}}, "filter.language.gte", "no numbers"),
         ({"price": {"lte": "2.5"}}, "filter.price.lte", "give lte as a number, 2.5 without quotes"),
+        (
+            {"price": {"gte": 9, "lte": 2.5}},
+            "filter.price",
+            "gte (9) is above lte (2.5): swap them",
+        ),
+        ({"day": {"gte": "b", "lte": "a"}}, "filter.day", "gte ('b') is above lte ('a')"),
+        ({"price": {"gte": 1, "lte": "x"}}, "filter.price", "both be numbers, or both texts"),
         ({"language": []}, "filter.language", "1 to 1000"),
         ({"language": ["x"] * 1001}, "filter.language", "1001"),
         ({"language": [["x"]]}, "filter.language", "text, a number"),

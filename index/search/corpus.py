@@ -20,7 +20,7 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
-from purlin.index.product_fields import is_code, spellings
+from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
 from purlin.index.quantities import quantities
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import feedback, query_log, repository, segments
@@ -64,6 +64,9 @@ _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
 # A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
 # more often a size or a number of something.
 _CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
+# Few words with a digit, which may be a code in another spelling, and how many passages are compared.
+_SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za-z0-9]+){0,5}")
+_CODES_COMPARED = 20
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
@@ -477,7 +480,8 @@ class Corpus:
         """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
         named = self._passages.rows_named(query)
         if self.manifest.kind == "product":
-            return np.union1d(named, self._coded(query))
+            named = np.union1d(named, self._coded(query))
+            return named if len(named) else self._coded_alike(query)
         title = ".".join(repository.names_of(query))
         if self.manifest.kind == "code" and title not in ("", query):
             named = np.union1d(named, self._passages.rows_named(title))
@@ -495,6 +499,17 @@ class Corpus:
             if is_code(name)
         ]
         return np.concatenate([_NO_ROWS, *rows])
+
+    def _coded_alike(self, query: str) -> Rows:
+        """Rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
+        if not _SPLIT_CODE.fullmatch(query):
+            return _NO_ROWS
+
+        joined = letters_and_digits(query)
+        rows, _ = self._lexical.search(self.weights(f"{query} {joined}"), _CODES_COMPARED)
+        stored = self._passages.fetch(rows.tolist())
+        is_alike = [joined in map(letters_and_digits, codes_of(each.document)) for each in stored]
+        return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))
 
     def _defining(self, query: str) -> Rows:
         """Rows whose last name is the symbol that the query is, at most as many as are ranked."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any, cast
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
@@ -133,7 +134,24 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
                 field=f"{field}.{operator}",
             )
         _stored(bound, f"{field}.{operator}")
-    return Clause(name, gte=bounds.get("gte"), lte=bounds.get("lte"))
+
+    gte, lte = bounds.get("gte"), bounds.get("lte")
+    _check_order(gte, lte, field)
+    return Clause(name, gte=gte, lte=lte)
+
+
+def _check_order(gte: int | float | str | None, lte: int | float | str | None, field: str) -> None:
+    """Raise InvalidInput for bounds between which nothing can be."""
+    if gte is None or lte is None:
+        return
+
+    if isinstance(gte, str) != isinstance(lte, str):
+        raise InvalidInput(
+            "gte and lte of a range must both be numbers, or both texts.", field=field
+        )
+    # Bounds of one type have an order, which mypy cannot tell.
+    if cast(Any, gte) > cast(Any, lte):
+        raise InvalidInput(f"gte ({gte!r:.80}) is above lte ({lte!r:.80}): swap them.", field=field)
 
 
 def _stored(value: Scalar, field: str) -> Scalar:

@@ -109,7 +109,13 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
 
 def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
     token = vocabulary.nearest(word.lower())
-    return None if token is None else _word_of(token, word.lower(), vocabulary.language)
+    if token is None:
+        return None
+
+    spelled = _word_of(token, word.lower(), vocabulary.language)
+    # Stems are nearer than their words: that of "extension" is two edits from that of "external".
+    edit_count = int(edits(word.lower(), [spelled.encode()])[0])
+    return spelled if edit_count <= most_edits(word) else None
 
 
 def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:

@@ -29,14 +29,14 @@ from purlin.index.sources.product_columns import (
 from purlin.index.sources.product_records import from_record, record_id
 from purlin.index.sources.product_rows import joined, with_typed_cells
 from purlin.index.sources.tables import (
-    TABLE_SUFFIXES,
     Row,
     has_decimal_commas,
     read_rows,
     table_format,
+    why_no_table,
 )
 
-VERSION = 8
+VERSION = 9
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
@@ -72,10 +72,7 @@ def files(
         raise NotFound(f"{path} does not exist.", field="path")
 
     if path.is_file() and not table_format(path):
-        raise InvalidInput(
-            f"{path.name} is no product table: give one of {', '.join(TABLE_SUFFIXES)}.",
-            field="path",
-        )
+        raise InvalidInput(f"{path.name} {why_no_table(path)}.", field="path")
 
     return _files(path, columns, entities, on_sample or _ignore)
 
@@ -101,7 +98,7 @@ def _files(
     for file in sorted(item for item in paths if isinstance(item, Path)):
         name = file.relative_to(root).as_posix()
         if not table_format(file):
-            yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
+            yield Skipped(name, why_no_table(file))
             continue
 
         try:

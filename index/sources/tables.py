@@ -30,6 +30,13 @@ TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xm
 MAX_ROW = 1 << 20  # characters
 _CHUNK_CHARS = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
+# Files of spreadsheets, which are read as what they export.
+_WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+# What ZIP archives, such as new workbooks, and old workbooks begin with.
+_WORKBOOK_STARTS = (b"PK\3\4", b"\xd0\xcf\x11\xe0")
+_WORKBOOK = "is a workbook of a spreadsheet or another archive: export it as CSV"
+# An object whose first value is an array of objects.
+_WRAPPED = re.compile(r'\{\s*"[^"\\]{1,64}"\s*:\s*\[(?=\s*[{\]])')
 # The only column of the rows of `read_lines`.
 LINE = "line"
 
@@ -50,6 +57,13 @@ def table_format(path: Path) -> str:
     suffix = Path(name.removesuffix(".gz")).suffix
     is_gzipped_parquet = suffix == ".parquet" and name.endswith(".gz")
     return suffix if suffix in TABLE_SUFFIXES and not is_gzipped_parquet else ""
+
+
+def why_no_table(path: Path) -> str:
+    """Say why a file without a known suffix is not read, and what to give instead."""
+    if path.suffix.lower() in _WORKBOOK_SUFFIXES:
+        return _WORKBOOK
+    return f"is no product table: give one of {', '.join(TABLE_SUFFIXES)}"
 
 
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -88,6 +102,10 @@ def _while_readable(
     """Yield what `read` yields; where it fails, and for a file without rows, a `Skipped` ends it."""
     row: Row | Skipped | None = None
     try:
+        if _is_workbook(path):
+            yield Skipped(name, _WORKBOOK)
+            return
+
         for row in read(path, name):
             yield row
         if row is None:
@@ -106,6 +124,12 @@ def _while_readable(
         yield Skipped(
             name, f"cannot be read from here on: {error}", number + 1, passing=is_transient(error)
         )
+
+
+def _is_workbook(path: Path) -> bool:
+    """Whether a file begins as workbooks and archives do, whatever its suffix says."""
+    with open_bytes(path) as stream:
+        return stream.peek(4).startswith(_WORKBOOK_STARTS)
 
 
 def has_decimal_commas(path: Path) -> bool:
@@ -214,17 +238,23 @@ def _row_or_skipped(record: object, name: str, number: int) -> Row | Skipped:
 
 
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """Yield the rows up to the first broken one: nothing marks where the next one starts."""
+    """Yield the rows up to the first broken one: nothing marks where the next one starts.
+
+    The array may be in an object of which it is the first value, as in {"products": [...]}.
+    """
     decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
     with open_text(path) as handle:
         buffer = handle.read(_CHUNK_CHARS).lstrip()
-        if buffer[:1] != "[":
+        wrapped = _WRAPPED.match(buffer)
+        if buffer[:1] != "[" and wrapped is None:
             yield Skipped(
-                name, "is not an array of records; name a file with one record per line .jsonl"
+                name,
+                "is not an array of records: give the array alone, or name a file with one record "
+                "per line .jsonl",
             )
             return
 
-        number, buffer = 1, buffer[1:]
+        number, buffer = 1, buffer[wrapped.end() if wrapped else 1 :]
         while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
             try:
                 record, end = decode(buffer)

@@ -71,7 +71,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     _add_texts(parser)
-    add("--labels", metavar="A,B,C", help="Names of the labels.")
+    add("--labels", metavar="A,B,C", action="append", help="Names of the labels; may be repeated.")
     add(
         "--labels-file",
         type=Path,
@@ -202,7 +202,8 @@ def _labels(options: argparse.Namespace) -> list[str]:
 
     if options.labels_file:
         return read_list(options.labels_file)
-    return [name.strip() for name in options.labels.split(",") if name.strip()]
+    names = ",".join(options.labels).split(",")
+    return [name.strip() for name in names if name.strip()]
 
 
 # ---- texts

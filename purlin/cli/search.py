@@ -341,7 +341,8 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     reason = styled(f"({visible(why(options.query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
-    first, *rest = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
+    text, highlights = terminal.with_short_lines(visible(hit.text), hit.highlights)
+    first, *rest = terminal.highlighted(text, highlights).split("\n")
     # Entries of a reference have signatures, too, and no language.
     language = hit.fields.get("language")
     if hit.fields.get("signature") and language is not None:
