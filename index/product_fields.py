@@ -49,8 +49,7 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
         if isinstance(value, bool) or name in unit_names or not (is_attribute or name in others):
             continue
         if is_code(name):
-            codes = value if isinstance(value, tuple) else (plain(value),)
-            yield " ".join(spelling for code in codes for spelling in spellings(code))
+            yield " ".join(spelling for code in _codes(value) for spelling in spellings(code))
         else:
             _, unit = without_unit(name, fields, units)
             yield plain(value) if unit == "" else f"{plain(value)} {plain(unit)}"
@@ -85,7 +84,11 @@ def codes_of(document: Document) -> Iterator[str]:
     yield document.id
     for name, value in document.fields.items():
         if is_code(name):
-            yield from value if isinstance(value, tuple) else (plain(value),)
+            yield from _codes(value)
+
+
+def _codes(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (plain(value),)
 
 
 def letters_and_digits(code: str) -> str:

@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if shown else 1
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def _parser() -> Parser:
     parser = Parser("search", "[CORPUS] QUERY [PATH] [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add(
@@ -90,7 +90,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
     add_home(parser)
+    return parser
 
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
     options = parser.parse_intermixed_args(arguments)
     _take_directory(options)
     *corpora, query = options.query
