@@ -29,7 +29,7 @@ from purlin.app.service import ServiceOf
 from purlin.index.encoder import Role, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.reranker import Reranker, logistic
-from purlin.index.search.corpus import MAX_QUERY_CHARS
+from purlin.index.search.limits import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it

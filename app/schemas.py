@@ -26,7 +26,8 @@ from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
-from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK, RERANK_DEPTH
+from purlin.index.search.corpus import RERANK_DEPTH
+from purlin.index.search.limits import MAX_K, MAX_QUERY_CHARS, MAX_RANK
 from purlin.index.search.several import MAX_CORPORA
 
 MAX_REQUEST_TEXTS = 10_000

@@ -40,8 +40,9 @@ from purlin.app.fields import (
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.ask import UNLIKELY
 from purlin.index.records import Answer, Content, Hit, Kind, Location
-from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
+from purlin.index.search.corpus import Corpus
 from purlin.index.search.filters import beginning_with
+from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.search.several import MAX_CORPORA
 from purlin.index.search.snippets import first_line, telling_row
 from purlin.index.search.why import relevant, why

@@ -11,7 +11,8 @@ from purlin.index.indexing.build import build
 from purlin.index.qa.ask import READ_DEPTH, answer_question
 from purlin.index.qa.judging import hit_entry, judge_corpus
 from purlin.index.qa.reader import RELEASED_READER, Reader
-from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make

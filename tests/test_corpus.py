@@ -10,7 +10,8 @@ from purlin.index import builds
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.build import Options, build
 from purlin.index.records import Document, Hit, Mode
-from purlin.index.search.corpus import MAX_K, MAX_RANK, Corpus
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.limits import MAX_K, MAX_RANK
 from tests.conftest import HashEncoder, functions, paged, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()

@@ -26,8 +26,9 @@ from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
 from purlin.index.pace import StageProgress
 from purlin.index.records import Mode
-from purlin.index.search.corpus import Corpus, check_query
+from purlin.index.search.corpus import Corpus
 from purlin.index.search.filters import Filter
+from purlin.index.search.limits import check_query
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
 RUN_DEPTH = 100

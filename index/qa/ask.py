@@ -16,8 +16,9 @@ from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
 from purlin.index.records import Answer, Document, Excerpt, Hit
-from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
+from purlin.index.search.corpus import Corpus, Retrieved
 from purlin.index.search.filters import Filter
+from purlin.index.search.limits import MAX_QUERY_CHARS
 
 READ_DEPTH = 12  # passages that are read at most
 MAX_BEHIND = 4.0  # log odds that a passage may be behind the best one, to be read

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
-from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
+from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
-from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
-from purlin.index.quantities import quantities
-from purlin.index.records import Document, Hit, Mode, Passage, is_text
-from purlin.index.search import feedback, query_log, repository, segments
+from purlin.index.records import Document, Hit, Mode, Passage
+from purlin.index.search import feedback, query_log, segments
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
@@ -34,41 +29,25 @@ from purlin.index.search.contracts import (
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import ANY_CASE, Filter, folded
-from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
+from purlin.index.search.highlights import highlights, shown_of
 from purlin.index.search.languages import ENGLISH
-from purlin.index.search.lexical import Lexical, LexicalScores
+from purlin.index.search.lexical import Lexical
+from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
-from purlin.index.search.query_log import QueryLog, blend
-from purlin.index.search.ranked import Candidates, Clock, Query, Ranked, Ranking, Shown, aligned
+from purlin.index.search.named_rows import NamedRows
+from purlin.index.search.query_log import QueryLog
+from purlin.index.search.ranked import Clock, Query, Ranked, Ranking
+from purlin.index.search.retrievers import Retrievers
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import StoredPassage
-from purlin.index.search.tokens import matches, tokens
-from purlin.index.search.uses import used_name, users
 
-MAX_QUERY_CHARS = 4096
-MAX_K = 1000
-# Largest offset + k.
-MAX_RANK = 10_000
-MAX_HIGHLIGHTS = 100
 # Hits that a reranker scores again, and the time it may take: those not read by then keep their order.
 RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
-_FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
-# Factor on the score of test, vendored, generated and minified code.
-_SECONDARY_PRIOR = 0.9
-# A code as a number, which has no leading zeros and fits in 64 bits.
-_NUMBER = re.compile(r"[1-9][0-9]{3,17}")
-# A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
-# more often a size or a number of something.
-_CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
-# Few words with a digit, which may be a code in another spelling, and how many passages are compared.
-_SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za-z0-9]+){0,5}")
-_CODES_COMPARED = 20
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
-_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +113,8 @@ class Corpus:
         self._passages = passages
         self._listing = listing
         self._log = log
-        self._has_roles = manifest.demote and "role" in passages.field_names
+        self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
+        self._retrievers = Retrievers(manifest, dense, lexical, passages)
         # Files tell more of code than its text: a model ranks by them, too.
         self._has_model = manifest.kind == "code" and passages.has_files
 
@@ -335,7 +315,7 @@ class Corpus:
         check_search(query, k, 0, mode)
         clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
-        ranking = self._rank(prepared, k, clock, distinct=False)
+        ranking = self._retrievers.rank(prepared, k, clock, distinct=False)
 
         retrieved = []
         for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist())):
@@ -351,7 +331,7 @@ class Corpus:
         count less, as in a search. What is near code is code, where a corpus has documentation or
         configuration, too. No hit has highlights.
         """
-        _check_k(k)
+        check_k(k)
         clock = Clock()
         row = self._passages.rows_of([document_id]).get(document_id)
         if row is None:
@@ -369,7 +349,7 @@ class Corpus:
         query.vector = self._dense.mean(own)
         query.excluded = own
 
-        ranking = self._rank(query, k, clock)
+        ranking = self._retrievers.rank(query, k, clock)
         hits = tuple(
             self._hit(query, ranking, position, stored, highlight=False)
             for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
@@ -409,23 +389,14 @@ class Corpus:
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
-        shown = self._shown(query)
-        return tuple(replace(hit, highlights=_highlights(hit.text, shown)) for hit in hits)
-
-    def _shown(self, query: str) -> Shown:
-        language = self._lexical.language
-        spellings = quantities(query) if self.manifest.kind == "product" else ()
-        return Shown(
-            frozenset(tokens(query, language)),
-            language,
-            frozenset(each.spelling for each in spellings),
-        )
+        shown = shown_of(query, self.manifest.kind, self._lexical.language)
+        return tuple(replace(hit, highlights=highlights(hit.text, shown)) for hit in hits)
 
     # ---- retrieval
 
     def _ranked(self, query: Query, depth: int, clock: Clock) -> Ranked:
-        ranking = self._rank(query, depth, clock)
-        total = self._total(query)
+        ranking = self._retrievers.rank(query, depth, clock)
+        total = self._retrievers.total(query)
         clock.lap("fetch")
         return Ranked(total, clock.laps, query, ranking)
 
@@ -442,9 +413,16 @@ class Corpus:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
-        named = self._named(query.strip()) if mode != "dense" else _NO_ROWS
+        named = self._names.named(query.strip()) if mode != "dense" else _NO_ROWS
         text = query if len(named) else self._corrected(query)
-        prepared = Query(text, query, mode, allowed, documents, shown=self._shown(text))
+        prepared = Query(
+            text,
+            query,
+            mode,
+            allowed,
+            documents,
+            shown=shown_of(text, self.manifest.kind, self._lexical.language),
+        )
         prepared.named = named
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
@@ -465,8 +443,8 @@ class Corpus:
         if mode != "dense":
             prepared.weights = self.weights(text)
             if prepared.has_evidence:
-                prepared.defining = self._defining(query)
-                prepared.used_name = self._used_name(query)
+                prepared.defining = self._names.defining(query)
+                prepared.used_name = self._names.used_name(query)
             if prepared.used_name is not None:
                 prepared.weights = self.weights(prepared.used_name)
         clock.lap("lexical")
@@ -475,54 +453,6 @@ class Corpus:
     def _corrected(self, query: str) -> str:
         """The query as it is searched: corrected for products, as elsewhere an unknown word may be a name."""
         return self._lexical.corrected(query) if self.manifest.kind == "product" else query
-
-    def _named(self, query: str) -> Rows:
-        """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
-        named = self._passages.rows_named(query)
-        if self.manifest.kind == "product":
-            named = np.union1d(named, self._coded(query))
-            return named if len(named) else self._coded_alike(query)
-        title = ".".join(repository.names_of(query))
-        if self.manifest.kind == "code" and title not in ("", query):
-            named = np.union1d(named, self._passages.rows_named(title))
-        return named
-
-    def _coded(self, query: str) -> Rows:
-        """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
-        if not _CODE.fullmatch(query):
-            return _NO_ROWS
-        codes = [*spellings(query), query.upper(), query.casefold()]
-        numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
-        rows = [
-            self._passages.rows_where({name: [*codes, *numbers]}, _FIRST_DEPTH)
-            for name in self.field_names
-            if is_code(name)
-        ]
-        return np.concatenate([_NO_ROWS, *rows])
-
-    def _coded_alike(self, query: str) -> Rows:
-        """Rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
-        if not _SPLIT_CODE.fullmatch(query):
-            return _NO_ROWS
-
-        joined = letters_and_digits(query)
-        rows, _ = self._lexical.search(self.weights(f"{query} {joined}"), _CODES_COMPARED)
-        stored = self._passages.fetch(rows.tolist())
-        is_alike = [joined in map(letters_and_digits, codes_of(each.document)) for each in stored]
-        return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))
-
-    def _defining(self, query: str) -> Rows:
-        """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
-        names = repository.names_of(query)
-        if not names or "name" not in self.field_names:
-            return _NO_ROWS
-        return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
-
-    def _used_name(self, query: str) -> str | None:
-        """The name whose uses the query asks for, if it is that of a symbol."""
-        name = used_name(query)
-        is_symbol = name is not None and (repository.is_telling(name) or len(self._defining(name)))
-        return name if is_symbol else None
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
         """Return what a filter allows, and how many documents that is."""
@@ -549,218 +479,6 @@ class Corpus:
         """Whether filters ignore case; older builds have their fields as they are written."""
         return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
 
-    def _rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
-        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
-        if not (query.has_evidence or query.has_feedback):
-            return self._rank_by_text(query, needed, clock, distinct=distinct)
-
-        # The same documents whatever is asked for, so that pages are consistent.
-        candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
-        pool = self._score(query, candidates, clock, distinct=True)
-        clock.lap("fuse")
-        if query.has_evidence:
-            first = self._with_evidence(query, pool.take(slice(repository.DEPTH)))
-            clock.lap("rerank")
-        else:
-            first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
-            clock.lap("dense")
-        if len(first.rows) >= needed or (bound is None and len(first.rows) == len(pool.rows)):
-            return first
-
-        others = self._rank_by_text(query, needed, clock, distinct=True)
-        document_of = self._passages.document_of
-        ranked = np.isin(document_of(others.rows), document_of(first.rows))
-        return first.then(others.take(~ranked))
-
-    def _rank_by_text(self, query: Query, needed: int, clock: Clock, *, distinct: bool) -> Ranking:
-        """Rank by the scores of the retrievers.
-
-        Fetches more candidates until no other row can enter the first `needed`, as in the threshold
-        algorithm.
-        """
-        depth = max(_FIRST_DEPTH, 2 * needed)
-        while True:
-            candidates, bound = self._candidates(query, depth, clock)
-            ranking = self._score(query, candidates, clock, distinct=distinct)
-            last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
-            clock.lap("fuse")
-            if bound is None or last > bound:
-                return ranking
-            depth *= 4
-
-    def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
-        """Rank these rows by the model of a repository."""
-        details = self._passages.details(self._passages.document_of(ranking.rows))
-        if not self._has_roles:
-            details = replace(details, secondary=np.zeros_like(details.secondary))
-        evidence = repository.weigh(
-            query.used_name or query.text,
-            query.weights,
-            details,
-            ranking.text_scores,
-            np.isin(ranking.rows, query.named),
-            self._passages.existing_paths,
-            self._using(query, ranking.rows),
-        )
-        order = evidence.order()
-        scores = evidence.scores()[order]
-        return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
-
-    def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
-        """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
-        if query.used_name is None:
-            return None
-        stored = self._passages.fetch(rows.tolist())
-        return users(query.used_name, [passage.document for passage in stored])
-
-    def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
-        """Rank these rows by how similar they are to the first of them, too."""
-        if len(ranking.rows) < feedback.DEPTH:
-            return ranking
-        center = self._dense.mean(ranking.rows[: feedback.FIRST])
-        similarities = self._dense.scores(center, ranking.rows)
-        cosines = feedback.mean_cosines(ranking.cosines, similarities)
-        texts = self._text_scores(query, ranking.rows, cosines, ranking.lexical)
-        scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
-
-        order = np.argsort(-scores, kind="stable")
-        return replace(
-            ranking.take(order),
-            scores=scores[order],
-            text_scores=texts[order],
-            similarities=similarities[order],
-        )
-
-    def _candidates(
-        self, query: Query, depth: int, clock: Clock
-    ) -> tuple[Candidates, float | None]:
-        """Rows that are named or among the first `depth` of a retriever.
-
-        Also returns the highest score that any other row could get, or None if there is no other.
-        """
-        named = np.concatenate([query.named, query.defining])
-        rows = [named[self._passages.is_allowed(named, query.allowed)]]
-        dense_rows = lexical_rows = _NO_ROWS
-        cosines = shares = _NO_SCORES
-        least_cosine, least_share, more = 0.0, 0.0, False
-
-        if query.vector is not None:
-            needed = depth + len(query.excluded)
-            dense_rows, cosines = self._dense.search(query.vector, needed, query.allowed)
-            if len(dense_rows) == needed:
-                least_cosine, more = float(cosines[-1]), True
-            kept = ~np.isin(dense_rows, query.excluded)
-            dense_rows, cosines = dense_rows[kept], cosines[kept]
-            clock.lap("dense")
-
-        if query.mode != "dense":
-            lexical_rows, shares = self._lexical_best(query, depth)
-            if len(lexical_rows) == depth:
-                least_share = float(shares[-1])
-                # In hybrid mode, the dense retriever tells whether there are other rows.
-                more = more or query.mode == "lexical"
-            clock.lap("lexical")
-
-        fusion = self._fusion(query)
-        bound = fusion.fuse(
-            np.array([least_cosine], np.float32), np.array([least_share], np.float32)
-        )
-        if query.nearness is not None:
-            documents, nearness = query.nearness.nearest(depth)
-            near = self._passages.passages_of(documents)
-            rows.append(near[self._passages.is_allowed(near, query.allowed)])
-            limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
-            bound = blend(bound, limit)
-
-        all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
-        candidates = Candidates(
-            all_rows,
-            aligned(all_rows, dense_rows, cosines),
-            aligned(all_rows, lexical_rows, shares),
-        )
-        return candidates, float(bound[0]) if more else None
-
-    def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
-        """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
-        named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
-        rows, shares = self._lexical.search(query.weights, depth, query.allowed)
-        others = ~np.isin(rows, named)
-        ones = np.ones(len(named), dtype=np.float32)
-        return (
-            np.concatenate([named, rows[others]])[:depth],
-            np.concatenate([ones, shares[others]])[:depth],
-        )
-
-    def _score(
-        self, query: Query, candidates: Candidates, clock: Clock, *, distinct: bool
-    ) -> Ranking:
-        """Rank these rows; with `distinct`, only the best row of each document is kept."""
-        rows = candidates.rows
-        documents = self._passages.document_of(rows)
-        cosines, shares = candidates.cosines.copy(), candidates.lexical.copy()
-        clock.lap("fuse")
-        others = np.isnan(cosines)
-        cosines[others] = 0.0
-        if query.vector is not None:
-            cosines[others] = self._dense.scores(query.vector, rows[others])
-            clock.lap("dense")
-        others = np.isnan(shares)
-        shares[others] = 0.0
-        if query.mode != "dense":
-            shares[others] = self._lexical.scores(query.weights, rows[others])
-            shares[np.isin(rows, query.named)] = 1.0
-            clock.lap("lexical")
-
-        texts = self._text_scores(query, rows, cosines, shares)
-        scores = texts.copy()
-        scores[np.isin(rows, query.defining)] = 1.0
-        scores[np.isin(rows, query.named)] = 1.0
-
-        # Ties go by cosine, then by the row that the passage has in a build of one segment.
-        order = np.lexsort((self._passages.order(rows), -cosines, -scores))
-        if distinct:
-            _, first = np.unique(documents[order], return_index=True)
-            order = order[np.sort(first)]
-        similarities = np.full(len(order), np.nan, dtype=np.float32)
-        return Ranking(
-            rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
-        )
-
-    def _text_scores(
-        self, query: Query, rows: Rows, cosines: Vectors, shares: LexicalScores
-    ) -> Vectors:
-        """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
-        documents = self._passages.document_of(rows)
-        texts = self._fusion(query).fuse(cosines, shares)
-        if not query.has_evidence:
-            texts = texts * self._priors(documents)
-        if query.nearness is not None:
-            texts = blend(texts, query.nearness.of(documents))
-        return texts
-
-    def _priors(self, documents: Rows) -> Vectors:
-        """Factors (n,) on the scores of passages by the roles of their documents."""
-        if not self._has_roles:
-            return np.ones(len(documents), dtype=np.float32)
-        secondary = self._passages.secondary(documents)
-        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
-
-    def _fusion(self, query: Query) -> Fusion:
-        if query.mode != "hybrid" or query.vector is None:
-            return DENSE if query.mode == "dense" else LEXICAL
-        # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
-        dense_weight = self.manifest.dense_weight if query.vector.any() else 0.0
-        return Fusion(dense_weight, self.manifest.lexical_power)
-
-    def _total(self, query: Query) -> int:
-        """Count the documents that the query can return."""
-        if query.mode != "lexical":
-            return query.document_count
-        matching = self._lexical.matching(query.weights, query.allowed)
-        named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        rows = np.concatenate([matching, named])
-        return len(np.unique(self._passages.document_of(rows)))
-
     # ---- hits
 
     def _hit(
@@ -784,7 +502,7 @@ class Corpus:
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=_highlights(text, query.shown) if highlight else (),
+            highlights=highlights(text, query.shown) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
@@ -809,12 +527,12 @@ class Corpus:
     def _explanation(self, query: Query, ranking: Ranking, position: int) -> dict[str, Any]:
         row = int(ranking.rows[position])
         document = self._passages.document_of(ranking.rows[position : position + 1])
-        fusion = self._fusion(query)
+        fusion = self._retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self._priors(document)[0])
+        prior = float(self._retrievers.priors(document)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)
@@ -840,27 +558,6 @@ class Corpus:
         }
 
 
-def _highlights(text: str, shown: Shown) -> tuple[tuple[int, int], ...]:
-    spans = matches(text, shown.tokens, shown.language)
-    if shown.quantities:
-        equal = [each for each in quantities(text) if each.spelling in shown.quantities]
-        spans = _united([*spans, *((each.start, each.end) for each in equal)])
-    return tuple(islice(spans, MAX_HIGHLIGHTS))
-
-
-def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans in order, those that overlap as one."""
-    ordered = sorted(spans)
-    start, end = ordered[0] if ordered else (0, 0)
-    for next_start, next_end in ordered:
-        if next_start >= end and next_start > start:
-            yield start, end
-            start = next_start
-        end = max(end, next_end)
-    if ordered:
-        yield start, end
-
-
 def _rounded(score: np.float32) -> float:
     """Round a score to four digits; further digits differ between processors."""
     return round(float(score), 4)
@@ -876,24 +573,6 @@ def check_encoder(manifest: builds.Manifest, encoder: TextEncoder) -> None:
         )
 
 
-def check_query(query: str) -> None:
-    """Raise InvalidInput for a query that is empty, too long or not valid Unicode."""
-    if not query.strip():
-        raise InvalidInput("query is empty; give it at least one word.", field="query")
-    if len(query) > MAX_QUERY_CHARS:
-        raise InvalidInput(
-            f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.",
-            field="query",
-        )
-    if not is_text(query):
-        raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
-
-
-def _check_k(k: int) -> None:
-    if not 1 <= k <= MAX_K:
-        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
-
-
 def _lines(document: Document) -> tuple[int, int]:
     """First and last line of a document in its file; 0 and 0 for one without lines."""
     start, end = document.location.start_line, document.location.end_line
@@ -904,20 +583,3 @@ def _distance(document: Document, line: int) -> int:
     """Lines between a line of its file and a document, 0 inside it."""
     start, end = _lines(document)
     return max(start - line, line - end, 0)
-
-
-def check_page(k: int, offset: int) -> None:
-    """Raise InvalidInput for a page beyond the limits."""
-    _check_k(k)
-    if not 0 <= offset <= MAX_RANK - k:
-        raise InvalidInput(
-            f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
-        )
-
-
-def check_search(query: str, k: int, offset: int, mode: str) -> None:
-    """Raise InvalidInput for the first argument of a search that is out of bounds."""
-    check_query(query)
-    check_page(k, offset)
-    if mode not in ("hybrid", "dense", "lexical"):
-        raise InvalidInput(f"mode is {mode[:40]!r}; use hybrid, dense or lexical.", field="mode")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
 from purlin.index.search.contracts import Allowed, Rows
-from purlin.index.search.languages import ENGLISH, Language
+from purlin.index.search.highlights import Shown
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.query_log import Nearness
 from purlin.index.search.repository import Evidence
@@ -101,15 +101,6 @@ def aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
     return all_scores
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
-
-    tokens: frozenset[str] = frozenset()
-    language: Language = ENGLISH
-    quantities: frozenset[str] = frozenset()
-
-
 @dataclass(slots=True)
 class Query:
     """A query with everything that is computed once per search.
@@ -139,7 +130,7 @@ class Query:
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
     used_name: str | None = None
-    shown: Shown = Shown()
+    shown: Shown = field(default_factory=Shown)
     has_evidence: bool = False
     has_feedback: bool = False
 

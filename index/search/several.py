@@ -19,13 +19,9 @@ from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
-from purlin.index.search.corpus import (
-    RERANK_DEPTH,
-    RERANK_SECONDS,
-    Corpus,
-    check_search,
-)
+from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus
 from purlin.index.search.filters import Filter
+from purlin.index.search.limits import check_search
 from purlin.index.search.ranked import Ranked
 
 MAX_CORPORA = 16

@@ -1,0 +1,47 @@
+"""Limits of a search: of the query's length, of the number of hits, and of the page."""
+
+from __future__ import annotations
+
+from purlin.index.errors import InvalidInput
+from purlin.index.records import is_text
+
+MAX_QUERY_CHARS = 4096
+MAX_K = 1000
+# Largest offset + k.
+MAX_RANK = 10_000
+
+
+def check_query(query: str) -> None:
+    """Raise InvalidInput for a query that is empty, too long or not valid Unicode."""
+    if not query.strip():
+        raise InvalidInput("query is empty; give it at least one word.", field="query")
+    if len(query) > MAX_QUERY_CHARS:
+        raise InvalidInput(
+            f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.",
+            field="query",
+        )
+    if not is_text(query):
+        raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
+
+
+def check_k(k: int) -> None:
+    """Raise InvalidInput for a number of hits beyond the limits."""
+    if not 1 <= k <= MAX_K:
+        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+
+
+def check_page(k: int, offset: int) -> None:
+    """Raise InvalidInput for a page beyond the limits."""
+    check_k(k)
+    if not 0 <= offset <= MAX_RANK - k:
+        raise InvalidInput(
+            f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
+        )
+
+
+def check_search(query: str, k: int, offset: int, mode: str) -> None:
+    """Raise InvalidInput for the first argument of a search that is out of bounds."""
+    check_query(query)
+    check_page(k, offset)
+    if mode not in ("hybrid", "dense", "lexical"):
+        raise InvalidInput(f"mode is {mode[:40]!r}; use hybrid, dense or lexical.", field="mode")

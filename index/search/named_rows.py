@@ -1,0 +1,92 @@
+"""Rows that a query names exactly: by id, title or code, or by the symbol that they define."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
+from purlin.index.records import Kind
+from purlin.index.search import repository
+from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
+from purlin.index.search.uses import used_name
+
+# A code as a number, which has no leading zeros and fits in 64 bits.
+_NUMBER = re.compile(r"[1-9][0-9]{3,17}")
+# A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
+# more often a size or a number of something.
+_CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
+# Few words with a digit, which may be a code in another spelling, and how many passages are compared.
+_SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za-z0-9]+){0,5}")
+_CODES_COMPARED = 20
+_MAX_CODED = 200  # passages by one field
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+
+
+class NamedRows:
+    """Finds the passages of a corpus that a query names exactly."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        passages: PassageStore,
+        lexical: LexicalRetriever,
+        weights: Callable[[str], Mapping[str, float]],
+    ) -> None:
+        """`weights` gives what the lexical retriever searches for a query."""
+        self._kind = kind
+        self._passages = passages
+        self._lexical = lexical
+        self._weights = weights
+
+    def named(self, query: str) -> Rows:
+        """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
+        rows = self._passages.rows_named(query)
+        if self._kind == "product":
+            rows = np.union1d(rows, self._coded(query))
+            return rows if len(rows) else self._coded_alike(query)
+
+        title = ".".join(repository.names_of(query))
+        if self._kind == "code" and title not in ("", query):
+            rows = np.union1d(rows, self._passages.rows_named(title))
+        return rows
+
+    def defining(self, query: str) -> Rows:
+        """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
+        names = repository.names_of(query)
+        if not names or "name" not in self._passages.field_names:
+            return _NO_ROWS
+        return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
+
+    def used_name(self, query: str) -> str | None:
+        """The name whose uses the query asks for, if it is that of a symbol."""
+        name = used_name(query)
+        is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
+        return name if is_symbol else None
+
+    def _coded(self, query: str) -> Rows:
+        """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
+        if not _CODE.fullmatch(query):
+            return _NO_ROWS
+
+        codes = [*spellings(query), query.upper(), query.casefold()]
+        numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
+        rows = [
+            self._passages.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
+            for name in self._passages.field_names
+            if is_code(name)
+        ]
+        return np.concatenate([_NO_ROWS, *rows])
+
+    def _coded_alike(self, query: str) -> Rows:
+        """Rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
+        if not _SPLIT_CODE.fullmatch(query):
+            return _NO_ROWS
+
+        joined = letters_and_digits(query)
+        rows, _ = self._lexical.search(self._weights(f"{query} {joined}"), _CODES_COMPARED)
+        stored = self._passages.fetch(rows.tolist())
+        is_alike = [joined in map(letters_and_digits, codes_of(each.document)) for each in stored]
+        return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))

@@ -1,0 +1,254 @@
+"""The dense and the lexical retriever of a build together: candidates of both, ranked by one score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index import builds
+from purlin.index.encoder import Vectors
+from purlin.index.search import feedback, repository
+from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
+from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
+from purlin.index.search.lexical import LexicalScores
+from purlin.index.search.query_log import blend
+from purlin.index.search.ranked import Candidates, Clock, Query, Ranking, aligned
+from purlin.index.search.uses import users
+
+_FIRST_DEPTH = 200
+# Factor on the score of test, vendored, generated and minified code.
+_SECONDARY_PRIOR = 0.9
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
+
+
+class Retrievers:
+    """Ranks the passages of a build for a query."""
+
+    def __init__(
+        self,
+        manifest: builds.Manifest,
+        dense: DenseRetriever,
+        lexical: LexicalRetriever,
+        passages: PassageStore,
+    ) -> None:
+        self._manifest = manifest
+        self._dense = dense
+        self._lexical = lexical
+        self._passages = passages
+        self._has_roles = manifest.demote and "role" in passages.field_names
+
+    def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
+        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
+        if not (query.has_evidence or query.has_feedback):
+            return self._rank_by_text(query, needed, clock, distinct=distinct)
+
+        # The same documents whatever is asked for, so that pages are consistent.
+        candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
+        pool = self._score(query, candidates, clock, distinct=True)
+        clock.lap("fuse")
+        if query.has_evidence:
+            first = self._with_evidence(query, pool.take(slice(repository.DEPTH)))
+            clock.lap("rerank")
+        else:
+            first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
+            clock.lap("dense")
+        if len(first.rows) >= needed or (bound is None and len(first.rows) == len(pool.rows)):
+            return first
+
+        others = self._rank_by_text(query, needed, clock, distinct=True)
+        document_of = self._passages.document_of
+        ranked = np.isin(document_of(others.rows), document_of(first.rows))
+        return first.then(others.take(~ranked))
+
+    def _rank_by_text(self, query: Query, needed: int, clock: Clock, *, distinct: bool) -> Ranking:
+        """Rank by the scores of the retrievers.
+
+        Fetches more candidates until no other row can enter the first `needed`, as in the threshold
+        algorithm.
+        """
+        depth = max(_FIRST_DEPTH, 2 * needed)
+        while True:
+            candidates, bound = self._candidates(query, depth, clock)
+            ranking = self._score(query, candidates, clock, distinct=distinct)
+            last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
+            clock.lap("fuse")
+            if bound is None or last > bound:
+                return ranking
+            depth *= 4
+
+    def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
+        """Rank these rows by the model of a repository."""
+        details = self._passages.details(self._passages.document_of(ranking.rows))
+        if not self._has_roles:
+            details = replace(details, secondary=np.zeros_like(details.secondary))
+        evidence = repository.weigh(
+            query.used_name or query.text,
+            query.weights,
+            details,
+            ranking.text_scores,
+            np.isin(ranking.rows, query.named),
+            self._passages.existing_paths,
+            self._using(query, ranking.rows),
+        )
+        order = evidence.order()
+        scores = evidence.scores()[order]
+        return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
+
+    def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
+        """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
+        if query.used_name is None:
+            return None
+        stored = self._passages.fetch(rows.tolist())
+        return users(query.used_name, [passage.document for passage in stored])
+
+    def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
+        """Rank these rows by how similar they are to the first of them, too."""
+        if len(ranking.rows) < feedback.DEPTH:
+            return ranking
+        center = self._dense.mean(ranking.rows[: feedback.FIRST])
+        similarities = self._dense.scores(center, ranking.rows)
+        cosines = feedback.mean_cosines(ranking.cosines, similarities)
+        texts = self._text_scores(query, ranking.rows, cosines, ranking.lexical)
+        scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
+
+        order = np.argsort(-scores, kind="stable")
+        return replace(
+            ranking.take(order),
+            scores=scores[order],
+            text_scores=texts[order],
+            similarities=similarities[order],
+        )
+
+    def _candidates(
+        self, query: Query, depth: int, clock: Clock
+    ) -> tuple[Candidates, float | None]:
+        """Rows that are named or among the first `depth` of a retriever.
+
+        Also returns the highest score that any other row could get, or None if there is no other.
+        """
+        named = np.concatenate([query.named, query.defining])
+        rows = [named[self._passages.is_allowed(named, query.allowed)]]
+        dense_rows = lexical_rows = _NO_ROWS
+        cosines = shares = _NO_SCORES
+        least_cosine, least_share, more = 0.0, 0.0, False
+
+        if query.vector is not None:
+            needed = depth + len(query.excluded)
+            dense_rows, cosines = self._dense.search(query.vector, needed, query.allowed)
+            if len(dense_rows) == needed:
+                least_cosine, more = float(cosines[-1]), True
+            kept = ~np.isin(dense_rows, query.excluded)
+            dense_rows, cosines = dense_rows[kept], cosines[kept]
+            clock.lap("dense")
+
+        if query.mode != "dense":
+            lexical_rows, shares = self._lexical_best(query, depth)
+            if len(lexical_rows) == depth:
+                least_share = float(shares[-1])
+                # In hybrid mode, the dense retriever tells whether there are other rows.
+                more = more or query.mode == "lexical"
+            clock.lap("lexical")
+
+        fusion = self.fusion(query)
+        bound = fusion.fuse(
+            np.array([least_cosine], np.float32), np.array([least_share], np.float32)
+        )
+        if query.nearness is not None:
+            documents, nearness = query.nearness.nearest(depth)
+            near = self._passages.passages_of(documents)
+            rows.append(near[self._passages.is_allowed(near, query.allowed)])
+            limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
+            bound = blend(bound, limit)
+
+        all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
+        candidates = Candidates(
+            all_rows,
+            aligned(all_rows, dense_rows, cosines),
+            aligned(all_rows, lexical_rows, shares),
+        )
+        return candidates, float(bound[0]) if more else None
+
+    def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
+        """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
+        named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
+        rows, shares = self._lexical.search(query.weights, depth, query.allowed)
+        others = ~np.isin(rows, named)
+        ones = np.ones(len(named), dtype=np.float32)
+        return (
+            np.concatenate([named, rows[others]])[:depth],
+            np.concatenate([ones, shares[others]])[:depth],
+        )
+
+    def _score(
+        self, query: Query, candidates: Candidates, clock: Clock, *, distinct: bool
+    ) -> Ranking:
+        """Rank these rows; with `distinct`, only the best row of each document is kept."""
+        rows = candidates.rows
+        documents = self._passages.document_of(rows)
+        cosines, shares = candidates.cosines.copy(), candidates.lexical.copy()
+        clock.lap("fuse")
+        others = np.isnan(cosines)
+        cosines[others] = 0.0
+        if query.vector is not None:
+            cosines[others] = self._dense.scores(query.vector, rows[others])
+            clock.lap("dense")
+        others = np.isnan(shares)
+        shares[others] = 0.0
+        if query.mode != "dense":
+            shares[others] = self._lexical.scores(query.weights, rows[others])
+            shares[np.isin(rows, query.named)] = 1.0
+            clock.lap("lexical")
+
+        texts = self._text_scores(query, rows, cosines, shares)
+        scores = texts.copy()
+        scores[np.isin(rows, query.defining)] = 1.0
+        scores[np.isin(rows, query.named)] = 1.0
+
+        # Ties go by cosine, then by the row that the passage has in a build of one segment.
+        order = np.lexsort((self._passages.order(rows), -cosines, -scores))
+        if distinct:
+            _, first = np.unique(documents[order], return_index=True)
+            order = order[np.sort(first)]
+        similarities = np.full(len(order), np.nan, dtype=np.float32)
+        return Ranking(
+            rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
+        )
+
+    def _text_scores(
+        self, query: Query, rows: Rows, cosines: Vectors, shares: LexicalScores
+    ) -> Vectors:
+        """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
+        documents = self._passages.document_of(rows)
+        texts = self.fusion(query).fuse(cosines, shares)
+        if not query.has_evidence:
+            texts = texts * self.priors(documents)
+        if query.nearness is not None:
+            texts = blend(texts, query.nearness.of(documents))
+        return texts
+
+    def priors(self, documents: Rows) -> Vectors:
+        """Factors (n,) on the scores of passages by the roles of their documents."""
+        if not self._has_roles:
+            return np.ones(len(documents), dtype=np.float32)
+        secondary = self._passages.secondary(documents)
+        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
+
+    def fusion(self, query: Query) -> Fusion:
+        """How the scores of both retrievers become one for this query."""
+        if query.mode != "hybrid" or query.vector is None:
+            return DENSE if query.mode == "dense" else LEXICAL
+        # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
+        dense_weight = self._manifest.dense_weight if query.vector.any() else 0.0
+        return Fusion(dense_weight, self._manifest.lexical_power)
+
+    def total(self, query: Query) -> int:
+        """Count the documents that the query can return."""
+        if query.mode != "lexical":
+            return query.document_count
+        matching = self._lexical.matching(query.weights, query.allowed)
+        named = query.named[self._passages.is_allowed(query.named, query.allowed)]
+        rows = np.concatenate([matching, named])
+        return len(np.unique(self._passages.document_of(rows)))
