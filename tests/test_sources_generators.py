@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from purlin.index.sources.generators import GENERATORS, calls_with, generator_of
-from purlin.index.sources.html import Section, read_page
+from purlin.index.sources.html import read_page
+from purlin.index.sources.page_sections import Section
 
 GI_DOCGEN_NAV = """<nav><a href="https://example.org">gi-docgen</a> 2023.1</nav>
     <section id="main" class="content"><header><h3>Kind</h3>"""

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources.html import Block, compose
+from purlin.index.sources.page_sections import Block, compose
 from purlin.index.sources.topics import titles
 
 VERSION = 3

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from lxml import etree
 
-from purlin.index.records import Span
 from purlin.index.sources.generators import (
     MAX_NAMES,
     Entry,
@@ -23,10 +22,44 @@ from purlin.index.sources.generators import (
     generator_of,
     is_listing,
 )
+from purlin.index.sources.html_vocabulary import (
+    BLOCKS,
+    BOXES,
+    CALL,
+    CATEGORIES,
+    CODE_CELLS,
+    DECLARED,
+    DEFINITION,
+    DIRECTIVES,
+    DOMAINS,
+    FIELD_LISTS,
+    FURNITURE_CLASSES,
+    FURNITURE_IDS,
+    FURNITURE_LIST,
+    FURNITURE_ROLES,
+    FURNITURE_TAGS,
+    HEADED_DIRECTIVES,
+    HEADINGS,
+    INNER_HEADINGS,
+    LINK_TO_TOP,
+    NAMES,
+    NEXT_ASIDE,
+    PAGE_ASIDES,
+    PERMALINKS,
+    PLAIN_LISTS,
+    PREDICATES,
+    PROTOTYPES,
+    REMARKS,
+    RESULT_HEADINGS,
+    SOURCE_LINKS,
+    TERM_TAG,
+    TEXINFO_DIRECTIVES,
+    UNFOLDING,
+)
+from purlin.index.sources.page_sections import MAX_TITLE, Block, Page, Section, join_names
 
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
-MAX_TITLE = 200  # characters
 MAX_TERM = 2000  # characters of one `dt`
 MAX_TERMS = 64  # `dt` of one definition
 MAX_NESTED_LISTS = 32
@@ -34,103 +67,6 @@ MAX_ANCHORS = 16
 MAX_ANCHOR = 500  # characters
 MAX_SECTIONS = 200_000
 CHUNK_CHARS = 1 << 16  # what the parser gets at a time
-
-HEADINGS = {f"h{level}": level for level in range(1, 7)}
-BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
-    "header hr legend li main ol p section summary table tbody td tfoot th thead tr ul".split()
-)
-UNFOLDING = frozenset(["dl", "table", "h1", "h2", "h3"])
-FURNITURE_TAGS = frozenset(
-    "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
-)
-FURNITURE_CLASSES = frozenset(
-    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
-    "indexterm lineno linenos listing_lines mlabels-right nav "
-    "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
-    "toctree-wrapper ttc viewcode-back viewcode-link".split()
-)
-FURNITURE_IDS = frozenset(
-    "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
-)
-# The contents list of a page by pod2html.
-FURNITURE_LIST = "index"
-FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
-# Of the parts of an entry that is one section; what follows tells it.
-INNER_HEADINGS = frozenset(["Declaration", "Description", "Usage"])
-RESULT_HEADINGS = frozenset(["Returns", "Value"])
-LINK_TO_TOP = "↑"
-# The class of Markdown's headings that are code.
-DEFINITION = "definition"
-LABELLED = re.compile(r"(?:Class|Event|Function|Method|Option|Property): ['\"]?[\w$.:-]+['\"]?")
-# A call, and the name that it calls: `new Cache(options)`, `cache.get(key, [options]) => value`.
-CALL = re.compile(
-    r"(?:(?:async|new|static) )?([\w$]+(?:[.:#]{1,2}[\w$]+){0,8})\((?!s\))[^()]*(?:\([^()]*\)[^()]*){0,8}\)"
-    r"(?=\Z| ?[=-]> | ?: )"
-)
-# What C declares: `int lua_gc (lua_State *L, int what);`.
-DECLARED = re.compile(r"[\w ]{1,80}[ *](\w+) ?\([^;{}]*\);")
-PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
-BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
-PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
-# Terms of predicates and flags, by PlDoc and SWI-Prolog's LaTeX; its remarks on authors and the
-# like have a list of their own.
-PREDICATES = frozenset(["pubdef", "multidef"])
-REMARKS = "tags"
-# Before the name, how often a predicate succeeds and the like: "[det]".
-TERM_TAG = "pred-tag"
-# What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
-# such names, beside a domain.
-FIELD_LISTS = frozenset("notes params retval section tparams".split())
-# Of a table that has code beside the numbers of its lines, by Pygments and GTK-Doc.
-CODE_CELLS = frozenset(["code", "listing_code"])
-# Signatures below headings, by Doxygen and Javadoc.
-PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
-# Rustdoc's links to the source; of other elements, the class is of examples.
-SOURCE_LINKS = frozenset(["src", "srclink"])
-# Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
-PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
-NEXT_ASIDE = "rightside"
-# Of a definition's kind, by Texinfo.
-CATEGORIES = frozenset(["category", "category-def"])
-NAMES = frozenset("descname option sig-name term varname".split())
-DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
-DIRECTIVES = {
-    **dict.fromkeys("abstractmethod awaitablemethod classmethod coroutinemethod".split(), "method"),
-    **dict.fromkeys("decoratormethod staticmethod".split(), "method"),
-    **dict.fromkeys("awaitablefunction coroutinefunction decorator".split(), "function"),
-    "cmdoption": "option",
-    "django-admin-option": "option",
-    "option-list": "option",
-    "describe": "describe",
-    "object": "object",
-    "glossary": "glossary",
-}
-# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it.
-HEADED_DIRECTIVES = {
-    "attribute": "attribute",
-    "class": "class",
-    "constant": "data",
-    "event": "event",
-    "function": "function",
-    "method": "method",
-    "option": "option",
-    "parameter": "parameter",
-    "propertie": "property",
-    "property": "property",
-    "setting": "option",
-}
-# By the last word of Texinfo's categories ("User Option", "Special Form").
-TEXINFO_DIRECTIVES = {
-    **dict.fromkeys("command form function macro procedure subroutine".split(), "function"),
-    **dict.fromkeys("constant variable".split(), "data"),
-    **dict.fromkeys("class datatype type".split(), "class"),
-    "attribute": "attribute",
-    "method": "method",
-    "operation": "method",
-    "option": "option",
-    "property": "property",
-}
 
 # The anchor of a predicate tells how many arguments it has: `lists:append/3`, `phrase//2`.
 _ARITY = re.compile(r"/\d{1,3}\Z")
@@ -170,57 +106,6 @@ _NODE_LINKS = re.compile(r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]")
 Classes = frozenset[str]
 _NO_CLASSES: Classes = frozenset()
 Close = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A paragraph, list item, code block or table row.
-
-    An `atom` is never cut. A `tight` block follows the one before it after a single newline.
-    """
-
-    text: str
-    atom: bool = False
-    tight: bool = False
-
-
-@dataclass(slots=True)
-class Section:
-    """One part of a page, which becomes a document: a definition (it has signatures), or prose.
-
-    `anchor` is the nearest id, `anchors` are further ids for the same part. `headings` are the
-    enclosing ones, outermost first, and `context` the terms of the enclosing definitions.
-    """
-
-    title: str = ""
-    directive: str = "section"
-    anchor: str = ""
-    module: str = ""
-    headings: tuple[str, ...] = ()
-    context: tuple[str, ...] = ()
-    names: list[str] = field(default_factory=list)
-    anchors: list[str] = field(default_factory=list)
-    signatures: list[str] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-
-    @property
-    def signature(self) -> str:
-        """All terms of the definition, a line each; empty for prose."""
-        return "\n".join(self.signatures)
-
-    def compose(self) -> tuple[str, tuple[Span, ...]]:
-        """The body and its atoms; both begin with the signature, if there is one."""
-        head = [Block(self.signature, atom=True)] if self.signatures else []
-        return compose([*head, *self.blocks])
-
-
-@dataclass(slots=True)
-class Page:
-    """A page: its title (first h1, else `<title>`), canonical url or "", sections in order."""
-
-    title: str
-    url: str
-    sections: list[Section]
 
 
 @dataclass(slots=True)
@@ -269,39 +154,10 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
     return reader.page()
 
 
-def compose(blocks: Iterable[Block]) -> tuple[str, tuple[Span, ...]]:
-    """Join blocks by blank lines (tight ones by newlines) into a text and its atoms' spans."""
-    parts: list[str] = []
-    atoms: list[Span] = []
-    offset = 0
-
-    for block in blocks:
-        gap = "" if not parts else "\n" if block.tight else "\n\n"
-        offset += len(gap)
-        if block.atom:
-            atoms.append(Span(offset, offset + len(block.text)))
-
-        offset += len(block.text)
-        parts += gap, block.text
-
-    return "".join(parts), tuple(atoms)
-
-
 def collapse(text: str) -> str:
     """Reduce white space to single spaces, breaks to newlines, and drop invisible characters."""
     lines = (" ".join(line.split()) for line in text.translate(INVISIBLE).split(BREAK))
     return "\n".join(line for line in lines if line)
-
-
-def join_names(names: Iterable[str]) -> str:
-    """Join distinct names by commas, as many as fit a title; the first is cut if need be."""
-    title = ""
-    for name in dict.fromkeys(names):
-        longer = f"{title}, {name}" if title else name[:MAX_TITLE]
-        if len(longer) > MAX_TITLE:
-            break
-        title = longer
-    return title
 
 
 class _Reader:

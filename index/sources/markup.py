@@ -20,7 +20,7 @@ from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources import dialects
-from purlin.index.sources.html import CALL, DEFINITION, LABELLED
+from purlin.index.sources.html_vocabulary import CALL, DEFINITION, LABELLED
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000

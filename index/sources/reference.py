@@ -24,7 +24,8 @@ from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources import asciidoc, docstrings, includes, manual_pages, markup, topics
 from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
-from purlin.index.sources.html import Block, Page, Section, read_page
+from purlin.index.sources.html import read_page
+from purlin.index.sources.page_sections import Block, Page, Section
 
 Unit = Literal["definition", "segment", "page"]
 
