@@ -10,7 +10,6 @@ The corpus is one that `purlin index build` made. Prints a Markdown row for each
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from purlin.index import builds
@@ -18,6 +17,7 @@ from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.fusion import Fusion
 
 
 def mode_at(step: int, steps: int) -> Mode:
@@ -54,7 +54,7 @@ def main() -> None:
     for step in range(options.steps + 1):
         weight = step / options.steps
         # The weight belongs to the build; changing it here avoids a build for each step.
-        corpus.manifest = replace(corpus.manifest, dense_weight=weight, lexical_power=options.power)
+        corpus.retrievers.hybrid = Fusion(weight, options.power)
 
         run = {}
         for query in judged_queries:

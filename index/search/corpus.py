@@ -29,6 +29,7 @@ from purlin.index.search.contracts import (
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import ANY_CASE, Filter, folded
+from purlin.index.search.fusion import Fusion
 from purlin.index.search.highlights import highlights, shown_of
 from purlin.index.search.languages import ENGLISH
 from purlin.index.search.lexical import Lexical
@@ -114,7 +115,13 @@ class Corpus:
         self._listing = listing
         self._log = log
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
-        self._retrievers = Retrievers(manifest, dense, lexical, passages)
+        self.retrievers = Retrievers(
+            dense,
+            lexical,
+            passages,
+            hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
+            demote=manifest.demote,
+        )
         # Files tell more of code than its text: a model ranks by them, too.
         self._has_model = manifest.kind == "code" and passages.has_files
 
@@ -315,7 +322,7 @@ class Corpus:
         check_search(query, k, 0, mode)
         clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
-        ranking = self._retrievers.rank(prepared, k, clock, distinct=False)
+        ranking = self.retrievers.rank(prepared, k, clock, distinct=False)
 
         retrieved = []
         for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist())):
@@ -349,7 +356,7 @@ class Corpus:
         query.vector = self._dense.mean(own)
         query.excluded = own
 
-        ranking = self._retrievers.rank(query, k, clock)
+        ranking = self.retrievers.rank(query, k, clock)
         hits = tuple(
             self._hit(query, ranking, position, stored, highlight=False)
             for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
@@ -395,8 +402,8 @@ class Corpus:
     # ---- retrieval
 
     def _ranked(self, query: Query, depth: int, clock: Clock) -> Ranked:
-        ranking = self._retrievers.rank(query, depth, clock)
-        total = self._retrievers.total(query)
+        ranking = self.retrievers.rank(query, depth, clock)
+        total = self.retrievers.total(query)
         clock.lap("fetch")
         return Ranked(total, clock.laps, query, ranking)
 
@@ -527,12 +534,12 @@ class Corpus:
     def _explanation(self, query: Query, ranking: Ranking, position: int) -> dict[str, Any]:
         row = int(ranking.rows[position])
         document = self._passages.document_of(ranking.rows[position : position + 1])
-        fusion = self._retrievers.fusion(query)
+        fusion = self.retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self._retrievers.priors(document)[0])
+        prior = float(self.retrievers.priors(document)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds
 from purlin.index.encoder import Vectors
 from purlin.index.search import feedback, repository
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
@@ -29,16 +28,19 @@ class Retrievers:
 
     def __init__(
         self,
-        manifest: builds.Manifest,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
         passages: PassageStore,
+        *,
+        hybrid: Fusion,
+        demote: bool,
     ) -> None:
-        self._manifest = manifest
+        """`hybrid` joins the scores in hybrid mode; with `demote`, tests and the like score lower."""
+        self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._has_roles = manifest.demote and "role" in passages.field_names
+        self._has_roles = demote and "role" in passages.field_names
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
         """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
@@ -241,8 +243,7 @@ class Retrievers:
         if query.mode != "hybrid" or query.vector is None:
             return DENSE if query.mode == "dense" else LEXICAL
         # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
-        dense_weight = self._manifest.dense_weight if query.vector.any() else 0.0
-        return Fusion(dense_weight, self._manifest.lexical_power)
+        return self.hybrid if query.vector.any() else replace(self.hybrid, dense_weight=0.0)
 
     def total(self, query: Query) -> int:
         """Count the documents that the query can return."""
