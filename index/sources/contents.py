@@ -156,7 +156,7 @@ _GRAMMARS = {language.name: language for language in LANGUAGES}
 # Configuration that defines tasks and functions.
 _CONFIG_GRAMMARS: dict[str, Language] = {
     name: _GRAMMARS[name] for name in ("gradle", "groovy") if name in _GRAMMARS
-}
+} | {"bazel": PYTHON}
 # A mode says "c++" of headers that the standard library has without a suffix.
 _MODE = re.compile(
     rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
