@@ -220,7 +220,11 @@ SCHEME = _lisp(
         "define": "constant", "define-syntax": "macro", "define-syntax-rule": "macro", "define-record-type": "class",
         "struct": "struct", "define-struct": "struct", "define-macro": "macro",
     },
-    _head(rf"\((?:define|define/contract|define-public|define\*|define-syntax-rule)\s++\(+{_SYMBOL}", "parens", "function"),
+    _head(
+        rf"\((?:define|define/contract|define-public|define\*|define-syntax-rule)\s++\(+{_SYMBOL}",
+        "parens",
+        "function",
+    ),
     _head(r"\((?:require|provide|import|export|use-modules)\s", "parens", DULL),
     _head(r"\#(?:lang|!)[^\n]*+", "line", DULL),
 )  # fmt: skip
@@ -246,7 +250,10 @@ CMAKE = PatternLanguage(
 MAKE = PatternLanguage(
     heads=(
         Head(
-            re.compile(rb"^(?P<name>[\w%/$][\w%/$().{}@+-]*+)(?:[ \t]++[\w%/$().{}@+-]++)*+[ \t]*+::?(?![:=])[^\n=]*+$", re.MULTILINE),
+            re.compile(
+                rb"^(?P<name>[\w%/$][\w%/$().{}@+-]*+)(?:[ \t]++[\w%/$().{}@+-]++)*+[ \t]*+::?(?![:=])[^\n=]*+$",
+                re.MULTILINE,
+            ),
             "indent",
             "target",
         ),
@@ -260,7 +267,11 @@ MAKE = PatternLanguage(
 R = PatternLanguage(
     heads=(
         _head(r"`?(?P<name>[\w.]++|`[^`\n]++`)[ \t]*+(?:<-|=)[ \t]*+function\b(?=[ \t]*+\()", "line", "function"),
-        _head(r"(?P<name>[\w.]++)[ \t]*+(?:<-|=)[ \t]*+(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()", "parens", "class"),
+        _head(
+            r"(?P<name>[\w.]++)[ \t]*+(?:<-|=)[ \t]*+(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
+            "parens",
+            "class",
+        ),
         _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\([ \t]*+[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
         _head(r"(?:library|require|source)[ \t]*+\([^()\n]*+\)", "line", DULL),
     ),
@@ -287,6 +298,8 @@ TCL = PatternLanguage(
     hidden=_hidden(r"(?:^|;)[ \t]*+\#[^\n]*+", r"\\[\s\S]"),
 )
 
+_END_FUNCTION = r"endf(?:u|un|unc|unction)?\b"
+
 VIM = PatternLanguage(
     heads=(
         _head(
@@ -297,7 +310,7 @@ VIM = PatternLanguage(
         _head(r"com(?:mand)?!?[ \t]++(?:-\S++[ \t]++)*+(?P<name>[A-Z]\w*+)", "line", "command"),
     ),
     hidden=_hidden(r"^[ \t]*+[\"#][^\n]*+", r"'(?:[^'\n]|'')*+'", _STRING),
-    closers=_closers(fu=r"endf(?:u|un|unc|unction)?\b", function=r"endf(?:u|un|unc|unction)?\b", **{"def": r"enddef\b"}),
+    closers=_closers(fu=_END_FUNCTION, function=_END_FUNCTION, **{"def": r"enddef\b"}),
     marker=re.compile(r'^[ \t]*["#]+[ \t]?', re.MULTILINE),
 )  # fmt: skip
 
@@ -333,8 +346,12 @@ NIM = PatternLanguage(
             r"(?P<word>proc|func|method|iterator|converter|template|macro)[ \t]++(?P<name>\w++|`[^`\n]++`)",
             "indent",
         ),
-        _head(r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)\*?[^=\n]*+=[ \t]*+(?:ref[ \t]++)?(?:object|enum|tuple|concept)\b", "indent", "class"),
-        _head(r"(?:import|from|include|export)[ \t][^\n]*+", "line", DULL),
+        _head(
+            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)\*?[^=\n]*+=[ \t]*+(?:ref[ \t]++)?(?:object|enum|tuple|concept)\b",
+            "indent",
+            "class",
+        ),
+        _head(r"(?:import|from|include|export)[ \t][^\n]*+|type[ \t]*+$", "line", DULL),
     ),
     hidden=_hidden(r"\#\[[\s\S]*?(?:\]\#|\Z)|\#[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
     kinds=dict.fromkeys(("proc", "func", "method", "iterator", "converter"), "function") | {"template": "macro"},
@@ -344,7 +361,11 @@ NIM = PatternLanguage(
 ELM = PatternLanguage(
     heads=(
         _head(r"type[ \t]++(?:alias[ \t]++)?(?P<name>[A-Z]\w*+)", "indent", "type"),
-        Head(re.compile(rb"^(?P<name>[a-z]\w*+)(?:[ \t]++[^=\n:|]++)?[ \t]*+=(?!=)", re.MULTILINE), "indent", "function"),
+        Head(
+            re.compile(rb"^(?P<name>[a-z]\w*+)(?:[ \t]++[^=\n:|]++)?[ \t]*+=(?!=)", re.MULTILINE),
+            "indent",
+            "function",
+        ),
         Head(re.compile(rb"^(?:port[ \t]++)?[a-z]\w*+[ \t]*+:[ \t]", re.MULTILINE), "indent", PREFIX),
         Head(re.compile(rb"^(?:(?:port[ \t]++)?module|import)[ \t]", re.MULTILINE), "indent", DULL),
     ),
@@ -369,7 +390,34 @@ VERILOG = PatternLanguage(
     closers=_closers(**{word: rf"end{word}\b" for word in _VERILOG_WORDS}),
 )
 
-# ---- Languages of shaders
+F_SHARP = PatternLanguage(
+    heads=(
+        _head(
+            r"let[ \t]++(?:(?:rec|inline|private|internal|mutable)[ \t]++)*+(?P<name>\w++|``[^`\n]++``)"
+            r"(?=[ \t]*+(?:[(<]|[ \t]\w))[^=\n]*+=",
+            "indent",
+            "function",
+        ),
+        _head(
+            r"(?:static[ \t]++)?(?:member|override)[ \t]++(?:\w++\.)?(?P<name>\w++)",
+            "indent",
+            "method",
+            "class",
+        ),
+        _head(r"type[ \t]++(?:(?:private|internal)[ \t]++)?(?P<name>\w++)", "indent", "class"),
+        _head(r"module[ \t]++(?:rec[ \t]++)?(?P<name>\w++)[ \t]*+=", "indent", "module"),
+        _head(r"(?:open|namespace|module)[ \t][^\n]*+", "line", DULL),
+    ),
+    hidden=_hidden(r"//[^\n]*+|\(\*(?!\))[\s\S]*?(?:\*\)|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    marker=re.compile(r"^[ \t]*///?[ \t]?(?:</?summary>)?|</summary>[ \t]*$", re.MULTILINE),
+)
+
+# ---- Styles and shaders
+
+SASS = PatternLanguage(
+    heads=(_head(r"@(?P<word>mixin|function)[ \t]++(?P<name>[\w-]++)"),),
+    hidden=_hidden(_SLASHES, _STRING, _SINGLE),
+)
 
 WGSL = PatternLanguage(
     heads=(
@@ -391,8 +439,10 @@ PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
     "emacslisp": COMMON_LISP,
     "erlang": ERLANG,
     "fennel": FENNEL,
+    "css": SASS,
     "fish": FISH,
     "flatbuffers": FLATBUFFERS,
+    "fsharp": F_SHARP,
     "graphql": GRAPHQL,
     "make": MAKE,
     "nim": NIM,

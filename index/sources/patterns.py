@@ -212,7 +212,7 @@ class _Scan:
                 position = self._pairs.get(step.start(), -1)
                 if position < 0:
                     return None
-                is_long = b"\n" in self._plain[step.start() : position]
+                is_long = self._plain.find(b"\n", step.start(), position) >= 0
                 if step[0] == b"{" and is_long and signature_end < 0:
                     signature_end = step.start()
             elif opener := _NEXT_LINE_OPENS.match(self._plain, step.start()):
@@ -271,8 +271,10 @@ class _Scan:
                 open_definitions.append(definition)
 
     def _is_definition(self, spot: _Spot, parent: Definition | None, depth: int) -> bool:
-        rows = self._source.count(b"\n", spot.start, spot.end) + 1
-        is_short = spot.kind == "constant" and rows < MIN_CONSTANT_LINES
+        is_short = (
+            spot.kind == "constant"
+            and self._plain.count(b"\n", spot.start, spot.end) + 1 < MIN_CONSTANT_LINES
+        )
         if spot.kind in (DULL, PREFIX) or is_short or depth >= MAX_NESTING:
             return False
         if parent is None:
