@@ -43,11 +43,13 @@ from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 from purlin.index.sources.identifiers import identifiers
 from purlin.index.sources.languages import DIALECTS
+from purlin.index.sources.pattern_languages import PATTERN_LANGUAGES
+from purlin.index.sources.patterns import pattern_outline
 from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
-VERSION = 12
+VERSION = 13
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -269,6 +271,11 @@ def _all_documents(
         yield from sections.section_documents(source.decode(), path, kind.language, fields)
         return
     if kind.grammar is None:
+        if (patterns := PATTERN_LANGUAGES.get(kind.language)) is not None:
+            contents = pattern_outline(source, patterns)
+            if contents.definitions:
+                yield from _outlined_documents(contents, source, path, fields)
+                return
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
@@ -278,8 +285,15 @@ def _all_documents(
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
-    lines = source.split(b"\n")
     contents = outline(tree.root_node, source, grammar)
+    yield from _outlined_documents(contents, source, path, fields)
+
+
+def _outlined_documents(
+    contents: Outline, source: bytes, path: str, fields: Mapping[str, Value]
+) -> Iterator[Document]:
+    """The definitions of a file, and what is outside of them."""
+    lines = source.split(b"\n")
     covered: set[int] = set()
 
     for definition in contents.definitions:

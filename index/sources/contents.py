@@ -156,7 +156,7 @@ _GRAMMARS = {language.name: language for language in LANGUAGES}
 # Configuration that defines tasks and functions.
 _CONFIG_GRAMMARS: dict[str, Language] = {
     name: _GRAMMARS[name] for name in ("gradle", "groovy") if name in _GRAMMARS
-}
+} | {"bazel": PYTHON}
 # A mode says "c++" of headers that the standard library has without a suffix.
 _MODE = re.compile(
     rb"-\*-[ \t]*(?:.*?\bmode:[ \t]*)?([\w+#-]+)[ \t]*(?:;.*)?-\*-"
@@ -188,6 +188,8 @@ _OBJECTIVE_C = re.compile(
 _OF_C = re.compile(
     rb"^[ \t]*(?:@(?:interface|protocol|implementation|class|import)\b|#|//|/\*)", re.MULTILINE
 )
+# V, which has the same suffix, closes its blocks with braces.
+_OF_VERILOG = re.compile(rb"^[ \t]*endmodule\b", re.MULTILINE)
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
@@ -301,7 +303,10 @@ def _is_shell(head: bytes) -> bool:
 
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:
-    """The same, or what shares its suffix: C++ or Objective-C in a header, MATLAB in a `.m` file, PHP in `.inc`."""
+    """The same, or what shares its suffix.
+
+    C++ or Objective-C in a header, MATLAB in a `.m` file, PHP in `.inc`, Verilog in `.v`.
+    """
     if file_type.grammar is C and _OBJECTIVE_C.search(content):
         return FileType("code", OBJECTIVE_C.name, OBJECTIVE_C)
     if file_type.grammar is C and _ONLY_CPP.search(content):
@@ -310,4 +315,6 @@ def refined_type(file_type: FileType, content: bytes) -> FileType:
         return FileType("code", "matlab", _GRAMMARS.get("matlab"))
     if file_type.language == "include" and content.startswith(b"<?php"):
         return FileType("code", PHP.name, PHP)
+    if file_type.language == "v" and _OF_VERILOG.search(content):
+        return FileType("code", "verilog")
     return file_type

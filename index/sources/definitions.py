@@ -49,7 +49,7 @@ _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
 _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")
 _LETTERS = re.compile(r"\w")
-_LICENCE = re.compile(
+LICENCE = re.compile(
     r"\bcopyright:? ?(\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
     r"|permission is hereby granted",
     re.IGNORECASE,
@@ -542,7 +542,7 @@ class _Walk:
         if gap.strip() or gap.count(b"\n") > 1 or not text.startswith("(**"):
             return False
 
-        last.summary = _prose(text)
+        last.summary = prose(text)
         last.end = comment.end_byte
         last.rows = (last.rows[0], _last_row(comment))
         last.columns = (last.columns[0], comment.end_point.column)
@@ -577,8 +577,8 @@ class _Walk:
             return "", row
 
         text, row = self._text_of(self._comments)
-        is_licence = row <= LICENCE_ROWS and not self._definitions and _LICENCE.search(text)
-        return ("" if is_licence else _prose(text)), row
+        is_licence = row <= LICENCE_ROWS and not self._definitions and LICENCE.search(text)
+        return ("" if is_licence else prose(text)), row
 
     def _text_of(self, comments: list[ts.Node]) -> tuple[str, int]:
         """Text and first row of the last block comment, or of the run of line comments."""
@@ -608,8 +608,8 @@ class _Walk:
         doc_rows = {each.doc_row for each in self._definitions if each.summary}
         for comments in self._first_comments:
             text, row = self._text_of(comments)
-            if row not in doc_rows and not _LICENCE.search(text) and (prose := _prose(text)):
-                return prose, row
+            if row not in doc_rows and not LICENCE.search(text) and (summary := prose(text)):
+                return summary, row
         return "", 0
 
 
@@ -652,8 +652,8 @@ def _after_annotations(outer: ts.Node, language: Language) -> int:
                 return outer.start_byte
 
 
-def _prose(comment: str) -> str:
-    """A comment's text, without its markers, pragmas and rulers."""
+def prose(comment: str) -> str:
+    """Return a comment's text, without its markers, pragmas and rulers."""
     if comment.startswith("<#") and (summary := synopsis(comment)) is not None:
         return summary
     if comment.startswith(_FIXED_MARKERS):

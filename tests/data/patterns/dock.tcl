@@ -1,0 +1,6 @@
+package require Tcl
+# Docks a ship.
+proc ::harbor::dock {ship {berth 1}} {
+    # an unclosed { in a comment
+    return "$ship \{"
+}

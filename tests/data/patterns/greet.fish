@@ -1,0 +1,6 @@
+# Greets someone.
+function greet --argument name
+    if test -n "$name"
+        echo "hi $name" # end
+    end
+end

@@ -1,0 +1,5 @@
+# Sums a column.
+function total(n,   i) {
+  return n
+}
+{ s += $1 }
