@@ -70,7 +70,7 @@ def _message(error: Mapping[str, Any]) -> str:
 
     # Pydantic's "Input should be" becomes "must be", without the notes that it adds for developers.
     rule = re.sub(r"^[A-Z]\w* should ", "must ", error["msg"])
-    rule = rule.replace("a valid dictionary", "an object").replace("a valid list", "a list")
+    rule = rule.replace("a valid dictionary", "an object")
     return f"{rule.partition(' after validation')[0]}; {_describe_input(error)}"
 
 

@@ -31,6 +31,7 @@ from purlin.index.errors import (
     PurlinError,
     StorageFailed,
     Worse,
+    WrongType,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -39,6 +40,7 @@ _log = logging.getLogger("purlin.problems")
 
 
 PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
+    WrongType: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     InvalidInput: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
     NotJson: (HTTPStatus.BAD_REQUEST, "not-json"),

@@ -51,10 +51,10 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 # Latin letters that NFKD leaves as they are, and how they are written where keyboards lack them. A capital
 # that becomes two letters begins a word more often than it stands in a word of capitals.
+_PAIRS_OF = {"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th", "ẞ": "SS", "Æ": "Ae", "Œ": "Oe", "Þ": "Th"}
 _LETTERS_OF: dict[int, int | str | None] = {
     **str.maketrans("łøđðıħŧŁØĐÐĦŦ", "loddihtLODDHT"),
-    **str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"}),
-    **str.maketrans({"ẞ": "SS", "Æ": "Ae", "Œ": "Oe", "Þ": "Th"}),
+    **{ord(letter): pair for letter, pair in _PAIRS_OF.items()},
 }
 
 
