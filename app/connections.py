@@ -10,13 +10,18 @@ import asyncio
 import errno
 import resource
 import socket
+import sys
+from http import HTTPStatus
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from purlin.app.problems import reply
 from purlin.index.errors import InvalidInput
 
 BACKLOG = 128  # connections that wait in the kernel, and that are accepted at once
 MAX_CONNECTIONS = 1_000
+MAX_HEAD_BYTES = 2**16  # of a request's line and headers
 STALL_TIMEOUT_S = 30.0
 CHECK_INTERVAL_S = 5.0
 MIN_BYTES_PER_S = 8 * 1024  # of a reply
@@ -111,6 +116,22 @@ class Connection(H11Protocol):
         if self._next_check is not None:
             self._next_check.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not a request, or has too long a head; called by uvicorn for h11's error."""
+        error = sys.exception()
+        is_long = getattr(error, "error_status_hint", 400) == 431
+        detail = f"This is not a valid HTTP request: {ascii(str(error or msg))[1:-1][:200]}."
+        if is_long:
+            detail = f"The line and headers of a request may have at most {MAX_HEAD_BYTES:,} bytes: shorten them."
+        answer = reply(HTTPStatus(431 if is_long else 400), detail, headers={"Connection": "close"})
+
+        response = h11.Response(
+            status_code=answer.status_code, headers=answer.raw_headers, reason=b""
+        )
+        for event in (response, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _schedule_check(self) -> None:
         self._next_check = self.loop.call_later(CHECK_INTERVAL_S, self._check)

@@ -19,6 +19,10 @@ class Opening(PurlinError):
     """The corpus is still being opened; a later attempt may succeed."""
 
 
+class NotJson(PurlinError):
+    """The body of a request cannot be read as JSON."""
+
+
 class Left(PurlinError):
     """The client disconnected before the reply was sent; nobody reads this problem."""
 
@@ -59,11 +63,14 @@ def _message(error: Mapping[str, Any]) -> str:
         return "is required"
     if error["type"] == "unknown_key":
         return str(error["msg"])
+    if error["type"] == "string_unicode":
+        return f"must be valid Unicode, without half of a surrogate pair; {_describe_input(error)}"
     if error["type"] == "model_attributes_type":
         return "must be a JSON object"
 
     # Pydantic's "Input should be" becomes "must be", without the notes that it adds for developers.
     rule = re.sub(r"^[A-Z]\w* should ", "must ", error["msg"])
+    rule = rule.replace("a valid dictionary", "an object")
     return f"{rule.partition(' after validation')[0]}; {_describe_input(error)}"
 
 

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, mcp_http, problems
-from purlin.app.connections import BACKLOG, Connection, address, bound
+from purlin.app.connections import BACKLOG, MAX_HEAD_BYTES, Connection, address, bound
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
@@ -145,6 +145,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_config=logs.config(settings.log),
         server_header=False,
         http=Connection,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         backlog=BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,

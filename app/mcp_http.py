@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 
 from purlin.app import mcp
 from purlin.app.access import is_loopback
+from purlin.app.bodies import json_only
 from purlin.app.mcp import Caller, JsonObject, Refused, RequestId
-from purlin.app.routes import json_only
 from purlin.app.served import ServedCorpora
 from purlin.app.service import ServiceOf
 

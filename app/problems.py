@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.errors import MAX_QUOTED_CHARS, Left, Opening, explain
+from purlin.app.errors import MAX_QUOTED_CHARS, Left, NotJson, Opening, explain
 from purlin.app.open_builds import ENGINE_RETRY_S
 from purlin.index.errors import (
     Altered,
@@ -31,6 +31,7 @@ from purlin.index.errors import (
     PurlinError,
     StorageFailed,
     Worse,
+    WrongType,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -39,8 +40,10 @@ _log = logging.getLogger("purlin.problems")
 
 
 PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
+    WrongType: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     InvalidInput: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
+    NotJson: (HTTPStatus.BAD_REQUEST, "not-json"),
     Busy: (HTTPStatus.CONFLICT, "busy"),
     Worse: (HTTPStatus.CONFLICT, "worse"),
     Damaged: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
@@ -160,9 +163,13 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     if detail == status.phrase:
         path, method = request.url.path[:MAX_QUOTED_CHARS], request.method[:MAX_QUOTED_CHARS]
         if status == HTTPStatus.NOT_FOUND:
-            detail = f"There is nothing at {path}; /openapi.json lists all paths."
+            remedy = "/openapi.json lists all paths"
+            if path.rstrip("/") in request.app.openapi()["paths"]:
+                remedy = f"send this to {path.rstrip('/')}, without a slash at the end"
+            detail = f"There is nothing at {path}; {remedy}."
         elif status == HTTPStatus.METHOD_NOT_ALLOWED:
-            detail = f"{path} does not accept {method}; see the Allow header."
+            allowed = (error.headers or {}).get("Allow", "")
+            detail = f"{path} does not accept {method}; it takes {allowed}."
     return reply(status, detail, headers=error.headers)
 
 
@@ -201,13 +208,7 @@ class UnexpectedErrors:
 
 def _handle_validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    errors = error.errors()
-    first = errors[0]
-    if first["type"] == "json_invalid":
-        detail = f"The body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
-        return reply(HTTPStatus.BAD_REQUEST, detail, slug="not-json")
-
-    detail, field_errors = explain(errors)
+    detail, field_errors = explain(error.errors())
     return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=field_errors)
 
 

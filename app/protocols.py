@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.bodies import JsonRoute
 from purlin.app.encoding import BLOCK_TEXTS
 from purlin.app.errors import MAX_QUOTED_CHARS
 from purlin.app.fields import MAX_TEXT_CHARS, Strict
 from purlin.app.overload import raise_if_client_gone
 from purlin.app.problems import MEDIA_TYPE, responses
-from purlin.app.routes import json_only
 from purlin.app.service import ServiceOf
 from purlin.index.encoder import Role, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
@@ -35,7 +35,7 @@ MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
 
 protocols_router = APIRouter()
-_json_router = APIRouter(dependencies=[Depends(json_only)])
+_json_router = APIRouter(route_class=JsonRoute)
 
 
 def _as_list(value: Any) -> Any:

@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
 
+from purlin.app.bodies import JsonRoute
 from purlin.app.building import Builder, BuildingElsewhere
 from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
@@ -70,15 +71,7 @@ _CLASSIFIER_STATUS = TypeAdapter(ClassifierStatus)
 _CLASSIFIER_REPLY = TypeAdapter(ClassifierReply)
 
 
-async def json_only(request: Request) -> None:
-    """Refuse a body whose media type is not JSON."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        actual = f"it is {media_type[:60]!r}" if media_type else "there is none"
-        raise HTTPException(415, f"The Content-Type must be application/json; {actual}.")
-
-
-_json_router = APIRouter(dependencies=[Depends(json_only)])
+_json_router = APIRouter(route_class=JsonRoute)
 _router = APIRouter()
 
 

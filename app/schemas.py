@@ -94,6 +94,8 @@ class SearchRequest(Strict):
     filter: Conditions = Field(
         default={},
         description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}. '
+        "A condition of another type than all values of its field is refused; where a field has numbers and texts, "
+        'a number may be written either way (38, "38"). '
         "A language may have its usual names (Golang, C++, JS).",
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}

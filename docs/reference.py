@@ -57,7 +57,6 @@ NOT_IN_OPENAPI = """\
 """
 # Problem types without an exception in `PROBLEMS`.
 OTHER_PROBLEMS = {
-    "not-json": (400, "The body is not JSON."),
     "no-key": (401, "The server has API keys, and the request has none of them."),
     "not-allowed": (403, "The key lacks the scope."),
     "rate": (429, "The key's rate limit is reached; `Retry-After` is the time to wait in seconds."),
@@ -68,12 +67,13 @@ OTHER_PROBLEMS = {
 }
 # Problems of the type `about:blank`, by status.
 BLANK_PROBLEMS = {
-    400: "The body cannot be decoded.",
+    400: "This is not a valid HTTP request.",
     404: "There is nothing at this path.",
     405: "The path does not accept this method.",
     408: "The body took too long to arrive.",
     413: "The body is too large.",
-    415: "The `Content-Type` is not `application/json`.",
+    415: "The `Content-Type` is not `application/json`, or the body is compressed.",
+    431: "The line and headers of the request are too long.",
     500: "Something went wrong in the server; see its log for details.",
 }
 

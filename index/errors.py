@@ -20,6 +20,10 @@ class InvalidInput(PurlinError):
     """A value from the caller is not accepted."""
 
 
+class WrongType(InvalidInput):
+    """A value of a filter is of another type than all values of its field."""
+
+
 class NotFound(PurlinError):
     """A corpus, build, document, classifier or path does not exist."""
 

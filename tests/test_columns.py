@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.blocks import UNCHECKED
+from purlin.index.errors import WrongType
 from purlin.index.records import Value
 from purlin.index.search import columns
 from purlin.index.search.columns import Columns, ColumnsWriter, lower_bound, upper_bound
-from purlin.index.search.filters import Filter, clauses, filterable
+from purlin.index.search.filters import Filter, Held, check_types, clauses, filterable
 
 TEXTS = st.sampled_from(["", "10", "a", "A", "aé", "a\x00", "\U0001f600", "true"]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=3
@@ -120,15 +121,14 @@ def test_filters_select_what_a_loop_selects(
             types = opened.types()
             for condition in conditions:
                 # Numbers cannot be compared with a field that has texts only.
-                checked = clauses({"x": condition}, {"x": True})
+                checked = clauses({"x": condition}, {"x": "numbers"})
                 mask = opened.matching(checked, len(documents))
                 assert mask.tolist() == [fulfils(fields, "x", condition) for fields in stored]
 
     for name in ("x", "y", "ü"):
         values = [value for fields in documents for n, value in filterable(fields) if n == name]
-        assert types.get(name) == (
-            any(not isinstance(value, str) for value in values) if values else None
-        )
+        held = {"texts" if isinstance(value, str) else "numbers" for value in values}
+        assert types.get(name) == (min(held) if len(held) == 1 else "both" if held else None)
 
 
 @given(st.lists(FIELDS, max_size=12), st.lists(FIELDS, max_size=12), st.data())
@@ -164,13 +164,75 @@ def test_bounds_compare_exactly(bound: float, values: list[float]) -> None:
                 assert (highest is not None and value <= highest) == (value <= bound)
 
 
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        ("38", [0, 1]),
+        (38, [0, 1]),
+        (38.0, [0, 1]),
+        (["M", "7.5"], [2, 3, 4]),
+        ("038", []),
+        ("38.0", []),
+        (7.5, [3, 4]),
+        (-0.0, []),
+    ],
+)
+def test_number_of_a_field_with_texts_is_one_however_it_is_written(
+    tmp_path: Path, value: Any, rows: list[int]
+) -> None:
+    sizes: list[Value] = [38, "38", "M", 7.5, "7.5", "L"]
+    with closing(write(tmp_path, [{"size": size} for size in sizes])) as opened:
+        assert opened.types() == {"size": "both"}
+        mask = opened.matching(clauses({"size": value}, opened.types()), len(sizes))
+        assert np.flatnonzero(mask).tolist() == rows
+
+
+HELD: dict[str, Held] = {"price": "numbers", "brand": "texts", "size": "both"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"price": "cheap"}, "'price' has numbers only.*\"cheap\".*give a number, or a range"),
+        ({"price": "30"}, "'price' has numbers only; give a number, 30 without quotes"),
+        ({"price": True}, "'price' has numbers only.*true"),
+        ({"price": ["cheap", "dear"]}, "'price' has numbers only"),
+        ({"price": {"lte": "cheap"}}, "'price' has numbers only.*give numbers as bounds"),
+        ({"brand": 5}, "'brand' has texts only.*in quotes: \"5\""),
+        ({"brand": {"gte": 5}}, "'brand' has texts only.*give texts as bounds"),
+        ({"price": 1, "brand": [5, 6]}, "'brand' has texts only"),
+    ],
+)
+def test_conditions_that_no_value_can_fulfil_are_refused(conditions: Filter, message: str) -> None:
+    with pytest.raises(WrongType, match=message):
+        check_types(conditions, HELD)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"price": ["cheap", 5]},
+        {"price": {"lte": 5}},
+        {"brand": True},
+        {"brand": ["5", 5]},
+        {"size": 5},
+        {"size": "M"},
+        {"nothing": "x"},
+        {"price": []},
+        {"price": {}},
+    ],
+)
+def test_other_conditions_pass_the_check_of_types(conditions: Filter) -> None:
+    check_types(conditions, HELD)
+
+
 def test_several_conditions_hold_together(tmp_path: Path) -> None:
     documents: list[dict[str, Value]] = [{"x": 1, "y": "a"}, {"x": 1}, {"x": 2, "y": "a"}]
     conditions: Filter = {"x": {"lte": 1}, "y": "a"}
     with closing(write(tmp_path, documents)) as opened:
         checked = clauses(conditions, opened.types())
         assert opened.matching(checked, 3).tolist() == [True, False, False]
-        assert opened.types(np.array([False, True, False])) == {"x": True}
+        assert opened.types(np.array([False, True, False])) == {"x": "numbers"}
 
 
 def test_nothing_is_left_of_what_was_set_aside(

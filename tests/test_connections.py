@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from purlin.app import connections
+from purlin.app.connections import MAX_HEAD_BYTES
 from purlin.app.limits import MAX_BODIES
 from tests.conftest import HashEncoder
 from tests.listening import listening
@@ -185,6 +186,29 @@ def answers(url: str) -> bool:
 def test_connections_use_at_most_half_of_the_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (100, 4096))
     assert connections.max_connections() == 50
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "words"),
+    [
+        (b"nonsense\r\n\r\n", 400, "not a valid HTTP request: illegal request line"),
+        (b"GET /livez HTTP/1.1\r\n\r\n", 400, "not a valid HTTP request: Missing mandatory Host"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "bad Content-Length"),
+        (
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * (MAX_HEAD_BYTES + 1),
+            431,
+            "may have at most 65,536 bytes: shorten them",
+        ),
+    ],
+)
+def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, words: str) -> None:
+    with connected(url, head) as opened:
+        reply = b"".join(iter(partial(opened.recv, 2**16), b""))
+    beginning, body = reply.split(b"\r\n\r\n", 1)
+    assert beginning.startswith(b"HTTP/1.1 %d " % status)
+    assert b"content-type: application/problem+json" in beginning
+    assert json.loads(body)["status"] == status
+    assert words in json.loads(body)["detail"]
 
 
 def test_long_bodies_are_limited(url: str) -> None:

@@ -67,6 +67,28 @@ def test_spellings_of_a_name_share_a_token() -> None:
     assert wholes == {"readcsv"}
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("smørrebrød", "smorrebrod"),
+        ("Łódź ŁÓDŹ", "lodz"),
+        ("Straße STRAẞE", "strasse"),
+        ("Ærø Œuvre cœur", "aero oeuvre coeur"),
+        ("Đà Nẵng, Ísafjörður, Þór", "da nang, isafjordur, thor"),
+        ("ısıtıcı Ħal ŧ ǿ", "isitici hal t o"),
+    ],
+)
+def test_letters_that_keyboards_lack_are_searched_without(text: str, plain: str) -> None:
+    assert set(tokens(plain)) <= set(tokens(text))
+    assert all(map(str.isascii, tokens(text)))
+
+
+def test_highlights_mark_words_whose_letters_become_two() -> None:
+    text = "Ærø: smørrebrød på Straße"
+    spans = matches(text, frozenset(tokens("aero smorrebrod strasse")))
+    assert [text[a:b] for a, b in spans] == ["Ærø", "smørrebrød", "Straße"]
+
+
 @given(st.text(max_size=200))
 def test_any_text_can_be_tokenized(text: str) -> None:
     text_tokens = tokens(text)

@@ -687,7 +687,7 @@ def test_lone_surrogates_are_refused_as_escapes(client: TestClient) -> None:
     response = client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
     assert response.json()["id"] == "\ud800"
     assert response.json()["result"]["isError"] is True
-    assert "texts[0] must be a valid string" in text(response.json()["result"])
+    assert "texts[0] must be valid Unicode" in text(response.json()["result"])
     assert '"b\\ud800"' in text(response.json()["result"])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.encoder import Vectors
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, Mode
 from purlin.index.search.corpus import Corpus
@@ -126,6 +126,25 @@ def test_corpus_without_the_field_has_no_hits(corpora: list[Corpus]) -> None:
 
     with pytest.raises(InvalidInput, match="None of these corpora has a filterable field 'colour'"):
         search_corpora(corpora, "upload", filter={"colour": "red"})
+
+
+def test_filter_that_fits_the_values_of_one_corpus_only_has_its_hits(tmp_path: Path) -> None:
+    sizes: dict[str, list[int | str]] = {"numbers": [38, 40], "texts": ["M", "L"], "none": []}
+    corpora = []
+    for name, values in sizes.items():
+        documents = [
+            replace(document, fields={"size": size, "brand": "a"} if values else {"brand": "a"})
+            for document, size in zip(functions(2, WORDS), values or [0, 0], strict=True)
+        ]
+        corpora.append(_corpus(tmp_path, name, documents, HashEncoder()))
+
+    for position, size in enumerate((40, "L")):
+        result = search_corpora(corpora, "upload", filter={"size": size})
+        assert [each.total for each in result.corpora] == [
+            int(number == position) for number in range(3)
+        ]
+    with pytest.raises(WrongType, match="'size' has numbers only"):
+        search_corpora([corpora[0], corpora[2]], "upload", filter={"size": "L"})
 
 
 def test_number_of_corpora_is_bounded(corpora: list[Corpus]) -> None:

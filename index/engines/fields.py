@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.search.filters import Clause, Filter, Scalar, clauses, filterable
+from purlin.index.search.filters import Clause, Filter, Held, Scalar, clauses, filterable
 
 VALUES, RANGES = "values", "ranges"
 # What Milvus takes in one array.
@@ -81,15 +81,15 @@ def stored(
     return list(values), ranges, dict(widths)
 
 
-def expression(conditions: Filter, numeric: Mapping[str, bool], widths: Mapping[str, int]) -> str:
+def expression(conditions: Filter, held: Mapping[str, Held], widths: Mapping[str, int]) -> str:
     """Return a filter as an expression of Milvus.
 
-    `numeric` maps each field to whether any of its values is a number, `widths` those that are
-    lists to their largest number of values. Raises InvalidInput, which names the field.
+    `held` maps each field to what its values are, `widths` those that are lists to their largest
+    number of values. Raises InvalidInput, which names the field.
     """
     parts = [
         _one_of(clause) if clause.values else _range(clause, widths.get(clause.name, 1))
-        for clause in clauses(conditions, numeric)
+        for clause in clauses(conditions, held)
     ]
     return " and ".join(parts)
 

@@ -283,7 +283,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     _check(milvus, manifest)
 
     files = builds.Files(directory, manifest)
-    numeric = json.loads(files.read(directory / segments.FIELDS_FILE))
+    held = segments.read_fields(directory, files)
     log = None
     if query_log.VECTORS_FILE in manifest.files:
         log = QueryLog.load(directory, files.read)
@@ -295,7 +295,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     engine = manifest.engine
     # Builds before there were others are English.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
-    traits = Traits(manifest.kind, numeric, engine["lists"], bool(engine["has_files"]))
+    traits = Traits(manifest.kind, held, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
         directory.name,
         manifest,

@@ -25,7 +25,7 @@ from purlin.index.errors import Damaged, EngineFailed, NotFound
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Filter, Held
 from purlin.index.search.languages import Language
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import MAX_NAMED, StoredPassage
@@ -266,12 +266,12 @@ class MilvusLexical:
 class Traits:
     """What is known of a build beside its collections.
 
-    `numeric` maps each field to whether any of its values is a number, `lists` those that are lists
-    to their largest number of values.
+    `held` maps each field to what its values are, `lists` those that are lists to their largest
+    number of values.
     """
 
     kind: Kind
-    numeric: Mapping[str, bool]
+    held: Mapping[str, Held]
     lists: Mapping[str, int]
     has_files: bool
 
@@ -288,7 +288,12 @@ class MilvusPassages:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return sorted(self._traits.numeric)
+        return sorted(self._traits.held)
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        """What the values of each field are."""
+        return self._traits.held
 
     @property
     def has_files(self) -> bool:
@@ -299,7 +304,7 @@ class MilvusPassages:
 
     def allowed(self, conditions: Filter) -> str:
         """Return a filter as an expression. InvalidInput names a wrong field."""
-        return expression(conditions, self._traits.numeric, self._traits.lists)
+        return expression(conditions, self._traits.held, self._traits.lists)
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""
@@ -389,7 +394,8 @@ class MilvusPassages:
         row = self.rows_of([document_id]).get(document_id)
         if row is None:
             raise NotFound(
-                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+                f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
+                field="id",
             )
         return self._documents([row])[row][0]
 

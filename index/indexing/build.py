@@ -38,6 +38,7 @@ from purlin.index.pace import Progress
 from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import dense, query_log, segments
+from purlin.index.search.filters import Held
 from purlin.index.search.fusion import HYBRID
 from purlin.index.search.languages import ENGLISH
 from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
@@ -343,7 +344,7 @@ class _Builder:
         """Write the vectors and everything else of the encoder, and return the manifest."""
         content = self._content
         with self._stores() as stores:
-            documents = Documents(stores, content.numeric, content.live)
+            documents = Documents(stores, content.held, content.live)
             self._encode(stores, documents, encoder, stage)
             reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
@@ -415,12 +416,12 @@ class _Builder:
             live = None if order is None else order >= 0
             if order is not None:
                 np.save(self.directory / segments.ORDER_FILE, order)
-            numeric = segments.field_types(stores, live)
-            segments.write_fields(self.directory, numeric)
+            held = segments.field_types(stores, live)
+            segments.write_fields(self.directory, held)
 
-            documents = Documents(stores, numeric, live)
+            documents = Documents(stores, held, live)
             rows = len(documents.document_of)
-            self._content = _Content(numeric, live, rows, documents.count, skipped)
+            self._content = _Content(held, live, rows, documents.count, skipped)
             if not documents.count:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
@@ -577,11 +578,11 @@ class _Builder:
 class _Content:
     """What a build holds.
 
-    `numeric` maps each field to whether any of its values is a number. `live` (rows,) is false for
+    `held` maps each field to what its values are. `live` (rows,) is false for
     passages that were removed since their segment was written; None means that there are none.
     """
 
-    numeric: Mapping[str, bool] = field(default_factory=dict)
+    held: Mapping[str, Held] = field(default_factory=dict)
     live: NDArray[np.bool_] | None = None
     rows: int = 0
     documents: int = 0

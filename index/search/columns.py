@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import BlockWriter, Buffer, Reader
-from purlin.index.search.filters import Clause, Scalar
+from purlin.index.search.filters import Clause, Held, Scalar
 
 COLUMNS_FILE, LAYOUTS_FILE = "columns.bin", "columns.json"
 ValueType = Literal["text", "integer", "real"]
@@ -242,16 +242,17 @@ class Columns:
         """Release the file."""
         self._file.close()
 
-    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, bool]:
-        """Map each field name to whether any of its values is a number, in the given `rows`.
+    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, Held]:
+        """Map each field name to what its values are, in the given `rows`.
 
         `rows` is a mask (documents,).
         """
-        types: dict[str, bool] = {}
+        types: dict[str, Held] = {}
         for column in self.columns:
             if rows is None or column.has_any(rows):
-                name, numeric = column.layout.field, column.layout.type != "text"
-                types[name] = types.get(name, False) or numeric
+                name = column.layout.field
+                own: Held = "texts" if column.layout.type == "text" else "numbers"
+                types[name] = own if types.get(name, own) == own else "both"
         return types
 
     def matching(self, clauses: Sequence[Clause], count: int) -> NDArray[np.bool_]:

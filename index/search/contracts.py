@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Filter, Held
 from purlin.index.search.languages import Language
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import StoredPassage
@@ -109,6 +109,11 @@ class PassageStore(Protocol):
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
+        ...
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        """What the values of each field are."""
         ...
 
     @property

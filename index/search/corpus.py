@@ -28,7 +28,7 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
-from purlin.index.search.filters import ANY_CASE, Filter, folded
+from purlin.index.search.filters import ANY_CASE, Filter, check_types, folded
 from purlin.index.search.fusion import Fusion
 from purlin.index.search.highlights import highlights, shown_of
 from purlin.index.search.languages import ENGLISH
@@ -343,7 +343,8 @@ class Corpus:
         row = self._passages.rows_of([document_id]).get(document_id)
         if row is None:
             raise NotFound(
-                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+                f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
+                field="id",
             )
         own = self._passages.passages_of(np.array([row]))
         [stored, *_] = self._passages.fetch(own[:1].tolist())
@@ -473,6 +474,7 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
+        check_types(filter, self._passages.held)
         allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
         with self._filters_lock:

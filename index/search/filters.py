@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, cast
+from types import UnionType
+from typing import Any, Literal, cast
 
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
 
 Scalar = str | int | float | bool
 Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
 Filter = Mapping[str, Condition]
+# What the values of a field are; true and false are texts.
+Held = Literal["texts", "numbers", "both"]
 
 # Kinds whose texts are compared in any case. Paths and names of code differ by theirs.
 ANY_CASE: frozenset[Kind] = frozenset({"product"})
@@ -22,6 +26,10 @@ MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+# Types in Python of the values that no value of a field equals.
+_OTHER: Mapping[Held, type | UnionType] = {"numbers": str | bool, "texts": int | float}
+# As people write one: 007 and 1.50 may be codes.
+_PLAIN_NUMBER = re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{0,5}[1-9])?")
 _CATEGORY = "category"
 # Between the levels of a category, as Google and most shops write it.
 _LEVEL = re.compile(">")
@@ -64,11 +72,11 @@ class Clause:
     lte: int | float | str | None = None
 
 
-def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
+def clauses(conditions: Filter, held: Mapping[str, Held]) -> list[Clause]:
     """Check a filter, and return a clause for each condition; a document must fulfil all.
 
-    `numeric` maps each field of the corpus to whether any of its values is a number. Raises
-    InvalidInput, which names the field.
+    `held` maps each field of the corpus to what its values are. Raises InvalidInput, which names
+    the field.
     """
     if len(conditions) > MAX_CONDITIONS:
         raise InvalidInput(
@@ -78,12 +86,12 @@ def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
 
     checked = []
     for name, condition in conditions.items():
-        if name not in numeric:
-            raise InvalidInput(unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
+        if name not in held:
+            raise InvalidInput(unknown_field(name, list(held)), field=f"filter.{name[:80]}")
         if isinstance(condition, Mapping):
-            checked.append(_range(name, condition, numeric[name]))
+            checked.append(_range(name, condition, has_numbers=held[name] != "texts"))
         else:
-            checked.append(_one_of(name, condition))
+            checked.append(_one_of(name, condition, is_mixed=held[name] == "both"))
     return checked
 
 
@@ -99,8 +107,8 @@ def unknown_field(name: str, names: list[str]) -> str:
     )
 
 
-def _one_of(name: str, condition: Scalar | Sequence[Scalar]) -> Clause:
-    values = [condition] if isinstance(condition, Scalar) else list(condition)
+def _one_of(name: str, condition: Scalar | Sequence[Scalar], *, is_mixed: bool) -> Clause:
+    values: list[Scalar] = [condition] if isinstance(condition, Scalar) else list(condition)
     field = f"filter.{name}"
     if not values or len(values) > MAX_VALUES:
         raise InvalidInput(
@@ -110,10 +118,60 @@ def _one_of(name: str, condition: Scalar | Sequence[Scalar]) -> Clause:
     if not all(isinstance(value, Scalar) for value in values):
         raise InvalidInput("A value must be a text, a number, true or false.", field=field)
 
-    return Clause(name, tuple(_stored(value, field) for value in values))
+    stored = [_stored(value, field) for value in values]
+    if is_mixed:
+        stored += [spelling for value in stored for spelling in _as_other_type(value)]
+    return Clause(name, tuple(stored))
 
 
-def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) -> Clause:
+def _as_other_type(value: Scalar) -> Iterator[Scalar]:
+    """Yield a number as its text, and a text that is one as the number: sizes are "M", "38" and 38."""
+    if isinstance(value, str):
+        if _PLAIN_NUMBER.fullmatch(value):
+            yield float(value)
+    elif value == value and _PLAIN_NUMBER.fullmatch(text := f"{value:.15g}"):
+        yield text
+
+
+def check_types(conditions: Filter, held: Mapping[str, Held]) -> None:
+    """Raise WrongType for a condition that no value of its field can fulfil, as texts and numbers never meet.
+
+    A list may have both, where it is not known which the field has. What else is wrong with a
+    condition is left to `clauses`.
+    """
+    for name, condition in conditions.items():
+        values: Sequence[object]
+        if isinstance(condition, Mapping):
+            values = list(condition.values())
+        else:
+            values = [condition] if isinstance(condition, Scalar) else list(condition)
+        own = held.get(name, "both")
+        other = _OTHER.get(own)
+        if values and other and all(isinstance(value, other) for value in values):
+            # True and false are texts, though Python counts them among the numbers.
+            if own == "texts" and any(isinstance(value, bool) for value in values):
+                continue
+            raise WrongType(_remedy(name, condition, own), field=f"filter.{name[:80]}")
+
+
+def _remedy(name: str, condition: Condition, held: Held) -> str:
+    """A sentence on a condition of the other type than the values of its field, which are `held`."""
+    is_range = isinstance(condition, Mapping)
+    value = next(iter(condition.values())) if isinstance(condition, Mapping) else condition
+    if not isinstance(value, Scalar):
+        value = value[0]
+    shown = str(value)[:40]
+
+    if held == "texts":
+        remedy = "give texts as bounds" if is_range else f'give it as a text, in quotes: "{shown}"'
+        return f"{name!r} has texts only, no numbers to compare with; {remedy}."
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return f"{name!r} has numbers only; give a number, {shown} without quotes."
+    remedy = "give numbers as bounds" if is_range else 'give a number, or a range as {"lte": 50}'
+    return f"{name!r} has numbers only, which {json.dumps(value)[:60]} is none of; {remedy}."
+
+
+def _range(name: str, bounds: Mapping[str, int | float | str], *, has_numbers: bool) -> Clause:
     field = f"filter.{name}"
     unknown = [operator for operator in bounds if operator not in _OPERATORS]
     if unknown or not bounds:
@@ -123,12 +181,12 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
     for operator, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, (int, float, str)):
             raise InvalidInput(f"{operator} takes a number or a text.", field=f"{field}.{operator}")
-        if not isinstance(bound, str) and not numeric:
+        if not isinstance(bound, str) and not has_numbers:
             raise InvalidInput(
                 f"{name!r} has no numbers to compare with.", field=f"{field}.{operator}"
             )
         # It would be compared with texts only, and no number would pass.
-        if numeric and isinstance(bound, str) and _NUMBER.fullmatch(bound):
+        if has_numbers and isinstance(bound, str) and _NUMBER.fullmatch(bound):
             raise InvalidInput(
                 f"{name!r} has numbers; give {operator} as a number, {bound} without quotes.",
                 field=f"{field}.{operator}",

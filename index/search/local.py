@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.records import Document
 from purlin.index.search.contracts import Details, Rows
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Filter, Held
 from purlin.index.search.store import Documents, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
@@ -44,6 +44,11 @@ class LocalPassages:
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
         return self._documents.field_names
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        """What the values of each field are."""
+        return self._documents.held
 
     @property
     def has_files(self) -> bool:

@@ -4,7 +4,7 @@
     order.npy        int32 (passages of all segments,): the row of each passage in a build that
                      has one segment only, and -1 for one that was removed since; absent if the
                      passages of the base are in order and all there
-    fields.json      {field: whether any value is a number}
+    fields.json      {field: whether any value is a number, or "all"}
     files.json       the source files, see `purlin.index.search.listing`
 
 Rows of the delta follow those of the base.
@@ -25,6 +25,7 @@ from purlin.index.builds import Files, Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
+from purlin.index.search.filters import Held
 from purlin.index.search.listing import Listing
 from purlin.index.search.postings import Postings
 from purlin.index.search.store import Documents, Store
@@ -32,6 +33,9 @@ from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"
 ORDER_FILE, FIELDS_FILE, LEXICAL_DIRECTORY = "order.npy", "fields.json", "lexical"
+# How `fields.json` has it; builds before "all" have true where all values are numbers, too.
+_WRITTEN: Mapping[Held, bool | str] = {"texts": False, "both": True, "numbers": "all"}
+_HELD: Mapping[bool | str, Held] = {value: held for held, value in _WRITTEN.items()}
 # Files that depend on the encoder; all others follow from the documents alone.
 VECTOR_FILES = frozenset({dense.VECTORS_FILE, dense.SETTINGS_FILE, dense.INDEX_FILE})
 
@@ -82,8 +86,16 @@ def read_documents(
     directory: Path, files: Files, stores: Sequence[Store], order: NDArray[np.int32] | None
 ) -> Documents:
     """Read what a build says of the documents in the stores of its segments. Raises Damaged."""
-    numeric = json.loads(files.read(directory / FIELDS_FILE))
-    return Documents(stores, numeric, live_rows(order))
+    return Documents(stores, read_fields(directory, files), live_rows(order))
+
+
+def read_fields(directory: Path, files: Files) -> dict[str, Held]:
+    """Read what the values of each field of a build are, "both" where it says no more than that some are numbers.
+
+    Raises Damaged.
+    """
+    written = json.loads(files.read(directory / FIELDS_FILE))
+    return {name: _HELD[value] for name, value in written.items()}
 
 
 def read_order(directory: Path, manifest: Manifest, files: Files) -> NDArray[np.int32] | None:
@@ -110,9 +122,9 @@ def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
     return [*listing.skipped, *parts]
 
 
-def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, bool]:
-    """Map each field of the live passages' documents to whether any of its values is a number."""
-    numeric: dict[str, bool] = {}
+def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, Held]:
+    """Map each field of the live passages' documents to what its values are."""
+    held: dict[str, Held] = {}
     start = 0
     for store in stores:
         rows = None
@@ -120,9 +132,9 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
             rows = np.zeros(len(store), dtype=np.bool_)
             rows[store.document_of[live[start : start + len(store.document_of)]]] = True
             start += len(store.document_of)
-        for name, is_numeric in store.field_types(rows).items():
-            numeric[name] = numeric.get(name, False) or is_numeric
-    return numeric
+        for name, own in store.field_types(rows).items():
+            held[name] = own if held.get(name, own) == own else "both"
+    return held
 
 
 def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArray[np.int32] | None:
@@ -149,7 +161,8 @@ def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArr
     return None if np.array_equal(order, np.arange(len(order))) else order
 
 
-def write_fields(directory: Path, numeric: Mapping[str, bool]) -> None:
+def write_fields(directory: Path, held: Mapping[str, Held]) -> None:
     """Write a build's `fields.json`."""
-    content = json.dumps(dict(sorted(numeric.items())), ensure_ascii=False)
+    written = {name: _WRITTEN[held[name]] for name in sorted(held)}
+    content = json.dumps(written, ensure_ascii=False)
     (directory / FIELDS_FILE).write_text(content, encoding="utf-8")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, Vectors
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus
@@ -105,7 +105,11 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
 def _rankings(
     corpora: Sequence[Corpus], query: str, depth: int, mode: Mode, filter: Filter | None
 ) -> list[Ranked | None]:
-    """Rank each corpus, encoding the query once per encoder; None for one without a field."""
+    """Rank each corpus, encoding the query once per encoder; None for one that the filter does not fit.
+
+    Raises WrongType if it fits none.
+    """
+    refused: WrongType | None = None
     vectors: dict[str, Vectors | None] = {}
     rankings: list[Ranked | None] = []
     for corpus in corpora:
@@ -114,11 +118,20 @@ def _rankings(
             continue
 
         encoder = corpus.encoder.fingerprint
-        ranked = corpus.rank(query, depth, mode=mode, filter=filter, vector=vectors.get(encoder))
+        try:
+            ranked = corpus.rank(
+                query, depth, mode=mode, filter=filter, vector=vectors.get(encoder)
+            )
+        except WrongType as error:
+            rankings.append(None)
+            refused = refused or error
+            continue
         # In another spelling, the vector is not that of the query as it was written.
         if ranked.corrected is None:
             vectors[encoder] = ranked.query.vector
         rankings.append(ranked)
+    if refused and not any(rankings):
+        raise refused
     return rankings
 
 

@@ -34,7 +34,7 @@ from purlin.index.errors import Altered, NotFound
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
 from purlin.index.search.columns import Columns, ColumnsWriter
-from purlin.index.search.filters import ANY_CASE, Clause, Filter, clauses, filterable
+from purlin.index.search.filters import ANY_CASE, Clause, Filter, Held, clauses, filterable
 from purlin.index.search.names import Names, hash_of, write_names
 from purlin.index.search.tokens import distinct_tokens
 from purlin.index.storage import read_array
@@ -417,8 +417,8 @@ class Store:
 
     # ---- filters
 
-    def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, bool]:
-        """Map each field name to whether any of its values is a number, in the given `rows`.
+    def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, Held]:
+        """Map each field name to what its values are, in the given `rows`.
 
         `rows` is a mask (documents,).
         """
@@ -434,16 +434,16 @@ class Documents:
 
     The rows of a segment follow those of the one before it. `live` (passages,) is false for
     passages that were removed since their segment was written; None means that there are none.
-    `numeric` maps each field to whether any of its values is a number.
+    `held` maps each field to what its values are.
     """
 
     def __init__(
         self,
         stores: Sequence[Store],
-        numeric: Mapping[str, bool],
+        held: Mapping[str, Held],
         live: NDArray[np.bool_] | None = None,
     ) -> None:
-        self.numeric = numeric
+        self.held = held
         self.stores = stores
         self._live = live
         self._starts = [0, *accumulate(map(len, stores))]
@@ -485,7 +485,10 @@ class Documents:
             for store, start in self._parts():
                 if start <= row < start + len(store):
                     return store.document(row - start)
-        raise NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
+        raise NotFound(
+            f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
+            field="id",
+        )
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist."""
@@ -553,14 +556,14 @@ class Documents:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return sorted(self.numeric)
+        return sorted(self.held)
 
     def allowed(self, conditions: Filter) -> NDArray[np.bool_]:
         """Mask (documents,) of the documents for which every condition holds.
 
         Raises InvalidInput, which names the field.
         """
-        checked = clauses(conditions, self.numeric)
+        checked = clauses(conditions, self.held)
         masks = [store.matching(checked) for store in self.stores]
         return np.concatenate(masks) & self._live_documents
 

@@ -49,19 +49,28 @@ _PIECE = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
-class _Bare(dict[int, int | None]):
+# Latin letters that NFKD leaves as they are, and how they are written where keyboards lack them. A capital
+# that becomes two letters begins a word more often than it stands in a word of capitals.
+_PAIRS_OF = {"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th", "ẞ": "SS", "Æ": "Ae", "Œ": "Oe", "Þ": "Th"}
+_LETTERS_OF: dict[int, int | str | None] = {
+    **str.maketrans("łøđðıħŧŁØĐÐĦŦ", "loddihtLODDHT"),
+    **{ord(letter): pair for letter, pair in _PAIRS_OF.items()},
+}
+
+
+class _Bare(dict[int, int | str | None]):
     """Characters without marks, for `str.translate`: accents, and vowel signs, which would end a word.
 
     What makes another kana of one, as が of か, stays.
     """
 
-    def __missing__(self, code: int) -> int | None:
+    def __missing__(self, code: int) -> int | str | None:
         is_mark = unicodedata.category(chr(code))[0] == "M" and code not in (0x3099, 0x309A)
         self[code] = None if is_mark else code
         return self[code]
 
 
-_BARE = _Bare()
+_BARE = _Bare(_LETTERS_OF)
 
 
 def words(text: str) -> list[str]:
@@ -188,12 +197,12 @@ def _beginning(stem: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return the text without marks on its letters; upper case stays."""
+    """Return the text without marks on its letters, and æ, ø or ł as ae, o or l; upper case stays."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)
-    # NFKD leaves ß as it is, and takes kana and Hangul apart.
-    return unicodedata.normalize("NFC", decomposed.translate(_BARE)).replace("ß", "ss")
+    # NFKD takes kana and Hangul apart.
+    return unicodedata.normalize("NFC", decomposed.translate(_BARE))
 
 
 _fold_character = lru_cache(maxsize=65_536)(fold)
