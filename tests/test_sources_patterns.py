@@ -250,14 +250,23 @@ def test_clauses_of_a_function_are_one_definition_and_prefixes_belong_to_it(
 ) -> None:
     text = (
         "-spec sail(wind()) -> ok.\n"
-        "sail(calm) -> wait();\nsail(W) -> go(W).\n\n"
-        "sail(W, To) -> {W, To}.\n"
+        "sail(calm) -> wait();\nsail(W) ->\n    look(W),\n    go(W).\n\n"
+        "sail(W, To) ->\n    trim(W),\n    {W, To}.\n"
     )
 
     sail, *others = written(tmp_path, "boat.erl", text)
-    assert (sail.location.start_line, sail.location.end_line) == (1, 5)
+    assert (sail.location.start_line, sail.location.end_line) == (1, 9)
     assert sail.fields["signature"] == "sail(calm)"
     assert not others
+
+
+def test_a_body_without_brackets_ends_with_its_indentation(tmp_path: Path) -> None:
+    text = "ebb <- function(x)\n  x |>\n    lower()\n\nflood <- function(x) raise(x)\nebb(1)\n"
+
+    ebb, flood, *_ = written(tmp_path, "tide.R", text)
+    assert (ebb.location.start_line, ebb.location.end_line) == (1, 3)
+    assert ebb.fields["signature"] == "ebb <- function(x)"
+    assert (flood.location.start_line, flood.location.end_line) == (5, 5)
 
 
 def test_a_bracket_that_is_not_closed_hides_no_definition_around_it(tmp_path: Path) -> None:

@@ -205,7 +205,11 @@ class _Scan:
         return None if end is None else (opener.start(1), end)
 
     def _line_ends(self, start: int) -> tuple[int, int] | None:
-        """The end of the line on which all brackets are closed, or of a body that follows it."""
+        """The end of the line on which all brackets are closed, or of a body that follows it.
+
+        A body is in brackets, or its lines are indented more than the first one.
+        """
+        indentation = self._indentation(self._line_start(self._row(start)))
         position, signature_end = start, -1
         while step := _LINE_STEP.search(self._plain, position):
             if step[0] != b"\n":
@@ -217,12 +221,20 @@ class _Scan:
                     signature_end = step.start()
             elif opener := _NEXT_LINE_OPENS.match(self._plain, step.start()):
                 position = opener.end() - 1
+            elif self._indentation(step.end()) > indentation:
+                position = step.end()
+                signature_end = step.start() if signature_end < 0 else signature_end
             else:
                 break
 
         end = step.start() if step else len(self._plain)
         end = start + len(self._plain[start:end].rstrip(b" \t\r,;"))
         return (end if signature_end < 0 else signature_end), end
+
+    def _indentation(self, line_start: int) -> int:
+        """How many characters stand before a line's first one; -1 for an empty line."""
+        row = _ROW.match(self._plain, line_start)
+        return len(row[1]) if row else -1
 
     def _parameters_end(self, kind: str, match: re.Match[bytes]) -> int:
         """The end of the parameters in the head of a Lisp's definition, or of its name."""
@@ -264,6 +276,7 @@ class _Scan:
                 definition = self._define(spot, self._joined(prefix, spot), parent)
                 prefix = None
                 if self._continues(definition, spot):
+                    open_definitions.append(self._definitions[-1])
                     continue
                 self._definitions.append(definition)
                 if parent is not None:
