@@ -7,7 +7,6 @@ and leaves as many dimensions as an index should have. `purlin train ensemble` m
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import NotFound
 from purlin.index.exported import check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
+from purlin.index.storage import read_array
 from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
 
 PROJECTION = "projection.npy"
@@ -95,7 +95,7 @@ class EnsembleEncoder:
             parts.append(part)
 
         with refusing("encoder", directory / PROJECTION):
-            projection = np.load(io.BytesIO(files[PROJECTION]), allow_pickle=False)
+            projection = read_array(files[PROJECTION])
             shape = (sum(part.dim for part in parts), settings.dim)
             if projection.dtype != np.float32 or projection.shape != shape:
                 raise ValueError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import io
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,18 +22,44 @@ from purlin.index.errors import Busy, PurlinError, StorageFailed
 TEMPORARY = ".making-"
 
 
+# What numpy writes before the numbers, after eight bytes and the two that hold its length.
+_HEADER = re.compile(
+    rb"\{'descr': '(?P<dtype>[<>|][biuf]\d{1,2})', 'fortran_order': (?P<order>True|False), "
+    rb"'shape': \((?P<shape>(?:\d{1,18},? ?){0,32})\), \} *\n"
+)
+_MAGIC = b"\x93NUMPY\x01\x00"
+
+
+class ArrayHeader(NamedTuple):
+    """Of an array in an `.npy` file: its shape, dtype, order, and where its numbers begin."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool
+    start: int
+
+
+def array_header(content: bytes) -> ArrayHeader:
+    """Read the header that an `.npy` file of numbers begins with. Raises ValueError.
+
+    numpy's own reader parses it as Python, in which some versions of CPython fail now and then where
+    several threads do so at once (python/cpython#106905).
+    """
+    start = len(_MAGIC) + 2 + int.from_bytes(content[len(_MAGIC) : len(_MAGIC) + 2], "little")
+    header = _HEADER.fullmatch(content, len(_MAGIC) + 2, start)
+    if not content.startswith(_MAGIC) or header is None:
+        raise ValueError("not an .npy file of version 1.0 with numbers")
+
+    sizes = header["shape"].decode().replace(",", " ").split()
+    dtype = np.dtype(header["dtype"].decode())
+    return ArrayHeader(tuple(map(int, sizes)), dtype, header["order"] == b"True", start)
+
+
 def read_array(content: bytes) -> NDArray[Any]:
     """Array of an `.npy` file's content: a read-only view, without a copy. Raises ValueError."""
-    file = io.BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("not an .npy file of version 1.0")
-
-    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
-    if min(shape, default=0) < 0:
-        raise ValueError(f"its shape is {shape}")
-
-    numbers = np.frombuffer(content, dtype, math.prod(shape), file.tell())
-    return numbers.reshape(shape, order="F" if by_columns else "C")
+    header = array_header(content)
+    numbers = np.frombuffer(content, header.dtype, math.prod(header.shape), header.start)
+    return numbers.reshape(header.shape, order="F" if header.by_columns else "C")
 
 
 class FileState(NamedTuple):

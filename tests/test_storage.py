@@ -13,6 +13,9 @@ from purlin.index import storage
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         np.zeros((0, 4), np.float32),
         np.array(7, np.int32),
+        np.ones((2, 3, 4), np.bool_),
+        np.arange(5, dtype=np.uint8),
+        np.arange(3, dtype=">i8"),
     ],
 )
 def test_read_array_equals_numpy(numbers: np.ndarray) -> None:
@@ -38,6 +41,8 @@ def _saved(numbers: np.ndarray) -> bytes:
         _saved(np.ones((3, 4))).replace(b"(3, 4)", b"(-3,4)"),
         _saved(np.array([{}], dtype=object)),
         _saved(np.ones(3)).replace(b"NUMPY\x01", b"NUMPY\x03"),
+        _saved(np.ones(3)).replace(b"(3,)", b"(9,)"),
+        _saved(np.array(["text"])),
     ],
 )
 def test_read_array_refuses_other_content(content: bytes) -> None:

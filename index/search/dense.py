@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, Reader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
 from purlin.index.search.ann import Graph
-from purlin.index.storage import read_array
+from purlin.index.storage import array_header, read_array
 
 Rows = NDArray[np.int64]
 
@@ -36,6 +36,7 @@ VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.fa
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
 EXACT_ROWS = 30_000
 _BATCH_ROWS = 16_384
+_HEADER_BYTES = 4096  # more than the header of an array of two dimensions has
 _SAMPLE_ROWS = 32_768
 _TIMED_QUERIES, _TIMED_DEPTH = 32, 10
 # An engine takes longer for each.
@@ -124,13 +125,13 @@ def _shape(path: Path) -> tuple[int, int]:
         return _read_header(file)
 
 
-def _read_header(file: Any) -> tuple[int, int]:
+def _read_header(file: IO[bytes]) -> tuple[int, int]:
     """Shape (rows, dim) of the array that begins after the header. Raises ValueError."""
-    np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    shape, dtype, _, start = array_header(file.read(_HEADER_BYTES))
     if dtype != np.dtype("<f2") or len(shape) != 2:
         raise ValueError(f"{VECTORS_FILE} has {dtype} numbers of shape {shape}")
-    return shape
+    file.seek(start)
+    return shape[0], shape[1]
 
 
 def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[Vectors]:
