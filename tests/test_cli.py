@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from purlin import cli
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
 from tests.static_files import SELF_CHECK_WORDS, write_static
@@ -42,15 +44,12 @@ SHOP = [
 ]
 
 
-def _run(
-    *arguments: object, home: Path, encoder: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def _start(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as users do, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "purlin", *map(str, arguments)],
         cwd=ROOT,
-        env=os.environ
-        | {"PURLIN_HOME": str(home)}
-        | ({"PURLIN_ENCODER": str(encoder)} if encoder else {}),
+        env=os.environ | {"PURLIN_HOME": str(home)},
         capture_output=True,
         text=True,
         check=False,
@@ -58,22 +57,56 @@ def _run(
     )
 
 
+def _run(
+    *arguments: object, home: Path, encoder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which has imported all that each new one would import again."""
+    words = [str(argument) for argument in arguments]
+    printed, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    handler = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(errors),
+    ):
+        patched.chdir(ROOT)
+        patched.setenv("PURLIN_HOME", str(home))
+        if encoder:
+            patched.setenv("PURLIN_ENCODER", str(encoder))
+        patched.setattr(sys, "argv", ["purlin", *words])
+        try:
+            cli.main()
+            status: int | str | None = 0
+        except SystemExit as ending:
+            status = ending.code
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+
+    outputs = []
+    for stream in (printed, errors):
+        stream.flush()
+        stream.seek(0)
+        outputs.append(stream.read())
+    assert status is None or isinstance(status, int), status
+    return subprocess.CompletedProcess(words, status or 0, *outputs)
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     corpus = home / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
-    done = _run("index", "build", "product", corpus, "--name", "shop", home=home)
+    done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
     assert done.returncode == 0, done.stderr
     assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
     return home
 
 
 def test_list_and_show(shop: Path) -> None:
-    listed = _run("index", "list", home=shop).stdout
+    listed = _start("index", "list", home=shop).stdout
     assert "shop" in listed
     assert "santa-minilm" in listed
-    shown = _run("index", "show", "shop", home=shop).stdout
+    shown = _start("index", "show", "shop", home=shop).stdout
     assert '"documents": 3' in shown
     assert "fields: brand" in shown
 
@@ -159,7 +192,7 @@ def test_a_wrong_setting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    done = _run("serve", "--demo", home=tmp_path)
+    done = _start("serve", "--demo", home=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {name} must be ")
     assert words in done.stderr
@@ -168,7 +201,7 @@ def test_a_wrong_setting_is_named(
 
 
 def test_search_prints_hits_and_json(shop: Path) -> None:
-    printed = _run("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
+    printed = _start("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
     assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.55  (name: DDR4-3200; meaning ")
     output = _run(
