@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -70,8 +71,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; otherwise, the last of two equal keys would count, and nothing tell of the first."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        key = next(key for key in values if keys.count(key) > 1)[:MAX_QUOTED_CHARS]
+        counts = Counter(key for key, _ in pairs)
+        key = next(key for key, count in counts.items() if count > 1)[:MAX_QUOTED_CHARS]
         raise InvalidInput(
             f"The key {key!r} is in one object more than once: send it once.", field=key
         )

@@ -232,9 +232,9 @@ class _Scan:
         return (end if signature_end < 0 else signature_end), end
 
     def _indentation(self, line_start: int) -> int:
-        """How many characters stand before a line's first one; -1 for an empty line."""
+        """The column of a line's first character, with tabs expanded; -1 for an empty line."""
         row = _ROW.match(self._plain, line_start)
-        return len(row[1]) if row else -1
+        return len(row[1].expandtabs()) if row else -1
 
     def _parameters_end(self, kind: str, match: re.Match[bytes]) -> int:
         """The end of the parameters in the head of a Lisp's definition, or of its name."""
