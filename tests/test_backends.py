@@ -189,7 +189,8 @@ def fulfils(document: Document, conditions: Filter) -> bool:
             accepted = [str(item).lower() if isinstance(item, bool) else item for item in accepted]
             if name == "mixed":
                 # A number is one there, however it is written.
-                accepted = [*accepted, *(7 for item in accepted if item == "7")]
+                texts = [item for item in accepted if isinstance(item, str)]
+                accepted += [int(text) for text in texts if re.fullmatch("0|[1-9][0-9]*", text)]
             fulfilled = any(value in accepted for value in values)
         if not fulfilled:
             return False

@@ -132,16 +132,16 @@ EXPECTED = {
         ("Harbor.Lock_Gate.Keeper", "class", 39, 44, ""),
     ],
     "lock_gate.ads": [
-        ("Harbor.Lock_Gate", "package", 5, 44, ""),
+        ("Harbor.Lock_Gate", "package", 5, 47, ""),
         ("Harbor.Lock_Gate.Level", "type", 7, 7, ""),
         ("Harbor.Lock_Gate.Ship", "type", 9, 16, "What passes through the lock."),
         ("Harbor.Lock_Gate.Raise_Water", "function", 18, 22, "Raises the water of a basin."),
         ("Harbor.Lock_Gate.+", "function", 24, 24, ""),
-        ("Harbor.Lock_Gate.Queues", "package", 26, 31, ""),
-        ("Harbor.Lock_Gate.Queues.Append", "function", 30, 30, ""),
-        ("Harbor.Lock_Gate.Ships", "package", 33, 33, ""),
-        ("Harbor.Lock_Gate.Signal", "class", 35, 40, ""),
-        ("Harbor.Lock_Gate.Level", "type", 43, 43, ""),
+        ("Harbor.Lock_Gate.Queues", "package", 26, 34, ""),
+        ("Harbor.Lock_Gate.Queues.Append", "function", 33, 33, ""),
+        ("Harbor.Lock_Gate.Ships", "package", 36, 36, ""),
+        ("Harbor.Lock_Gate.Signal", "class", 38, 43, ""),
+        ("Harbor.Lock_Gate.Level", "type", 46, 46, ""),
     ],
     "mill.nim": [
         ("Mill", "class", 3, 4, ""),
@@ -394,6 +394,16 @@ def test_a_comment_below_is_the_declarations_only_at_the_end_of_a_paragraph(tmp_
     summaries = {item.title: item.summary for item in written(tmp_path, "buoys.ads", text)}
     assert summaries["Buoys.Ring"] == "Rings the bell."
     assert (summaries["Buoys.Light"], summaries["Buoys.Dim"]) == ("", "Dims the lamp.")
+
+
+def test_a_unit_of_a_library_that_is_in_no_package_is_a_definition(tmp_path: Path) -> None:
+    text = (
+        "with Ada.Text_IO;\n\ngeneric\n   type Item is private;\n\n"
+        "function Buoys.Depth (X : Item) return Natural;\n"
+    )
+
+    (item,) = written(tmp_path, "buoys-depth.ads", text)
+    assert (item.title, item.location.start_line, item.location.end_line) == ("Buoys.Depth", 3, 6)
 
 
 def test_a_block_that_nothing_closes_hides_no_definition_below_it(tmp_path: Path) -> None:

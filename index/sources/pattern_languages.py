@@ -491,7 +491,15 @@ ADA = PatternLanguage(
         _any_case(
             r"(?:private[ \t]++)?package[ \t]++(?!body\b)(?P<name>[\w.]++)", "block", "package"
         ),
-        _any_case(r"package[ \t]++(?P<name>[\w.]++)(?=\s++is\s++new\b)", "statement", "package"),
+        _any_case(
+            r"package[ \t]++(?P<name>[\w.]++)(?=\s++(?:is\s++new|renames)\b)",
+            "statement",
+            "package",
+        ),
+        # A unit of a library, which is in no package.
+        _any_case(
+            r"(?:procedure|function)[ \t]++(?P<name>\w++(?:\.\w++)++)", "statement", "function"
+        ),
         _any_case(
             r"(?:task|protected)(?:[ \t]++(?:type|body))?[ \t]++(?!(?:type|body)\b)(?P<name>[\w.]++)",
             "block",
@@ -500,7 +508,7 @@ ADA = PatternLanguage(
         _any_case(r"(?:sub)?type[ \t]++(?P<name>\w++)(?=[^;]{1,2000}?\bis\b)", "statement", "type"),
         _any_case(
             r"generic\b(?![ \t]++(?:package|procedure|function)\b)[^\n]*+"
-            r"(?:\n(?![ \t]*+(?:private[ \t]++)?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
+            r"(?:\n(?!\s{0,4000}+(?:private[ \t]++)?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
             "line",
             PREFIX,
         ),

@@ -26,6 +26,9 @@ package Harbor.Lock_Gate is
    generic
       type Item is private;
       with procedure Show (X : Item);
+
+      --  Without a comma between them.
+
    package Queues is
       procedure Append (X : Item) with Pre => (True);
    end Queues;
