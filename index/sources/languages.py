@@ -5,6 +5,7 @@ To add a language, add a `Language`. Node types are those of its tree-sitter gra
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -1329,3 +1330,12 @@ DIALECTS: dict[Language, Language] = {
     ),
 }
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}
+
+
+def language_at(position: int) -> Language:
+    """Return one of `LANGUAGES`."""
+    return LANGUAGES[position]
+
+
+# Its functions are no data: another process of the same installation looks a language up.
+copyreg.pickle(Language, lambda language: (language_at, (LANGUAGES.index(language),)))
