@@ -125,8 +125,9 @@ def test_slow_encoders_have_the_processors_to_themselves(
 
 
 def test_files_of_a_process_that_was_killed_are_left_to_the_reader(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ahead, "_BATCHES_AHEAD", 1)
     root = tmp_path / "repository"
     _write_repository(root)
     files = [file for file in open_source("code", [root]) if isinstance(file, SourceFile)]
