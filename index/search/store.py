@@ -21,7 +21,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -613,7 +613,7 @@ def _line(value: object) -> bytes:
 def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
     path = _path_of(document)
-    names = distinct_tokens(document.title), distinct_tokens(path_text(path))
+    names = distinct_tokens(document.title), _path_tokens(path)
     head = [document.id, document.title, len(path), *names]
     values = {
         "body": document.body,
@@ -628,6 +628,12 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
         ],
     }
     return _line(head) + _line({key: value for key, value in values.items() if value})
+
+
+# The documents of a file follow each other.
+@lru_cache(maxsize=16)
+def _path_tokens(path: str) -> str:
+    return distinct_tokens(path_text(path))
 
 
 def _path_of(document: Document) -> str:
