@@ -69,7 +69,8 @@ from purlin.training.data.questions import QuestionSource, answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.data.templates import document_entry
 from purlin.training.dev import DevSet
-from purlin.training.loop import LoopSettings, StepProgress
+from purlin.training.loop import StepProgress
+from purlin.training.loop_settings import LoopSettings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUESTIONS = tuple(REPOSITORY / f"questions/{name}.jsonl" for name in ("python", "python-tuning"))

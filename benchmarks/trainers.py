@@ -35,7 +35,9 @@ from transformers import TrainerCallback
 from purlin.training import export, model
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.loop import LoopSettings, make_accelerator, train
+from purlin.training.devices import make_accelerator
+from purlin.training.loop import train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings
 from purlin.training.santa import SantaTask, Stage
 

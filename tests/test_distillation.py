@@ -18,6 +18,7 @@ from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
 from purlin.training import distillation, reader
 from purlin.training.config import build_recipe
 from purlin.training.data.questions import Miner, QuestionSource, load_questions
+from purlin.training.devices import make_accelerator
 from purlin.training.distillation import (
     MIN_KEPT,
     PassageScores,
@@ -27,7 +28,7 @@ from purlin.training.distillation import (
     distillation_loss,
     soft_targets,
 )
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop_settings import LoopSettings
 from tests.readers import WORDS, tiny_base, tiny_mpnet, tiny_recipe
 
 HTML = Path(__file__).parent / "data" / "reference"

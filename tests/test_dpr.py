@@ -21,7 +21,7 @@ from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
 from purlin.training import export, reader
 from purlin.training.config import load_recipe
-from purlin.training.loop import LoopSettings
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
 from tests.readers import tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer

@@ -14,9 +14,10 @@ from purlin.cli.train import train_export
 from purlin.index.encoder import Encoder, Role, Vectors
 from purlin.index.errors import Damaged, NotFound
 from purlin.training import encoded
+from purlin.training.devices import make_accelerator
 from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
 from purlin.training.export import Card, export
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop_settings import LoopSettings
 from tests.tiny import WORDS, save_bert
 
 TEXTS = [" ".join(WORDS[4 + number : 9 + number]) for number in range(7)]

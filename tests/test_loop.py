@@ -23,29 +23,18 @@ from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
 from purlin.training import loop, precision
-from purlin.training.loop import (
-    CURVES,
-    METRICS,
-    OPTIMIZER,
-    STATE,
-    Diverged,
-    LoopSettings,
-    _Pace,
-    _Prefetcher,
-    add_gradients,
-    best_measures,
-    default_workers,
-    digest,
-    make_accelerator,
-    recorded_precision,
-    same_recipe,
-    train,
-)
+from purlin.training.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
+from purlin.training.devices import add_gradients, make_accelerator
+from purlin.training.loop import Diverged, _Pace, train
+from purlin.training.loop_settings import LoopSettings
+from purlin.training.metrics import CURVES, METRICS, plot
+from purlin.training.prefetching import Prefetcher, default_workers
+from purlin.training.recorded_recipe import digest, same_recipe
 from tests.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
 STEPS = 6
-DRAW = loop.plot
+DRAW = plot
 
 
 class Stop(Exception):
@@ -736,7 +725,7 @@ def test_workers_prepare_the_same_batches_in_order(kind: type[Regression]) -> No
     batches = {}
     for workers in (0, 2):
         task = kind()
-        with closing(_Prefetcher(task, 3, 14, workers)) as prefetcher:
+        with closing(Prefetcher(task, 3, 14, workers)) as prefetcher:
             batches[workers] = [prefetcher.next() for _ in range(3, 14)]
 
     assert [number for number, _ in batches[2]] == list(range(3, 14))
@@ -779,7 +768,7 @@ def test_a_cpu_has_no_workers_and_a_gpu_has_some(monkeypatch: pytest.MonkeyPatch
 def test_workers_need_a_system_that_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(InvalidInput, match="set workers = 0"):
-        _Prefetcher(Regression(), 0, 4, 1)
+        Prefetcher(Regression(), 0, 4, 1)
 
 
 class Scaled(Regression):

@@ -31,8 +31,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.training import export
 from purlin.training.dev import encode
+from purlin.training.devices import make_accelerator
 from purlin.training.export import ExportRefused
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings, TextModel
 from purlin.training.pesco import publishing, rounds, self_training, serving
 from purlin.training.pesco.check import CheckLimits, TrainingCheck

@@ -27,7 +27,8 @@ from purlin.training.candidates import BLOCK, nearest, teacher_scores
 from purlin.training.config import build_recipe
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.devices import make_accelerator
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.model import ModelSettings
 from purlin.training.reader import load_reader_model

@@ -35,6 +35,7 @@ from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFail
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.records import Role
 from purlin.training import config, export, mining, model, santa
+from purlin.training.checkpoints import OPTIMIZER
 from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
@@ -46,9 +47,12 @@ from purlin.training.dev import (
     rank_passages,
     read_dev_set,
 )
+from purlin.training.devices import make_accelerator
 from purlin.training.encoded import RoleEncoder
-from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, same_recipe, train
+from purlin.training.loop import train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings, TextModel
+from purlin.training.recorded_recipe import same_recipe
 from purlin.training.santa import (
     SantaRecipe,
     SantaTask,

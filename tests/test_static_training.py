@@ -25,7 +25,7 @@ from purlin.training.config import load_recipe
 from purlin.training.data.augment import Forms
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.export import Card, ExportRefused
-from purlin.training.loop import LoopSettings
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.static import (
     CHECKPOINTS,
     StaticRecipe,

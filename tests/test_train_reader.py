@@ -42,8 +42,9 @@ from purlin.training.data.questions import (
     balanced,
     load_questions,
 )
+from purlin.training.devices import make_accelerator
 from purlin.training.export import ExportRefused
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
 from purlin.training.restore import HEAD
 from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe

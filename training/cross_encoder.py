@@ -73,7 +73,7 @@ class CrossEncoder(nn.Module):
 
 
 class CrossEncoderTask:
-    """The part of a `loop.Task` that is the same for all cross-encoders.
+    """The part of a `purlin.training.task.Task` that is the same for all cross-encoders.
 
     No batch depends on the weights, and `schedule` decides what is in it.
     """

@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
+from purlin.training.checkpoints import storing
 from purlin.training.config import in_range
-from purlin.training.loop import storing
 
 QUESTIONS_PER_FILE = 64
 DESCRIPTION = "scores.json"

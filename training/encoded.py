@@ -20,8 +20,9 @@ from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import Damaged, NotFound
 from purlin.index.records import Role
 from purlin.index.storage import atomic_write
+from purlin.training.checkpoints import storing
 from purlin.training.export import is_exported, load_checkpoint, prompt_of
-from purlin.training.loop import digest, storing
+from purlin.training.recorded_recipe import digest
 
 ABOUT = "encoded.json"
 

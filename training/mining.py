@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.encoder import Vectors
+from purlin.training.checkpoints import storing
 from purlin.training.data.pairs import Pair
 from purlin.training.dev import encode
-from purlin.training.loop import storing
 from purlin.training.model import TextModel
 
 Rows = NDArray[np.int64]

@@ -34,23 +34,19 @@ from purlin.training.candidates import (
     nearest,
     teacher_scores,
 )
+from purlin.training.checkpoints import best_measures
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder, CrossEncoderTask
 from purlin.training.data import augment
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.loop import (
-    LoopSettings,
-    StepProgress,
-    add_gradients,
-    best_measures,
-    digest,
-    make_accelerator,
-    train,
-)
+from purlin.training.devices import add_gradients, make_accelerator
+from purlin.training.loop import StepProgress, train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.model import ModelSettings, in_groups, pad_texts
 from purlin.training.quantize import TokenIds
+from purlin.training.recorded_recipe import digest
 from purlin.training.restore import HEAD
 from purlin.training.santa import Schedule, Stage
 
@@ -361,7 +357,7 @@ class RankingBatch:
 
 
 class RankerTask(CrossEncoderTask):
-    """The lists of a recipe, as a `loop.Task`."""
+    """The lists of a recipe, as a `purlin.training.task.Task`."""
 
     model: RankerModel
 

@@ -27,24 +27,19 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training import distillation, export, model
+from purlin.training.checkpoints import best_measures, storing
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder, CrossEncoderTask
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
+from purlin.training.devices import add_gradients, make_accelerator
 from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
 from purlin.training.encoded import encode_once
-from purlin.training.loop import (
-    LoopSettings,
-    StepProgress,
-    add_gradients,
-    best_measures,
-    digest,
-    make_accelerator,
-    storing,
-    train,
-)
+from purlin.training.loop import StepProgress, train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings, in_groups, pad_texts
 from purlin.training.quantize import FloatArray, TokenIds
+from purlin.training.recorded_recipe import digest
 from purlin.training.restore import HEAD
 from purlin.training.santa import AVERAGED, Schedule, Stage, averaged
 
@@ -442,7 +437,7 @@ class DrawnQuestion:
 
 
 class ReaderTask(CrossEncoderTask):
-    """The questions of a recipe, as a `loop.Task`."""
+    """The questions of a recipe, as a `purlin.training.task.Task`."""
 
     model: ReaderModel
 

@@ -26,22 +26,16 @@ from torch.nn import functional as F
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput
 from purlin.training import export, mining, model
+from purlin.training.checkpoints import best_measures, storing
 from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment, masking
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import DevEvaluator, DevSet
+from purlin.training.devices import add_gradients, make_accelerator
 from purlin.training.encoded import RoleEncoder, identity_of, require_encoder, role_encoder
-from purlin.training.loop import (
-    LoopSettings,
-    StepProgress,
-    add_gradients,
-    best_measures,
-    digest,
-    make_accelerator,
-    storing,
-    train,
-)
+from purlin.training.loop import StepProgress, train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.losses import (
     IGNORED,
     cached_backward,
@@ -50,6 +44,7 @@ from purlin.training.losses import (
     reconstruction,
 )
 from purlin.training.model import ModelSettings, TextModel, base_name, pad_targets, pad_texts
+from purlin.training.recorded_recipe import digest
 
 Mask = Literal["entity", "span"]
 Trains = Literal["all", "decoder"]
@@ -460,7 +455,7 @@ class PairBatch:
 
 
 class SantaTask:
-    """One stage on its pairs, as a `loop.Task`."""
+    """One stage on its pairs, as a `purlin.training.task.Task`."""
 
     def __init__(
         self,
@@ -763,7 +758,7 @@ class SantaTask:
             total += loss.detach()
         return total
 
-    # -- the rest of `loop.Task` -----------------------------------------------------------------
+    # -- the rest of `purlin.training.task.Task` -----------------------------------------------------------------
 
     def describe(self, batch: PairBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""

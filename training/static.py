@@ -46,12 +46,14 @@ from purlin.index.static_encoder import (
     identifiers,
     parts,
 )
+from purlin.training.checkpoints import best_measures
 from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource, text_digest
 from purlin.training.dev import DevSet, read_dev_set
+from purlin.training.devices import make_accelerator
 from purlin.training.export import (
     CARD,
     Card,
@@ -63,15 +65,10 @@ from purlin.training.export import (
     replacing_directory,
     write_settings,
 )
-from purlin.training.loop import (
-    LoopSettings,
-    StepProgress,
-    best_measures,
-    digest,
-    make_accelerator,
-    train,
-)
+from purlin.training.loop import StepProgress, train
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.losses import contrastive
+from purlin.training.recorded_recipe import digest
 from purlin.training.santa import Schedule, Stage, package_numbers
 
 MODEL = "model.safetensors"
@@ -397,7 +394,7 @@ class StaticBatch:
 
 
 class StaticTask:
-    """Contrastive training of word vectors, as a `loop.Task`."""
+    """Contrastive training of word vectors, as a `purlin.training.task.Task`."""
 
     def __init__(
         self,

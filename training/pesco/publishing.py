@@ -21,7 +21,7 @@ from purlin.index.classify.zero_shot import ClassScores, mean_vectors
 from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training import export
-from purlin.training.loop import storing
+from purlin.training.checkpoints import storing
 from purlin.training.model import TextModel, base_name
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares

@@ -11,7 +11,7 @@ from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, 
 from purlin.index.errors import InvalidInput
 from purlin.training import export
 from purlin.training.config import MAX_SEED, in_range, load_recipe
-from purlin.training.loop import LoopSettings
+from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings
 from purlin.training.pesco.check import CheckLimits
 from purlin.training.pesco.losses import Loss

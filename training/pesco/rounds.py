@@ -22,9 +22,10 @@ from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
 from purlin.index.storage import atomic_write
 from purlin.training import export, model
+from purlin.training.checkpoints import storing
 from purlin.training.dev import encode
 from purlin.training.encoded import encode_once, frozen_encoder
-from purlin.training.loop import StepProgress, digest, storing, train
+from purlin.training.loop import StepProgress, train
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Round, label_shares
 from purlin.training.pesco.recipe import PescoRecipe
@@ -38,6 +39,7 @@ from purlin.training.pesco.teacher import (
 )
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import Indices, WordIndex
+from purlin.training.recorded_recipe import digest
 from purlin.training.santa import averaged
 
 ROUND_STATE = "teacher.npz"

@@ -14,7 +14,7 @@ from torch import Tensor
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training import model
-from purlin.training.loop import add_gradients
+from purlin.training.devices import add_gradients
 from purlin.training.model import TextModel, pad_texts
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
