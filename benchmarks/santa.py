@@ -38,8 +38,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import quality
 
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
-from purlin.training import config, export, model, santa
+from purlin.training import config, export, model
 from purlin.training.data import judged
+from purlin.training.loop import StepProgress
+from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
+from purlin.training.santa.run import train_santa
 
 PRETRAINING: dict[str, dict[str, Any] | None] = {
     "baseline": None,
@@ -64,12 +67,12 @@ ColumnValues = dict[str, Mapping[str, float]]
 
 
 def recipe_of_cell(
-    recipe: santa.SantaRecipe,
+    recipe: SantaRecipe,
     cell: str,
     seed: int,
     dpr_base: str = model.BASE,
-    teacher: santa.StageTeacher | None = None,
-) -> santa.SantaRecipe | None:
+    teacher: StageTeacher | None = None,
+) -> SantaRecipe | None:
     """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
     name, comma, end = cell.partition(",")
     fine_tuning = _fine_tuning(recipe)[: FINE_TUNING[comma + end]]
@@ -92,9 +95,7 @@ def recipe_of_cell(
     return replace(recipe, seed=seed, model=settings, stage=tuple(stages))
 
 
-def _pretraining(
-    recipe: santa.SantaRecipe, name: str, teacher: santa.StageTeacher | None
-) -> list[santa.Stage]:
+def _pretraining(recipe: SantaRecipe, name: str, teacher: StageTeacher | None) -> list[Stage]:
     changes = PRETRAINING[name]
     if changes is None:
         return []
@@ -109,15 +110,15 @@ def _pretraining(
     return stages
 
 
-def _decoder_stages(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+def _decoder_stages(recipe: SantaRecipe) -> list[Stage]:
     return [stage for stage in recipe.stage if stage.trains == "decoder"]
 
 
-def _fine_tuning(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+def _fine_tuning(recipe: SantaRecipe) -> list[Stage]:
     return list(recipe.stage[len(_decoder_stages(recipe)) + 1 :])
 
 
-def log_progress(stage: str) -> santa.StepProgress:
+def log_progress(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 10 == 0 or number == total:
             log_line(f"  {stage} {number}/{total} {values}")
@@ -160,7 +161,7 @@ def bm25_values(options: argparse.Namespace) -> ColumnValues:
 
 
 def cell_values(
-    recipe: santa.SantaRecipe, cell: str, seed: int, options: argparse.Namespace
+    recipe: SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
     cell_recipe = recipe_of_cell(
@@ -174,14 +175,14 @@ def cell_values(
         if cell_recipe is None:
             encoder = export_base(recipe, directory)
         else:
-            encoder = santa.train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
+            encoder = train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
         path.write_text(json.dumps(measure_queries(load_encoder(encoder), options)))
 
     values: ColumnValues = json.loads(path.read_text())
     return values
 
 
-def export_base(recipe: santa.SantaRecipe, directory: Path) -> Path:
+def export_base(recipe: SantaRecipe, directory: Path) -> Path:
     """Export the base model of a recipe as it is."""
     checkpoint, encoder = directory / "base", directory / recipe.name
     checkpoint.mkdir(parents=True, exist_ok=True)
@@ -261,12 +262,12 @@ def main() -> None:
         cell for cell in CELLS if all(value for name, value in available.items() if name in cell)
     ]
     if options.teacher:
-        options.teacher = santa.StageTeacher(
+        options.teacher = StageTeacher(
             base=options.teacher, temperature=options.teacher_temperature
         )
 
     options.out.mkdir(parents=True, exist_ok=True)
-    recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
+    recipe = config.load_recipe(options.recipe, SantaRecipe, data=options.data)
 
     # Seed by seed, so that an interrupted call has run every cell equally often.
     cells = list(dict.fromkeys([options.against, *chosen]))

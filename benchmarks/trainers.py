@@ -39,7 +39,8 @@ from purlin.training.devices import make_accelerator
 from purlin.training.loop import train
 from purlin.training.loop_settings import LoopSettings
 from purlin.training.model import ModelSettings
-from purlin.training.santa import SantaTask, Stage
+from purlin.training.santa.recipe import Stage
+from purlin.training.santa.task import SantaTask
 
 QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
 Run = Callable[[], float]

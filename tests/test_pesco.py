@@ -30,6 +30,7 @@ from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.training import export
+from purlin.training.averaging import averaged
 from purlin.training.dev import encode
 from purlin.training.devices import make_accelerator
 from purlin.training.export import ExportRefused
@@ -49,7 +50,6 @@ from purlin.training.pesco.student import PescoBatch, PescoTask, RoundTexts
 from purlin.training.pesco.teacher import Teacher, class_offsets
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import linear_head
-from purlin.training.santa import averaged
 from tests.blobs import blobs
 from tests.tiny import SPECIAL, save_bert
 from tests.training_runs import largest_file, metrics_rows, run_two_processes

@@ -16,9 +16,12 @@ from transformers import RobertaConfig, RobertaModel
 from purlin.index.errors import InvalidInput
 from purlin.index.exported import MODEL
 from purlin.training import export as exporting
-from purlin.training import model, reader
+from purlin.training import model
 from purlin.training.export import Card
 from purlin.training.model import ModelSettings
+from purlin.training.reader.export import export_reader
+from purlin.training.reader.model import load_reader_model
+from purlin.training.reader.recipe import ReaderExport
 from purlin.training.restore import restore
 from tests.readers import tiny_base, tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer, tiny_encoder
@@ -88,14 +91,14 @@ def test_a_reader_is_a_base_model(tmp_path: Path) -> None:
     recipe = tiny_recipe(
         trained(tiny_base(tmp_path / "base")),
         tmp_path,
-        export=reader.ReaderExport(quantization="none"),
+        export=ReaderExport(quantization="none"),
     )
     torch.manual_seed(2)
-    before = reader.load_reader_model(recipe.model).eval()
+    before = load_reader_model(recipe.model).eval()
     before.save(tmp_path / "checkpoint")
     samples = [torch.randint(4, 30, (length,)).numpy() for length in (5, 9, 30)]
-    reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "reader", samples)
-    after = reader.load_reader_model(
+    export_reader(recipe, tmp_path / "checkpoint", tmp_path / "reader", samples)
+    after = load_reader_model(
         ModelSettings(base=str(tmp_path / "reader"), max_passage_tokens=64)
     ).eval()
     ids = torch.randint(0, 30, (3, 17))
@@ -132,7 +135,7 @@ def test_the_released_weights_can_be_restored(tmp_path: Path) -> None:
     import onnxruntime  # type: ignore[import-untyped]
 
     released = Path("models/reference-reader-int8")
-    model = reader.load_reader_model(ModelSettings(base=str(released))).eval()
+    model = load_reader_model(ModelSettings(base=str(released))).eval()
     session = onnxruntime.InferenceSession(released / MODEL)
     for question, passage in [
         ("default step?", "class range(start, stop, step=1)"),

@@ -16,7 +16,7 @@ from purlin.index.errors import Damaged
 from purlin.index.qa.reader import Packer
 from purlin.training.model import BertLike
 from purlin.training.restore import HEAD
-from purlin.training.santa import Schedule
+from purlin.training.schedule import Schedule
 
 # Pairs of texts are few in a batch and differ much in length: groups of 32 are a third padding.
 PAIRS_PER_GROUP = 8

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+import torch.distributed.nn
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from torch import Tensor
 
@@ -84,3 +85,15 @@ def add_gradients(loss: Tensor, accelerator: Accelerator) -> None:
     scaler = accelerator.scaler
     scaled: Tensor = loss if scaler is None else scaler.scale(loss)
     scaled.backward()  # type: ignore[no-untyped-call]
+
+
+def gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
+    """Concatenate the tensors of all processes; gradients flow back to each of them."""
+    if accelerator.num_processes == 1:
+        return tensor
+
+    # The differentiable gather supports floats only.
+    if not tensor.is_floating_point():
+        tensors: Tensor = accelerator.gather(tensor)
+        return tensors
+    return torch.cat(torch.distributed.nn.all_gather(tensor))  # type: ignore[no-untyped-call]

@@ -119,9 +119,10 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """
     need_training()
-    from purlin.training import santa
+    from purlin.training.santa.recipe import SantaRecipe
+    from purlin.training.santa.run import train_santa
 
-    directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
+    directory = _trained(train_santa, SantaRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
@@ -134,9 +135,10 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     Example: purlin train static --config configs/static-code.toml --data DATA
     """
     need_training()
-    from purlin.training import static
+    from purlin.training.static.recipe import StaticRecipe
+    from purlin.training.static.run import train_static
 
-    directory = _trained(static.train_static, static.StaticRecipe, config, data, to, cpu)
+    directory = _trained(train_static, StaticRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
@@ -167,10 +169,11 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     """
     need_training()
     from purlin.training import config as recipes
-    from purlin.training import reader
+    from purlin.training.reader.recipe import ReaderRecipe
+    from purlin.training.reader.run import train_reader
 
     if "questions" in recipes.read_toml(config):
-        directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
+        directory = _trained(train_reader, ReaderRecipe, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
         santa_command(config, data, to, cpu)
@@ -185,9 +188,10 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     Example: purlin train ranker --config configs/rerank-minilm.toml --data DATA
     """
     need_training()
-    from purlin.training import ranker
+    from purlin.training.ranker.recipe import RankerRecipe
+    from purlin.training.ranker.run import train_ranker
 
-    directory = _trained(ranker.train_ranker, ranker.RankerRecipe, config, data, to, cpu)
+    directory = _trained(train_ranker, RankerRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; the server takes it with PURLIN_RERANKER={directory}")
 
 

@@ -22,6 +22,7 @@ from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
 from purlin.index.storage import atomic_write
 from purlin.training import export, model
+from purlin.training.averaging import averaged
 from purlin.training.checkpoints import storing
 from purlin.training.dev import encode
 from purlin.training.encoded import encode_once, frozen_encoder
@@ -40,7 +41,6 @@ from purlin.training.pesco.teacher import (
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import Indices, WordIndex
 from purlin.training.recorded_recipe import digest
-from purlin.training.santa import averaged
 
 ROUND_STATE = "teacher.npz"
 

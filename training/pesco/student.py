@@ -14,13 +14,12 @@ from torch import Tensor
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training import model
-from purlin.training.devices import add_gradients
+from purlin.training.devices import add_gradients, gathered
 from purlin.training.model import TextModel, pad_texts
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.texts import remove_sentence, split_sentences
 from purlin.training.pesco.views import Indices
-from purlin.training.santa import gathered
 
 # Texts of similar length that are encoded together.
 LENGTH_GROUP = 16
