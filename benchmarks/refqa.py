@@ -59,7 +59,6 @@ from purlin.index.records import Document, Passage, Splitter
 from purlin.index.search.lexical import Lexical
 from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.postings import Postings
-from purlin.training import export, model
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
 from purlin.training.data import templates
@@ -69,8 +68,13 @@ from purlin.training.data.questions import QuestionSource, answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.data.templates import document_entry
 from purlin.training.dev import DevSet
-from purlin.training.loop import StepProgress
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.run import StepProgress
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.sentence_models import base_checkpoint
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import load_text_model
 from purlin.training.reader.recipe import ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
 from purlin.training.santa.recipe import SantaExport, SantaRecipe, Stage
@@ -83,8 +87,8 @@ SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 BY_TEMPLATE = ("template", "back", "template+back")
 TRAINING_DATA = ("bm25", "untrained", *BY_TEMPLATE, "questions")
 DEPTH = 100  # passages that a retriever returns
-SMALL_MODEL = model.ModelSettings(
-    base=str(export.base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
+SMALL_MODEL = ModelSettings(
+    base=str(base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
 )
 SMALL_STAGE = Stage(
     name="fine-tune",
@@ -244,11 +248,11 @@ class Ablation:
     def _export_untrained(self, directory: Path) -> None:
         checkpoint = directory / "checkpoint"
         checkpoint.mkdir(parents=True, exist_ok=True)
-        model.load_text_model(self.options.model).save(checkpoint)
-        export.export(
+        load_text_model(self.options.model).save(checkpoint)
+        export_encoder(
             checkpoint,
             directory / "retriever",
-            export.Card("retriever"),
+            Card("retriever"),
             quantization=self.options.quantization,
         )
 
@@ -312,7 +316,7 @@ class Ablation:
         recipe = ReaderRecipe(
             name="reader-int8",
             questions=(source,),
-            model=model.ModelSettings(base=options.model.base, dropout=0.0),
+            model=ModelSettings(base=options.model.base, dropout=0.0),
             reading=ReadingSettings(passages=3, max_tokens=192),
             loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),
             seed=seed,

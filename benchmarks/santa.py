@@ -38,9 +38,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import quality
 
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
-from purlin.training import config, export, model
+from purlin.training import config
 from purlin.training.data import judged
-from purlin.training.loop import StepProgress
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.run import StepProgress
+from purlin.training.models.settings import BASE
+from purlin.training.models.text_model import load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from purlin.training.santa.run import train_santa
 
@@ -70,7 +74,7 @@ def recipe_of_cell(
     recipe: SantaRecipe,
     cell: str,
     seed: int,
-    dpr_base: str = model.BASE,
+    dpr_base: str = BASE,
     teacher: StageTeacher | None = None,
 ) -> SantaRecipe | None:
     """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
@@ -164,9 +168,7 @@ def cell_values(
     recipe: SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
-    cell_recipe = recipe_of_cell(
-        recipe, cell, seed, options.dpr_base or model.BASE, options.teacher
-    )
+    cell_recipe = recipe_of_cell(recipe, cell, seed, options.dpr_base or BASE, options.teacher)
     # The base model is the same for every seed.
     path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
     if not path.is_file():
@@ -186,11 +188,11 @@ def export_base(recipe: SantaRecipe, directory: Path) -> Path:
     """Export the base model of a recipe as it is."""
     checkpoint, encoder = directory / "base", directory / recipe.name
     checkpoint.mkdir(parents=True, exist_ok=True)
-    model.load_text_model(recipe.model).save(checkpoint)
-    export.export(
+    load_text_model(recipe.model).save(checkpoint)
+    export_encoder(
         checkpoint,
         encoder,
-        export.Card(recipe.name, base_model=recipe.model.base),
+        Card(recipe.name, base_model=recipe.model.base),
         quantization=recipe.export.quantization,
         max_tokens=recipe.export.max_tokens,
         similarity=recipe.model.similarity,

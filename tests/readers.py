@@ -13,7 +13,7 @@ from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
 from purlin.index.qa.spans import ReadingResult, rank_answers
 from purlin.training.data.questions import QuestionSource
-from purlin.training.model import ModelSettings
+from purlin.training.models.settings import ModelSettings
 from purlin.training.reader.export import export_reader
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings

@@ -17,8 +17,8 @@ from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
 from purlin.training.config import build_recipe
 from purlin.training.data.questions import Miner, QuestionSource, load_questions
-from purlin.training.devices import make_accelerator
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.reader.distillation import (
     MIN_KEPT,
     aligned_distributions,

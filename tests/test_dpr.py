@@ -19,10 +19,14 @@ from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRRe
 from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
-from purlin.training import export
 from purlin.training.config import load_recipe
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import BertLike, TwoEncoders, load_text_model
 from purlin.training.reader.losses import reading_loss
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
@@ -116,7 +120,7 @@ def checkpoint(dpr: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
 def fp32(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The exported encoders; tests that change a file take a copy."""
     out = tmp_path_factory.mktemp("exported") / "dpr"
-    export.export(checkpoint, out, export.Card("dpr"), max_tokens=32, quantization="none")
+    export_encoder(checkpoint, out, Card("dpr"), max_tokens=32, quantization="none")
     return out
 
 
@@ -129,14 +133,14 @@ def int8(checkpoint: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory)
 
     out = tmp_path_factory.mktemp("exported") / "dpr"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "write_graph", copy_graph)
-        export.export(checkpoint, out, export.Card("dpr"), max_tokens=32)
+        patch.setattr("purlin.training.exporting.encoder.write_graph", copy_graph)
+        export_encoder(checkpoint, out, Card("dpr"), max_tokens=32)
     return out
 
 
 @pytest.mark.parametrize("quantization", ["none", "int8"])
 def test_the_export_has_an_encoder_for_each_role(
-    dpr: tuple[Path, Path], request: pytest.FixtureRequest, quantization: export.Quantization
+    dpr: tuple[Path, Path], request: pytest.FixtureRequest, quantization: Quantization
 ) -> None:
     model = load_text_model(dpr_settings(*dpr, pooling="first")).eval()
     encoder = Encoder.load(request.getfixturevalue("fp32" if quantization == "none" else "int8"))
@@ -157,10 +161,10 @@ def test_the_queries_model_is_fingerprinted(
 ) -> None:
     one_encoder = replace(dpr_settings(*dpr, pooling="first"), query_base=None)
     load_text_model(one_encoder).save(tmp_path / "saved")
-    export.export(
+    export_encoder(
         tmp_path / "saved",
         tmp_path / "one",
-        export.Card("dpr"),
+        Card("dpr"),
         max_tokens=32,
         quantization="none",
     )

@@ -22,14 +22,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
-from purlin.training import loop, precision
-from purlin.training.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
-from purlin.training.devices import add_gradients, make_accelerator
-from purlin.training.loop import Diverged, _Pace, train
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.metrics import CURVES, METRICS, plot
-from purlin.training.prefetching import Prefetcher, default_workers
-from purlin.training.recorded_recipe import digest, same_recipe
+from purlin.training.loop.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
+from purlin.training.loop.devices import add_gradients, make_accelerator
+from purlin.training.loop.metrics import CURVES, METRICS, plot
+from purlin.training.loop.prefetching import Prefetcher, default_workers
+from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.run import Diverged, _Pace, precision, train
+from purlin.training.loop.run import run as loop
+from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}

@@ -35,7 +35,7 @@ from purlin.training.data.masking import (
     unmask,
 )
 from purlin.training.data.pairs import Pair
-from purlin.training.export import base_checkpoint
+from purlin.training.models.sentence_models import base_checkpoint
 
 T5 = tuple(f"<extra_id_{number}>" for number in range(100))
 BERT = tuple(f"[unused{number}]" for number in range(100))

@@ -29,13 +29,14 @@ from purlin.index.builds import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
-from purlin.training import export
-from purlin.training.averaging import averaged
 from purlin.training.dev import encode
-from purlin.training.devices import make_accelerator
-from purlin.training.export import ExportRefused
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import ModelSettings, TextModel
+from purlin.training.exporting import encoder as encoder_export
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import averaged
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco import publishing, rounds, self_training, serving
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
@@ -582,7 +583,7 @@ def test_refused_export_resumes_without_training(
 ) -> None:
     recipe = recipe_of(base)
     eight = replace(recipe, export=replace(recipe.export, quantization="int8", serve="prompts"))
-    monkeypatch.setattr(export, "MIN_COSINE", 2.0)
+    monkeypatch.setattr(encoder_export, "MIN_COSINE", 2.0)
     with pytest.raises(ExportRefused, match="quantization"):
         publish_topics(eight, tmp_path / "out", tmp_path / "home")
     checked = replace(recipe, check=CheckLimits())

@@ -14,10 +14,10 @@ from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
 from purlin.index.errors import InvalidInput
-from purlin.training import devices, precision
-from purlin.training.devices import device_line, make_accelerator
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
+from purlin.training.loop.devices import device_line, make_accelerator
+from purlin.training.loop.precision import ROUNDS, Precision, choose, speedup, training_step
+from purlin.training.loop.run import devices, precision
+from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import run_with_torchrun
 
 ROOT = Path(__file__).parent.parent
@@ -230,7 +230,7 @@ import sys
 from pathlib import Path
 
 from accelerate import Accelerator, PartialState
-from purlin.training.precision import choose
+from purlin.training.loop.precision import choose
 
 state, out = PartialState(cpu=True), Path(sys.argv[1])
 lines = []

@@ -25,10 +25,11 @@ from purlin.index.reranker import Reranker
 from purlin.training.config import build_recipe
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.devices import make_accelerator
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
-from purlin.training.model import ModelSettings
+from purlin.training.models.restore import HEAD
+from purlin.training.models.settings import ModelSettings
 from purlin.training.ranker.candidates import BLOCK, nearest, teacher_scores
 from purlin.training.ranker.lists import make_lists, open_teacher
 from purlin.training.ranker.model import load_ranker_model
@@ -41,7 +42,6 @@ from purlin.training.ranker.recipe import (
 from purlin.training.ranker.run import train_ranker
 from purlin.training.ranker.task import RankerTask
 from purlin.training.reader.model import load_reader_model
-from purlin.training.restore import HEAD
 from tests.tiny import WORDS, save_bert, tiny_encoder
 from tests.training_runs import metrics_rows
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from purlin.training.quantize import MAX_PAIR, _pair_sums
-from purlin.training.rounding import BLOCK, DAMPING, compensated
+from purlin.training.exporting.quantize import MAX_PAIR, _pair_sums
+from purlin.training.exporting.rounding import BLOCK, DAMPING, compensated
 
 Floats = NDArray[np.float64]
 

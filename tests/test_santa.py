@@ -33,9 +33,7 @@ from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.records import Role
-from purlin.training import config, export, mining, model
-from purlin.training.averaging import averaged
-from purlin.training.checkpoints import OPTIMIZER
+from purlin.training import config, mining
 from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
@@ -47,12 +45,17 @@ from purlin.training.dev import (
     rank_passages,
     read_dev_set,
 )
-from purlin.training.devices import make_accelerator
 from purlin.training.encoded import RoleEncoder
-from purlin.training.loop import train
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import ModelSettings, TextModel
-from purlin.training.recorded_recipe import same_recipe
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import OPTIMIZER
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import same_recipe
+from purlin.training.loop.run import train
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import averaged
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from purlin.training.santa.run import REPORT, _recipe_until, train_santa
 from purlin.training.santa.task import SantaTask
@@ -134,7 +137,7 @@ def tiny(base: Path, **changes: Any) -> TextModel:
         **changes,
     }
 
-    return model.load_text_model(ModelSettings(**values))
+    return load_text_model(ModelSettings(**values))
 
 
 def task_of(
@@ -412,7 +415,7 @@ def test_the_teachers_loss_is_the_divergence_of_its_ranking(
     directory = teacher_base
     if exported:
         directory = tmp_path / "exported"
-        export.export(teacher_base, directory, export.Card("teacher"), quantization="none")
+        export_encoder(teacher_base, directory, Card("teacher"), quantization="none")
     teacher = StageTeacher(base=directory, weight=3.0, temperature=0.2)
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     stage = Stage(name="a", loop=LOOP, temperature=0.1, hard_negatives=1, teacher=teacher)
@@ -542,7 +545,7 @@ def test_the_next_stage_starts_from_the_trained_decoder(bert: Path, tmp_path: Pa
     first = task_of(bert, tmp_path, alone)
     checkpoint = train(first, alone.loop, tmp_path, first.accelerator, seed=1, recipe={})
 
-    second = model.load_text_model(first.model.settings, checkpoint)
+    second = load_text_model(first.model.settings, checkpoint)
     for name, weight in first.model.state_dict().items():
         assert torch.equal(second.state_dict()[name], weight)
     assert all(weight.requires_grad for weight in second.parameters())
@@ -1074,7 +1077,7 @@ def test_a_run_records_what_was_masked(trained: Path) -> None:
 
 def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
-    mixed = model.load_text_model(recipe.model, trained / "out/averaged")
+    mixed = load_text_model(recipe.model, trained / "out/averaged")
     expected = DevEvaluator(
         recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
     ).measure()
@@ -1105,9 +1108,11 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from purlin.training import config, santa
+from purlin.training.config import load_recipe
+from purlin.training.santa.recipe import SantaRecipe
+from purlin.training.santa.run import train_santa
 
-recipe, out = config.load_recipe(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
+recipe, out = load_recipe(Path(sys.argv[1]), SantaRecipe), Path(sys.argv[2])
 
 def killing(stage, step):
     def of_stage(name):
@@ -1120,7 +1125,7 @@ def killing(stage, step):
 for stage, step in (("pretrain", 5), ("finetune", 5)):
     pid = os.fork()
     if not pid:
-        santa.train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
+        train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     logged = len((out / stage / "metrics.jsonl").read_text().splitlines())

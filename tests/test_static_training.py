@@ -24,8 +24,9 @@ from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
 from purlin.training.data.augment import Forms
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.export import Card, ExportRefused
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.static.export import export_static
 from purlin.training.static.model import WordVectors, count_words, drop_shared, make_bags
 from purlin.training.static.recipe import CHECKPOINTS, StaticRecipe

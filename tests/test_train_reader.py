@@ -30,7 +30,6 @@ from purlin.index.encoder import (
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
-from purlin.training import export as exporting
 from purlin.training.config import load_recipe
 from purlin.training.data.questions import (
     Miner,
@@ -41,9 +40,12 @@ from purlin.training.data.questions import (
     balanced,
     load_questions,
 )
-from purlin.training.devices import make_accelerator
-from purlin.training.export import ExportRefused
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.restore import HEAD
 from purlin.training.reader.export import _softmax, export_reader
 from purlin.training.reader.losses import reading_loss
 from purlin.training.reader.model import HIDDEN, load_reader_model
@@ -51,7 +53,6 @@ from purlin.training.reader.questions import Questions, read_source_questions
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
 from purlin.training.reader.task import ReaderTask, hidden, token_span
-from purlin.training.restore import HEAD
 from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.tiny import save_bert
 
@@ -299,9 +300,7 @@ def test_a_resumed_run_encodes_no_passage_again(
         str(tmp_path / "checkpoint")
     )
     directory = tmp_path / "encoder"
-    exporting.export(
-        tmp_path / "checkpoint", directory, exporting.Card("tiny"), quantization="none"
-    )
+    export_encoder(tmp_path / "checkpoint", directory, Card("tiny"), quantization="none")
     reading = ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(directory))
     recipe = tiny_recipe(base, squad, reading=reading)
     encoded: list[str] = []
@@ -664,7 +663,9 @@ def test_eight_bits_answer_alike(
 
     # The graph is traced once: what is quantized is a copy of it.
     graph = tmp_path / "none" / MODEL
-    monkeypatch.setattr(exporting, "trace", lambda *args: shutil.copy(graph, args[2]))
+    monkeypatch.setattr(
+        "purlin.training.reader.export.trace", lambda *args: shutil.copy(graph, args[2])
+    )
     recipe = replace(recipe, export=ReaderExport(quantization="int8"))
     eight = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
 

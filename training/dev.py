@@ -32,7 +32,8 @@ from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.data.templates import RulesChoice
 from purlin.training.losses import contrastive
-from purlin.training.model import TextModel, pad_texts
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.text_model import TextModel
 
 # Queries whose passages are each other's negatives in the loss.
 LOSS_BATCH = 32

@@ -90,7 +90,10 @@ def train_export(
     """
     need_training()
     from purlin.index.errors import InvalidInput
-    from purlin.training.export import Card, Quantization, export, export_again, is_exported
+    from purlin.training.exporting.checks import Quantization
+    from purlin.training.exporting.directory import export_again, is_exported
+    from purlin.training.exporting.encoder import export_encoder
+    from purlin.training.exporting.model_card import Card
 
     if is_exported(checkpoint):
         if fp32 or name is not None:
@@ -105,7 +108,7 @@ def train_export(
         raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
     card = Card(name, base_model=base_model, base_licence=base_licence)
     quantization: Quantization = "none" if fp32 else "int8"
-    export(checkpoint, to, card, quantization=quantization, own_prompts=True)
+    export_encoder(checkpoint, to, card, quantization=quantization, own_prompts=True)
     out.print(f"{to}: written")
 
 

@@ -21,13 +21,14 @@ from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
 from purlin.index.storage import atomic_write
-from purlin.training import export, model
-from purlin.training.averaging import averaged
-from purlin.training.checkpoints import storing
 from purlin.training.dev import encode
 from purlin.training.encoded import encode_once, frozen_encoder
-from purlin.training.loop import StepProgress, train
-from purlin.training.model import TextModel
+from purlin.training.loop.checkpoints import storing
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.models.architectures import refuse_longer
+from purlin.training.models.averaging import averaged
+from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.outcome import Round, label_shares
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.student import PescoTask, RoundTexts
@@ -40,7 +41,6 @@ from purlin.training.pesco.teacher import (
 )
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import Indices, WordIndex
-from purlin.training.recorded_recipe import digest
 
 ROUND_STATE = "teacher.npz"
 
@@ -231,10 +231,10 @@ class SelfTraining:
     def _load(self, checkpoint: Path | None) -> TextModel:
         """Load a checkpoint with the base's share mixed in, or the base model without one."""
         torch.manual_seed(self.recipe.seed)
-        text_model = model.load_text_model(self.recipe.model, checkpoint)
-        export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
+        text_model = load_text_model(self.recipe.model, checkpoint)
+        refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
         if checkpoint and self.recipe.student.base_share:
-            base = model.load_text_model(self.recipe.model)
+            base = load_text_model(self.recipe.model)
             text_model = averaged(base, text_model, self.recipe.student.base_share)
 
         # PESCO does not train what starts at random.

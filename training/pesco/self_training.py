@@ -16,11 +16,12 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, locked
 from purlin.index.classify.zero_shot import label_name
 from purlin.index.errors import InvalidInput
-from purlin.training.checkpoints import only_run
-from purlin.training.devices import make_accelerator
 from purlin.training.encoded import require_encoder
-from purlin.training.loop import StepProgress
-from purlin.training.model import TextModel
+from purlin.training.loop.checkpoints import only_run
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.run import StepProgress
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.outcome import Outcome
 from purlin.training.pesco.publishing import check_publishable, publish_outcome
 from purlin.training.pesco.recipe import PescoRecipe
@@ -28,7 +29,6 @@ from purlin.training.pesco.rounds import ROUND_STATE, SelfTraining, writing
 from purlin.training.pesco.serving import calibrated_classifier, compare_classifiers
 from purlin.training.pesco.teacher import check_pool_size
 from purlin.training.pesco.texts import Labelled, TextPool
-from purlin.training.recorded_recipe import digest, same_recipe
 
 RUN = "run.json"
 

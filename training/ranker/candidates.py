@@ -16,7 +16,7 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.records import Role
 from purlin.training.data.pairs import Pair
 from purlin.training.encoded import FrozenEncoder, encode_once
-from purlin.training.recorded_recipe import digest
+from purlin.training.loop.recorded_recipe import digest
 
 BLOCK = 512  # queries compared with all passages at a time
 Rows = NDArray[np.int32]

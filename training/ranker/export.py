@@ -13,8 +13,16 @@ from torch import Tensor, nn
 from purlin.index import reranker as serving
 from purlin.index.encoder import open_session
 from purlin.index.exported import MODEL, TOKENIZER
-from purlin.training import export
-from purlin.training.quantize import TokenIds
+from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
+from purlin.training.exporting.directory import (
+    file_digests,
+    replacing_directory,
+    write_settings,
+    write_tokenizer,
+)
+from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.quantize import TokenIds
 from purlin.training.ranker.model import RankerModel, load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
 
@@ -41,18 +49,18 @@ def export_ranker(
     with torch.no_grad():
         expected = [float(trained(torch.from_numpy(ids)[None])) for ids in samples]
 
-    with export.replacing_directory(out) as new:
+    with replacing_directory(out) as new:
         graph_path = new / MODEL
-        export.write_tokenizer(trained.tokenizer, new / TOKENIZER)
-        export.trace(_RankerGraph(trained), trained.transformer, graph_path, ["logits"])
+        write_tokenizer(trained.tokenizer, new / TOKENIZER)
+        trace(_RankerGraph(trained), trained.transformer, graph_path, ["logits"])
         _compare(expected, graph_path, samples, "none")
 
         if recipe.export.quantization == "int8":
-            export.quantize_graphs(new, samples)
+            quantize_graphs(new, samples)
             _compare(expected, graph_path, samples, "int8")
 
         _write_reranker_settings(recipe, measures, new)
-        (new / export.CARD).write_text(_card_text(recipe, measures))
+        (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reranker.load(out)
 
 
@@ -72,12 +80,12 @@ def _compare(
     expected: Sequence[float],
     graph: Path,
     samples: Sequence[TokenIds],
-    quantization: export.Quantization,
+    quantization: Quantization,
 ) -> None:
     """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
     session = open_session(graph.read_bytes())
     computed = [float(session.run(None, {"input_ids": ids[None]})[0][0]) for ids in samples]
-    export.refuse_difference(
+    refuse_difference(
         "logits",
         quantization,
         difference=float(np.abs(np.subtract(expected, computed)).max()),
@@ -96,14 +104,14 @@ def _write_reranker_settings(
         max_tokens=recipe.ranking.max_tokens,
         weights=recipe.export.shares(),
         default=recipe.export.default,
-        files=export.file_digests(directory, (MODEL, TOKENIZER)),
+        files=file_digests(directory, (MODEL, TOKENIZER)),
     )
     details = {
         "base_model": _base_model(recipe),
         "trained_on": list(recipe.export.trained_on),
         "measures": dict(measures),
     }
-    export.write_settings(directory / serving.RERANKER_SETTINGS, settings, details)
+    write_settings(directory / serving.RERANKER_SETTINGS, settings, details)
 
 
 def _base_model(recipe: RankerRecipe) -> str:
@@ -126,16 +134,16 @@ logit of relevance (n,), where 0 is as likely as not.
 - **Weights**: {precisions[recipe.export.quantization]}
 
 ## Trained on
-{export.markdown_list(recipe.export.trained_on)}
+{markdown_list(recipe.export.trained_on)}
 
 ## Share in the score
-{export.markdown_list(weights)}
+{markdown_list(weights)}
 
 Reranked unless a request says otherwise: {", ".join(recipe.export.default) or "no kind"}.
 
 ## Measures
-{export.markdown_measures(measures, ".4f")}
+{markdown_measures(measures, ".4f")}
 
 ## Limits
-{export.markdown_list(recipe.export.limits)}
+{markdown_list(recipe.export.limits)}
 """

@@ -14,6 +14,7 @@ from purlin.index import reranker as serving
 from purlin.index.encoder import TextEncoder, load_encoder
 from purlin.index.qa.reader import READER_SETTINGS, Reader, ReadingPassage
 from purlin.training.data.pairs import Pair
+from purlin.training.loop.recorded_recipe import digest
 from purlin.training.ranker.candidates import (
     Floats,
     Rows,
@@ -23,7 +24,6 @@ from purlin.training.ranker.candidates import (
     teacher_scores,
 )
 from purlin.training.ranker.recipe import RankerRecipe
-from purlin.training.recorded_recipe import digest
 
 MINED_CHARS = 5  # of a passage for each token that the ranker reads: the rest is not encoded
 

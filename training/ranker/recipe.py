@@ -7,12 +7,13 @@ from pathlib import Path
 
 from purlin.index import reranker as serving
 from purlin.index.errors import InvalidInput
-from purlin.training import export
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import augment
 from purlin.training.data.pairs import PairSource
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import ModelSettings
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.settings import ModelSettings
 
 STAGE = "ranker"  # the directory of the checkpoints
 
@@ -95,7 +96,7 @@ class RankerExport:
     model card, if the recipe's base is a checkpoint of one's own.
     """
 
-    quantization: export.Quantization = "int8"
+    quantization: Quantization = "int8"
     weights: KindWeights = field(default_factory=lambda: KindWeights(code=0.3, product=0.3))
     default: tuple[str, ...] = ()
     base_model: str = ""
@@ -126,7 +127,7 @@ class RankerRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        export.Card(self.name)  # refuses a name that cannot be exported
+        Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")

@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 
 from purlin.index.encoder import load_encoder
-from purlin.training import export
-from purlin.training.checkpoints import best_measures
 from purlin.training.data.pair_loading import load_pairs
-from purlin.training.devices import make_accelerator
-from purlin.training.loop import StepProgress, train
+from purlin.training.loop.checkpoints import best_measures
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.models.architectures import refuse_longer
 from purlin.training.ranker.export import export_ranker
 from purlin.training.ranker.lists import make_lists
 from purlin.training.ranker.model import load_ranker_model
@@ -57,7 +57,7 @@ def train_ranker(
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
     ranker = load_ranker_model(recipe.model).to(accelerator.device)
-    export.refuse_longer("ranking.max_tokens", recipe.ranking.max_tokens, ranker)
+    refuse_longer("ranking.max_tokens", recipe.ranking.max_tokens, ranker)
     task = RankerTask(ranker, sources, recipe, accelerator)
 
     # The export does not change the curve.

@@ -16,10 +16,10 @@ from torch import Tensor
 from purlin.index.qa.reader import ReadingPassage
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
 from purlin.training.data import augment
-from purlin.training.devices import add_gradients
+from purlin.training.exporting.quantize import TokenIds
+from purlin.training.loop.devices import add_gradients
 from purlin.training.losses import list_divergence, listwise, margin_mse
-from purlin.training.model import in_groups, pad_texts
-from purlin.training.quantize import TokenIds
+from purlin.training.models.padding import in_groups, pad_texts
 from purlin.training.ranker.lists import Lists
 from purlin.training.ranker.model import RankerModel, load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
@@ -43,7 +43,7 @@ class RankingBatch:
 
 
 class RankerTask(CrossEncoderTask):
-    """The lists of a recipe, as a `purlin.training.task.Task`."""
+    """The lists of a recipe, as a `purlin.training.loop.task.Task`."""
 
     model: RankerModel
 

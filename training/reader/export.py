@@ -12,8 +12,16 @@ from torch import Tensor, nn
 
 from purlin.index.encoder import open_session
 from purlin.index.qa import reader as serving
-from purlin.training import export
-from purlin.training.quantize import FloatArray, TokenIds
+from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
+from purlin.training.exporting.directory import (
+    file_digests,
+    replacing_directory,
+    write_settings,
+    write_tokenizer,
+)
+from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.quantize import FloatArray, TokenIds
 from purlin.training.reader.model import ReaderModel, load_reader_model
 from purlin.training.reader.recipe import ReaderRecipe
 
@@ -39,20 +47,18 @@ def export_reader(
     trained = load_reader_model(recipe.model, checkpoint).eval()
     expected = _torch_outputs(trained, samples)
 
-    with export.replacing_directory(out) as new:
+    with replacing_directory(out) as new:
         graph_path = new / serving.MODEL
-        export.write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
-        export.trace(
-            _ReaderGraph(trained), trained.transformer, graph_path, ["start", "end", "selected"]
-        )
+        write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
+        trace(_ReaderGraph(trained), trained.transformer, graph_path, ["start", "end", "selected"])
         _compare(expected, _graph_outputs(graph_path, samples), "none")
 
         if recipe.export.quantization == "int8":
-            export.quantize_graphs(new, samples)
+            quantize_graphs(new, samples)
             _compare(expected, _graph_outputs(graph_path, samples), "int8")
 
         _write_reader_settings(recipe, measures, new)
-        (new / export.CARD).write_text(_card_text(recipe, measures))
+        (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reader.load(out)
 
 
@@ -88,7 +94,7 @@ def _graph_outputs(path: Path, samples: Sequence[TokenIds]) -> Outputs:
     ]
 
 
-def _compare(expected: Outputs, computed: Outputs, quantization: export.Quantization) -> None:
+def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -> None:
     """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
     pairs = [
         pair
@@ -98,7 +104,7 @@ def _compare(expected: Outputs, computed: Outputs, quantization: export.Quantiza
     difference = max(float(np.abs(reference - logits).max()) for reference, logits in pairs)
     overlaps = [_overlap(reference, logits) for reference, logits in pairs if reference.ndim]
 
-    export.refuse_difference(
+    refuse_difference(
         "logits",
         quantization,
         difference=difference,
@@ -128,14 +134,14 @@ def _write_reader_settings(
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
         calibration=recipe.export.calibration,
-        files=export.file_digests(directory, (serving.MODEL, serving.TOKENIZER)),
+        files=file_digests(directory, (serving.MODEL, serving.TOKENIZER)),
     )
     details = {
         "base_model": _base_model(recipe),
         "trained_on": list(recipe.export.trained_on),
         "measures": dict(measures),
     }
-    export.write_settings(directory / serving.READER_SETTINGS, settings, details)
+    write_settings(directory / serving.READER_SETTINGS, settings, details)
 
 
 def _base_model(recipe: ReaderRecipe) -> str:
@@ -156,11 +162,11 @@ start and end logits (n, t) and a passage's selection logit (n,), where 0 is the
 - **Weights**: {precisions[recipe.export.quantization]}
 
 ## Trained on
-{export.markdown_list(recipe.export.trained_on)}
+{markdown_list(recipe.export.trained_on)}
 
 ## Measures
-{export.markdown_measures(measures, ".4f")}
+{markdown_measures(measures, ".4f")}
 
 ## Limits
-{export.markdown_list(recipe.export.limits)}
+{markdown_list(recipe.export.limits)}
 """

@@ -9,10 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from purlin.index.errors import InvalidInput
-from purlin.training import model
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder
-from purlin.training.model import ModelSettings, in_groups
-from purlin.training.restore import HEAD
+from purlin.training.models.padding import in_groups
+from purlin.training.models.pretrained import base_path
+from purlin.training.models.restore import HEAD
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import BertLike, load_text_model
 
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
 
@@ -20,7 +22,7 @@ HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
 class ReaderModel(CrossEncoder):
     """A cross-encoder with start, end and selection logits on every token."""
 
-    def __init__(self, text_model: model.BertLike) -> None:
+    def __init__(self, text_model: BertLike) -> None:
         super().__init__(text_model, 3)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,15 +61,15 @@ def load_reader_model(
     """Load the base model, or what `save` wrote to `directory`.
 
     The head is a new one unless the base is a reader, also one of DPR's; without `new_head`, a base
-    that is none is refused with InvalidInput. Raises what `purlin.training.model.load_text_model`
+    that is none is refused with InvalidInput. Raises what `purlin.training.models.text_model.load_text_model`
     does, and Damaged for a head that cannot be read.
     """
-    text_model = model.load_text_model(settings, directory, decoder=False)
-    if not isinstance(text_model, model.BertLike):
+    text_model = load_text_model(settings, directory, decoder=False)
+    if not isinstance(text_model, BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
 
     reader = ReaderModel(text_model)
-    source = directory or Path(model.base_path(settings.base))
+    source = directory or Path(base_path(settings.base))
     if directory is not None or (source / HEAD).is_file():
         reader.load_head(source)
     elif text_model.answer_head is not None:

@@ -15,9 +15,9 @@ from purlin.index.errors import InvalidInput
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from purlin.training.encoded import encode_once
-from purlin.training.loop import StepProgress
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress
 from purlin.training.reader.recipe import ReaderRecipe, ReadingSettings
-from purlin.training.recorded_recipe import digest
 
 
 @dataclass(frozen=True, slots=True)

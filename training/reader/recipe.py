@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training import export
-from purlin.training.averaging import AVERAGED
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data.questions import QuestionSource
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import ModelSettings
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import AVERAGED
+from purlin.training.models.settings import ModelSettings
 
 STAGE = "reader"  # the directory of the checkpoints
 TEACHER = "teacher"  # the directory of a teacher's scores
@@ -70,7 +71,7 @@ class ReaderExport:
     card, if the recipe's base is a checkpoint of one's own.
     """
 
-    quantization: export.Quantization = "int8"
+    quantization: Quantization = "int8"
     base_share: float = 0.0
     prior_weight: float = 0.55
     calibration: tuple[float, ...] = (1.1663, 4.5191, -5.0551, -0.3409, 0.6905)
@@ -105,7 +106,7 @@ class ReaderRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        export.Card(self.name)  # refuses a name that cannot be exported
+        Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.questions:
             raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")

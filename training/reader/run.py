@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from purlin.training import export
-from purlin.training.averaging import AVERAGED, averaged
-from purlin.training.checkpoints import best_measures, storing
-from purlin.training.devices import make_accelerator
-from purlin.training.loop import StepProgress, train
+from purlin.training.loop.checkpoints import best_measures, storing
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.models.architectures import refuse_longer
+from purlin.training.models.averaging import AVERAGED, averaged
 from purlin.training.reader.export import export_reader
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.questions import Questions, read_source_questions
@@ -45,7 +45,7 @@ def train_reader(
     torch.manual_seed(recipe.seed)
     new_head = not recipe.export.base_share
     reader = load_reader_model(recipe.model, new_head=new_head).to(accelerator.device)
-    export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
+    refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
 
     # The others read the vectors that the main process has written.
     with accelerator.main_process_first():

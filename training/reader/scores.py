@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PassageLogits, ReadingPassage
-from purlin.training.checkpoints import storing
+from purlin.training.loop.checkpoints import storing
 
 QUESTIONS_PER_FILE = 64
 DESCRIPTION = "scores.json"

@@ -17,8 +17,8 @@ from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training.cross_encoder import CrossEncoderTask
 from purlin.training.data.questions import TrainingQuestion
-from purlin.training.devices import add_gradients
-from purlin.training.model import pad_texts
+from purlin.training.loop.devices import add_gradients
+from purlin.training.models.padding import pad_texts
 from purlin.training.reader.distillation import SoftTargets, distillation_loss, soft_targets
 from purlin.training.reader.losses import UNKNOWN, reading_loss
 from purlin.training.reader.model import HIDDEN, ReaderModel, load_reader_model
@@ -62,7 +62,7 @@ class DrawnQuestion:
 
 
 class ReaderTask(CrossEncoderTask):
-    """The questions of a recipe, as a `purlin.training.task.Task`."""
+    """The questions of a recipe, as a `purlin.training.loop.task.Task`."""
 
     model: ReaderModel
 

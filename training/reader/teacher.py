@@ -11,14 +11,14 @@ from accelerate import Accelerator
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
-from purlin.training import export
-from purlin.training.loop import StepProgress
-from purlin.training.model import pad_texts
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress
+from purlin.training.models.architectures import refuse_longer
+from purlin.training.models.padding import pad_texts
 from purlin.training.reader.model import ReaderModel, load_reader_model
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderRecipe, TeacherSettings
 from purlin.training.reader.scores import Read, ScoredQuestion, ScoreFiles
-from purlin.training.recorded_recipe import digest
 
 
 def teacher_scores(
@@ -70,7 +70,7 @@ def _open_teacher(
         reader = load_reader_model(settings, new_head=False).eval().to(accelerator.device)
     except (InvalidInput, NotFound) as error:
         raise type(error)(f"[teacher] {error.message}", field="teacher.base") from None
-    export.refuse_longer("teacher.max_tokens", max_tokens, reader)
+    refuse_longer("teacher.max_tokens", max_tokens, reader)
 
     packer = reader.packer(max_tokens)
     identity = digest([max_tokens, reader.digest()])

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from purlin.training import mining
 from purlin.training.data.pairs import Pair
-from purlin.training.model import TextModel
+from purlin.training.models.text_model import TextModel
 from purlin.training.santa.recipe import Stage
 from purlin.training.schedule import RowNumbers
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from purlin.training.data import masking
 from purlin.training.data.pairs import Pair
-from purlin.training.model import ModelSettings, pad_targets, pad_texts
+from purlin.training.models.padding import pad_targets, pad_texts
+from purlin.training.models.settings import ModelSettings
 from purlin.training.santa.recipe import Stage
 
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training import export
-from purlin.training.averaging import AVERAGED
 from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment
 from purlin.training.data.pairs import PairSource
 from purlin.training.dev import DevSet
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.model import ModelSettings
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import AVERAGED
+from purlin.training.models.settings import ModelSettings
 
 Mask = Literal["entity", "span"]
 Trains = Literal["all", "decoder"]
@@ -145,7 +146,7 @@ class SantaExport:
     `base_share` is the share of the base model's weights that is mixed into the trained ones.
     """
 
-    quantization: export.Quantization = "int8"
+    quantization: Quantization = "int8"
     max_tokens: int = 256
     base_share: float = 0.0
     base_licence: str = "unknown"
@@ -174,7 +175,7 @@ class SantaRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        export.Card(self.name)  # refuses a name that cannot be exported
+        Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.pairs or not self.stage:
             raise InvalidInput(

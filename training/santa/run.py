@@ -13,18 +13,21 @@ from typing import Any
 import torch.distributed.nn
 from accelerate import Accelerator
 
-from purlin.training import export, model
-from purlin.training.averaging import AVERAGED, averaged
-from purlin.training.checkpoints import best_measures, storing
 from purlin.training.data import masking
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair
 from purlin.training.dev import DevEvaluator
-from purlin.training.devices import make_accelerator
 from purlin.training.encoded import identity_of, require_encoder
-from purlin.training.loop import StepProgress, train
-from purlin.training.model import base_name
-from purlin.training.recorded_recipe import digest
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import best_measures, storing
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.models.architectures import refuse_longer
+from purlin.training.models.averaging import AVERAGED, averaged
+from purlin.training.models.pretrained import base_name
+from purlin.training.models.text_model import load_text_model
 from purlin.training.santa.recipe import SantaExport, SantaRecipe, Stage
 from purlin.training.santa.task import SantaTask
 
@@ -56,8 +59,8 @@ def train_santa(
     for number, stage in enumerate(recipe.stage):
         # What the base model lacks starts with the same weights in every process.
         torch.manual_seed(recipe.seed)
-        text_model = model.load_text_model(recipe.model, checkpoint).to(accelerator.device)
-        export.refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
+        text_model = load_text_model(recipe.model, checkpoint).to(accelerator.device)
+        refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
 
         weights = recipe.sources_of(stage)
         task = SantaTask(
@@ -139,7 +142,7 @@ def _export(
 
     from_scratch = recipe.model.scratch is not None
     counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
-    card = export.Card(
+    card = Card(
         recipe.name,
         base_model="none: trained from scratch" if from_scratch else base_name(recipe.model.base),
         base_licence=recipe.export.base_licence,
@@ -147,7 +150,7 @@ def _export(
         measures=measures,
         limits=recipe.export.limits,
     )
-    export.export(
+    export_encoder(
         checkpoint,
         out / recipe.name,
         card,
@@ -163,10 +166,8 @@ def _average_with_base(
     """Write the trained model mixed with the base model; return its checkpoint and dev measures."""
     checkpoint = out / AVERAGED
     with storing(checkpoint):
-        base = model.load_text_model(recipe.model)
-        mixed = averaged(
-            base, model.load_text_model(recipe.model, trained), recipe.export.base_share
-        )
+        base = load_text_model(recipe.model)
+        mixed = averaged(base, load_text_model(recipe.model, trained), recipe.export.base_share)
         mixed.save(checkpoint)
 
     temperature = recipe.stage[-1].temperature

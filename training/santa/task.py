@@ -17,12 +17,11 @@ from torch.nn import functional as F
 
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput
-from purlin.training import model
 from purlin.training.data import augment
 from purlin.training.data.pairs import Pair
 from purlin.training.dev import DevEvaluator
-from purlin.training.devices import add_gradients, gathered
 from purlin.training.encoded import RoleEncoder, role_encoder
+from purlin.training.loop.devices import add_gradients, gathered
 from purlin.training.losses import (
     IGNORED,
     cached_backward,
@@ -30,7 +29,8 @@ from purlin.training.losses import (
     list_divergence,
     reconstruction,
 )
-from purlin.training.model import TextModel, pad_texts
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.hard_negatives import HardNegatives
 from purlin.training.santa.masked_passages import PassageMasker
 from purlin.training.santa.recipe import Stage
@@ -71,7 +71,7 @@ class PairBatch:
 
 
 class SantaTask:
-    """One stage on its pairs, as a `purlin.training.task.Task`."""
+    """One stage on its pairs, as a `purlin.training.loop.task.Task`."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class SantaTask:
             total += loss.detach()
         return total
 
-    # -- the rest of `purlin.training.task.Task` -----------------------------------------------------------------
+    # -- the rest of `purlin.training.loop.task.Task` -----------------------------------------------------------------
 
     def describe(self, batch: PairBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""
@@ -348,7 +348,7 @@ class SantaTask:
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
-        saved = model.load_text_model(self.model.settings, directory)
+        saved = load_text_model(self.model.settings, directory)
         self.model.load_state_dict(saved.state_dict())
 
 

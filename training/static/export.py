@@ -17,17 +17,10 @@ from purlin.index.static_encoder import (
     StaticSettings,
     Vocabulary,
 )
-from purlin.training.export import (
-    CARD,
-    Card,
-    ExportRefused,
-    file_digests,
-    library_texts,
-    markdown_list,
-    markdown_measures,
-    replacing_directory,
-    write_settings,
-)
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
+from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures
+from purlin.training.exporting.samples import library_texts
 from purlin.training.static.model import WordVectors, count_words, make_bags
 
 MIN_COSINE = 0.999  # of the exported vectors to the trained ones

@@ -11,8 +11,8 @@ from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment
 from purlin.training.data.pairs import PairSource
 from purlin.training.dev import DevSet
-from purlin.training.export import Card
-from purlin.training.loop_settings import LoopSettings
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
 
 CHECKPOINTS = "checkpoints"  # their directory beside the encoder's
 

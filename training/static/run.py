@@ -16,13 +16,13 @@ import numpy as np
 
 from purlin.index.encoder import TextEncoder, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.checkpoints import best_measures
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair
-from purlin.training.devices import make_accelerator
-from purlin.training.export import Card
-from purlin.training.loop import StepProgress, train
-from purlin.training.recorded_recipe import digest
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import best_measures
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress, train
 from purlin.training.static.export import export_static
 from purlin.training.static.model import WordVectors
 from purlin.training.static.recipe import CHECKPOINTS, StaticExport, StaticRecipe

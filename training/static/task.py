@@ -41,7 +41,7 @@ class StaticBatch:
 
 
 class StaticTask:
-    """Contrastive training of word vectors, as a `purlin.training.task.Task`."""
+    """Contrastive training of word vectors, as a `purlin.training.loop.task.Task`."""
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from purlin.index.errors import InvalidInput
-from purlin.training.attention import float32_gradients
-from purlin.training.checkpoints import (
+from purlin.training.loop.attention import float32_gradients
+from purlin.training.loop.checkpoints import (
     Checkpoints,
     RunState,
     only_run,
@@ -27,12 +27,12 @@ from purlin.training.checkpoints import (
     restore_optimizer,
     storing,
 )
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.metrics import append_metrics, cut_metrics, plot
-from purlin.training.precision import Precision
-from purlin.training.prefetching import Prefetcher, default_workers
-from purlin.training.recorded_recipe import same_recipe
-from purlin.training.task import B, Task
+from purlin.training.loop.metrics import append_metrics, cut_metrics, plot
+from purlin.training.loop.precision import Precision
+from purlin.training.loop.prefetching import Prefetcher, default_workers
+from purlin.training.loop.recorded_recipe import same_recipe
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.loop.task import B, Task
 
 
 class Diverged(InvalidInput):

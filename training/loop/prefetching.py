@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from purlin.index.errors import InvalidInput, PurlinError
-from purlin.training.task import B, Task
+from purlin.training.loop.task import B, Task
 
 MAX_WORKERS = 4  # by default
 AHEAD = 2  # batches that a worker prepares before they are needed

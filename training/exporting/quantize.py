@@ -10,7 +10,7 @@ coarse for a transformer, so large values are reduced first:
 Fixed scales make a vector independent of the rest of its batch.
 
 Weights are rounded so that their errors make up for each other on the sample texts, see
-`purlin.training.rounding`.
+`purlin.training.exporting.rounding`.
 
 Weight scales also leave room for the sum of two products: x86 processors without VNNI add the
 products of inputs 2i and 2i + 1 in 16 bits and silently saturate. `saturating_layers` proves from
@@ -32,7 +32,7 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from purlin.training.rounding import compensated
+from purlin.training.exporting.rounding import compensated
 
 TokenIds = NDArray[np.int64]
 FloatArray = NDArray[np.float32]

@@ -12,9 +12,9 @@ from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from torch import Tensor
 
 from purlin.index.errors import InvalidInput
-from purlin.training.checkpoints import recorded_precision
-from purlin.training.loop_settings import LoopSettings
-from purlin.training.precision import choose
+from purlin.training.loop.checkpoints import recorded_precision
+from purlin.training.loop.precision import choose
+from purlin.training.loop.settings import LoopSettings
 
 NVIDIA = Path("/proc/driver/nvidia/version")  # exists where the driver of a GPU is loaded
 

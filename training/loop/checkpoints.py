@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from purlin.index.errors import Damaged, StorageFailed
 from purlin.index.storage import exclusive
-from purlin.training.precision import Precision
+from purlin.training.loop.precision import Precision
 
 STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
