@@ -64,7 +64,8 @@ from purlin.training.config import load_recipe
 from purlin.training.data import templates
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.questions import QuestionSource, answer_spans
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.data.templates import document_entry
 from purlin.training.dev import DevSet

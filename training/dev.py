@@ -30,7 +30,7 @@ from purlin.training.data.judged import (
 )
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.templates import RulesChoice
+from purlin.training.data.template_rules import RulesChoice
 from purlin.training.losses import contrastive
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.text_model import TextModel

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.data import questions
-from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import PassagePool, Pools, TrainingQuestion, load_questions
+from purlin.training.data.wrong_passages import Miner
 from purlin.training.encoded import encode_once
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress
@@ -51,15 +52,23 @@ def read_source_questions(
 
     Vectors of the references' passages are kept in `directory`, for a run that is resumed.
     """
-    pools: questions.Pools = {}
-    mine = _miner(recipe.reading, directory, progress)
+    open_miner = _miner_opener(recipe.reading, directory, progress)
+    pools: Pools = {}
+    miners: dict[PassagePool, Miner] = {}
 
-    training = [_mined(source, pools, recipe.reading, mine) for source in recipe.questions]
-    dev = [_mined(source, pools, recipe.reading, mine) for source in recipe.dev]
-    return training, dev
+    def with_passages(source: QuestionSource) -> Questions:
+        pool, items = _usable_questions(source, pools, recipe.reading)
+        # Sources of the same reference share a pool, and its index of passages.
+        if pool not in miners:
+            miners[pool] = open_miner(pool)
+        wrong = miners[pool].wrong(items, recipe.reading.depth)
+        return Questions(pool, items, wrong, source.distilled)
+
+    training = [with_passages(source) for source in recipe.questions]
+    return training, [with_passages(source) for source in recipe.dev]
 
 
-def _miner(
+def _miner_opener(
     reading: ReadingSettings, directory: Path, progress: StepProgress
 ) -> Callable[[PassagePool], Miner]:
     """Return what opens the miner of a reference's passages."""
@@ -80,22 +89,21 @@ def _miner(
     return lambda pool: Miner(pool, encoder, passage_vectors)
 
 
-def _mined(
-    source: QuestionSource,
-    pools: questions.Pools,
-    reading: ReadingSettings,
-    mine: Callable[[PassagePool], Miner],
-) -> Questions:
-    pool, items = questions.load_questions(source, pools)
-    if reading.equations:
-        items = [item for item in items if item.answered or not item.labelled]
-        if not items:
-            raise InvalidInput(
-                f'{source.path} has no question with an answer, as equations = "paper" needs.',
-                field="questions",
-            )
+def _usable_questions(
+    source: QuestionSource, pools: Pools, reading: ReadingSettings
+) -> tuple[PassagePool, list[TrainingQuestion]]:
+    """Return a source's questions, with the paper's equations only those that have an answer.
 
-    # Sources of the same reference share a pool, and its index of passages.
-    pool.miner = pool.miner or mine(pool)
-    wrong = pool.miner.wrong(items, reading.depth)
-    return Questions(pool, items, wrong, source.distilled)
+    Raises InvalidInput if there is none.
+    """
+    pool, items = load_questions(source, pools)
+    if not reading.equations:
+        return pool, items
+
+    items = [item for item in items if item.answered or not item.labelled]
+    if not items:
+        raise InvalidInput(
+            f'{source.path} has no question with an answer, as equations = "paper" needs.',
+            field="questions",
+        )
+    return pool, items
