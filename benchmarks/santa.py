@@ -40,6 +40,7 @@ import quality
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
 from purlin.training import config
 from purlin.training.data import judged
+from purlin.training.data.published import JUDGED_NAMES, JudgedName, read_judged
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
 from purlin.training.loop.run import StepProgress
@@ -144,7 +145,7 @@ def measure_queries(encoder: TextEncoder, options: argparse.Namespace) -> Column
         name: dict(result.values) for name, result in results.items() if result.values
     }
     for name, path in options.judged:
-        for judged_set in judged.read_judged(name, path):
+        for judged_set in read_judged(name, path):
             run = judged.rank(judged_set, encoder)
             columns |= judged.query_values(judged_set, run)
     return columns
@@ -159,7 +160,7 @@ def bm25_values(options: argparse.Namespace) -> ColumnValues:
         name: dict(result.values) for name, result in results.items() if result.values
     }
     for name, path in options.judged:
-        for judged_set in judged.read_judged(name, path):
+        for judged_set in read_judged(name, path):
             columns |= judged.query_values(judged_set, judged.rank_by_words(judged_set))
     return columns
 
@@ -224,14 +225,14 @@ def _values(
     return np.array([[run[column][query] for query in queries] for run in runs])
 
 
-def judged_path(text: str) -> tuple[judged.JudgedName, Path]:
+def judged_path(text: str) -> tuple[JudgedName, Path]:
     """Read one of `--judged`, NAME=PATH."""
     name, _, path = text.partition("=")
-    for set_name in judged.JUDGED_NAMES:
+    for set_name in JUDGED_NAMES:
         if name == set_name and path:
             return set_name, Path(path)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not NAME=PATH with one of {', '.join(judged.JUDGED_NAMES)}"
+        f"{text!r} is not NAME=PATH with one of {', '.join(JUDGED_NAMES)}"
     )
 
 

@@ -29,12 +29,12 @@ from purlin.index.builds import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
-from purlin.training.dev import encode
 from purlin.training.exporting import encoder as encoder_export
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import TextModel
 from purlin.training.pesco import publishing, rounds, self_training, serving
@@ -44,7 +44,8 @@ from purlin.training.pesco.losses import Loss, matching_loss, multi_positive_los
 from purlin.training.pesco.outcome import CalibratedClassifier, Outcome
 from purlin.training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
 from purlin.training.pesco.report import render_report
-from purlin.training.pesco.rounds import ROUND_STATE, RoundState, SelfTraining
+from purlin.training.pesco.round_state import ROUND_STATE, RoundState
+from purlin.training.pesco.rounds import SelfTraining
 from purlin.training.pesco.self_training import RUN, train_pesco
 from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
 from purlin.training.pesco.student import PescoBatch, PescoTask, RoundTexts

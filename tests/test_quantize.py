@@ -21,13 +21,9 @@ from purlin.index.qa.reader import Reader
 from purlin.training.exporting.checks import ExportRefused, refuse_saturation
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.exporting.quantize import (
-    QuantizationRecipe,
-    prevent_saturation,
-    quantize,
-    saturating_layers,
-)
+from purlin.training.exporting.quantize import QuantizationRecipe, quantize
 from purlin.training.exporting.samples import library_texts, probes
+from purlin.training.exporting.saturation import prevent_saturation, saturating_layers
 from tests.tiny import save_bert
 
 MODELS = sorted(path.parent for path in TRANSFORMER_ENCODER.parent.glob("*/*.onnx"))

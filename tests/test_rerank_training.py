@@ -30,7 +30,7 @@ from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.models.restore import HEAD
 from purlin.training.models.settings import ModelSettings
-from purlin.training.ranker.candidates import BLOCK, nearest, teacher_scores
+from purlin.training.ranker.candidates import BLOCK, nearest, score_lists
 from purlin.training.ranker.lists import make_lists, open_teacher
 from purlin.training.ranker.model import load_ranker_model
 from purlin.training.ranker.recipe import (
@@ -196,7 +196,7 @@ def test_a_teacher_scores_a_list_once(directory: Path, tmp_path: Path) -> None:
         return score
 
     def scores(rows: Any) -> list[list[float]]:
-        values = teacher_scores(
+        values = score_lists(
             pairs, rows, opened, directory / "encoder", tmp_path, progress=lambda *_: None
         )
         return values.tolist()  # type: ignore[no-any-return]

@@ -37,14 +37,7 @@ from purlin.training import config, mining
 from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.dev import (
-    LOSS_BATCH,
-    DevEvaluator,
-    DevSet,
-    encode,
-    rank_passages,
-    read_dev_set,
-)
+from purlin.training.dev import LOSS_BATCH, DevEvaluator, DevSet, rank_passages, read_dev_set
 from purlin.training.encoded import RoleEncoder
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
@@ -54,6 +47,7 @@ from purlin.training.loop.recorded_recipe import same_recipe
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher

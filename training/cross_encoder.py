@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from purlin.index.errors import Damaged
 from purlin.index.qa.reader import Packer
+from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.models.padding import pad_texts
 from purlin.training.models.restore import HEAD
 from purlin.training.models.text_model import BertLike
 from purlin.training.reasons import first_line
@@ -45,6 +47,10 @@ class CrossEncoder(nn.Module):
         # A tokenizer of its own: packing changes the settings.
         tokenizer = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
         return Packer(tokenizer, max_tokens)
+
+    def padded(self, sequences: Sequence[TokenIds]) -> tuple[Tensor, Tensor]:
+        """Return ids and mask (n, longest) of packed sequences."""
+        return pad_texts([ids.tolist() for ids in sequences], self.tokenizer.pad_token_id or 0)
 
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""

@@ -72,6 +72,11 @@ class Schedule:
         rows: RowNumbers = self.epoch[1][number_in_epoch]
         return rows
 
+    def locate(self, row: int) -> tuple[int, int]:
+        """Return the source of a row, and its number in that source."""
+        source = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return source, row - int(self.starts[source])
+
     def part(self, number: int, accelerator: Accelerator) -> tuple[RowNumbers, list[random.Random]]:
         """Return the rows of this process's part of a batch, each with its random numbers.
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.exporting.quantize import TokenIds, quantize, saturating_layers
+from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.exporting.quantize import quantize
+from purlin.training.exporting.saturation import saturating_layers
 
 Quantization = Literal["int8", "none"]
 

@@ -16,7 +16,7 @@ from purlin.index.encoder import SETTINGS, Encoder, EncoderSettings
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
 from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
-from purlin.training.exporting.quantize import prevent_saturation
+from purlin.training.exporting.saturation import prevent_saturation
 
 EXPORTED: dict[str, Any] = {
     SETTINGS: (Encoder, EncoderSettings),

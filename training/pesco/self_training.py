@@ -25,7 +25,8 @@ from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.outcome import Outcome
 from purlin.training.pesco.publishing import check_publishable, publish_outcome
 from purlin.training.pesco.recipe import PescoRecipe
-from purlin.training.pesco.rounds import ROUND_STATE, SelfTraining, writing
+from purlin.training.pesco.round_state import ROUND_STATE, writing
+from purlin.training.pesco.rounds import SelfTraining
 from purlin.training.pesco.serving import calibrated_classifier, compare_classifiers
 from purlin.training.pesco.teacher import check_pool_size
 from purlin.training.pesco.texts import Labelled, TextPool

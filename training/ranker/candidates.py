@@ -79,7 +79,7 @@ def _differs(pair: Pair, other: Pair) -> bool:
     return pair.passage != other.passage and not {*pair.queries} & {*other.queries}
 
 
-def teacher_scores(
+def score_lists(
     pairs: Sequence[Pair],
     mined: Rows,
     open_teacher: Callable[[], Score],
@@ -98,7 +98,7 @@ def teacher_scores(
     def opened() -> FrozenEncoder:
         score = open_teacher()
 
-        def score_lists(texts: Sequence[str]) -> Vectors:
+        def score_named(texts: Sequence[str]) -> Vectors:
             rows = [int(text.rpartition(" ")[2]) for text in texts]
             return np.stack(
                 [
@@ -110,7 +110,7 @@ def teacher_scores(
                 ]
             )
 
-        return score_lists
+        return score_named
 
     # A list is named by its row and the digest of everything that can be in it.
     content = digest([*pairs, mined.tolist()])

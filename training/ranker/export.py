@@ -21,8 +21,8 @@ from purlin.training.exporting.directory import (
     write_tokenizer,
 )
 from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
-from purlin.training.exporting.quantize import TokenIds
 from purlin.training.ranker.model import RankerModel, load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
 

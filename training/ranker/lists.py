@@ -21,7 +21,7 @@ from purlin.training.ranker.candidates import (
     Score,
     encode_pairs,
     nearest,
-    teacher_scores,
+    score_lists,
 )
 from purlin.training.ranker.recipe import RankerRecipe
 
@@ -71,7 +71,7 @@ def make_lists(
     if (teacher := recipe.teacher) is None:
         return Lists(shuffled, mined, None, held_out)
 
-    scores = teacher_scores(
+    scores = score_lists(
         shuffled,
         mined,
         lambda: open_teacher(teacher.model),

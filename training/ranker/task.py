@@ -16,10 +16,10 @@ from torch import Tensor
 from purlin.index.qa.reader import ReadingPassage
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
 from purlin.training.data import augment
-from purlin.training.exporting.quantize import TokenIds
+from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.loop.devices import add_gradients
 from purlin.training.losses import list_divergence, listwise, margin_mse
-from purlin.training.models.padding import in_groups, pad_texts
+from purlin.training.models.padding import in_groups
 from purlin.training.ranker.lists import Lists
 from purlin.training.ranker.model import RankerModel, load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
@@ -62,7 +62,6 @@ class RankerTask(CrossEncoderTask):
         sizes = [len(source.pairs) - source.held_out for source in sources]
         weights = [source.weight for source in recipe.pairs]
         self.schedule = Schedule(sizes, weights, recipe.loop.batch_size, recipe.seed)
-        self.starts = np.cumsum([0, *sizes])
 
         self.packer = ranker.packer(recipe.ranking.max_tokens)
 
@@ -74,9 +73,9 @@ class RankerTask(CrossEncoderTask):
         relevant: list[int] = []
         scores: list[list[float]] = []
         for row, rng in zip(rows, rngs, strict=True):
-            source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
+            source_number, number_in_source = self.schedule.locate(int(row))
             source = self.sources[source_number]
-            own = source.held_out + int(row - self.starts[source_number])
+            own = source.held_out + number_in_source
 
             missing = rng.random() < self.recipe.ranking.missing
             columns = self._columns(missing, rng)
@@ -131,8 +130,7 @@ class RankerTask(CrossEncoderTask):
 
     def _logits(self, sequences: Sequence[TokenIds]) -> Tensor:
         """Return the model's logits, computed in groups of similar length, which saves padding."""
-        rows = [ids.tolist() for ids in sequences]
-        ids, mask = pad_texts(rows, self.model.tokenizer.pad_token_id or 0)
+        ids, mask = self.model.padded(sequences)
         device = self.accelerator.device
 
         def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor]:

@@ -20,8 +20,9 @@ from purlin.training.exporting.directory import (
     write_tokenizer,
 )
 from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
-from purlin.training.exporting.quantize import FloatArray, TokenIds
+from purlin.training.exporting.saturation import FloatArray
 from purlin.training.reader.model import ReaderModel, load_reader_model
 from purlin.training.reader.recipe import ReaderRecipe
 

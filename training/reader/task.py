@@ -18,7 +18,6 @@ from purlin.index.qa.spans import best_spans
 from purlin.training.cross_encoder import CrossEncoderTask
 from purlin.training.data.questions import TrainingQuestion
 from purlin.training.loop.devices import add_gradients
-from purlin.training.models.padding import pad_texts
 from purlin.training.reader.distillation import SoftTargets, distillation_loss, soft_targets
 from purlin.training.reader.losses import UNKNOWN, reading_loss
 from purlin.training.reader.model import HIDDEN, ReaderModel, load_reader_model
@@ -86,7 +85,6 @@ class ReaderTask(CrossEncoderTask):
         sizes = [len(source.items) for source in sources]
         weights = [source.weight for source in recipe.questions]
         self.schedule = Schedule(sizes, weights, recipe.loop.batch_size, recipe.seed)
-        self.starts = np.cumsum([0, *sizes])
         # The score files have the questions of distilled sources alone, in their order.
         distilled = np.repeat([source.distilled for source in sources], sizes)
         self.score_rows = np.where(distilled, np.cumsum(distilled) - 1, -1)
@@ -101,9 +99,8 @@ class ReaderTask(CrossEncoderTask):
 
     def _draw(self, row: int, rng: random.Random) -> DrawnQuestion:
         """Pack a question with its passage, unless that is left out, and with wrong ones."""
-        source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        source_number, number = self.schedule.locate(row)
         source = self.sources[source_number]
-        number = row - int(self.starts[source_number])
         item = source.items[number]
 
         missing = rng.random() < self.recipe.reading.missing and item.answered
@@ -143,7 +140,7 @@ class ReaderTask(CrossEncoderTask):
         """Return this process's part of batch `number`."""
         drawn, rows = self.drawn(number)
         packed = [sequence for question in drawn for sequence in question.packed]
-        ids, mask = self._padded(packed)
+        ids, mask = self.model.padded([sequence.ids for sequence in packed])
 
         outside = hidden(packed, ids.shape[1])
         if self.recipe.reading.equations:
@@ -174,21 +171,17 @@ class ReaderTask(CrossEncoderTask):
         passages = self.scores.of(row)
         return [passages[position] for position in drawn.positions]
 
-    def _padded(self, packed: Sequence[serving.PackedPassage]) -> tuple[Tensor, Tensor]:
-        rows = [sequence.ids.tolist() for sequence in packed]
-        return pad_texts(rows, self.model.tokenizer.pad_token_id or 0)
-
     def backward(self, batch: ReadingBatch) -> dict[str, float]:
         """Add the gradients of the sum of the cross entropies and of a teacher's losses.
 
-        See `reading_loss` and `purlin.training.distillation`.
+        See `reading_loss` and `purlin.training.reader.distillation`.
         """
         device = self.accelerator.device
         starts, ends, selected = self._logits(batch.ids.to(device), batch.mask.to(device))
-
         no_answer = batch.hidden.to(device)
         starts = starts.masked_fill(no_answer, HIDDEN)
         ends = ends.masked_fill(no_answer, HIDDEN)
+
         none_score = self.recipe.reading.none_score
         right, spans = batch.right.to(device), batch.spans.to(device)
         losses = reading_loss(starts, ends, selected, right, spans, none_score)
@@ -198,6 +191,7 @@ class ReaderTask(CrossEncoderTask):
                 starts, ends, selected, batch.soft.on(device), teacher.temperature, none_score
             )
             losses |= {name: teacher.weight * loss for name, loss in soft.items()}
+
         total = torch.stack(list(losses.values())).sum()
         add_gradients(total, self.accelerator)
 
@@ -237,7 +231,7 @@ class ReaderTask(CrossEncoderTask):
         passages = [source.pool.passages[passage] for passage in chosen]
         packed = self.packer.pack(item.question, passages)
 
-        ids, mask = self._padded(packed)
+        ids, mask = self.model.padded([sequence.ids for sequence in packed])
         device = self.accelerator.device
         logits = self._logits(ids.to(device), mask.to(device))
         starts, ends, selected = (values.cpu().numpy() for values in logits)

@@ -14,7 +14,6 @@ from purlin.index.qa import reader as serving
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress
 from purlin.training.models.architectures import refuse_longer
-from purlin.training.models.padding import pad_texts
 from purlin.training.reader.model import ReaderModel, load_reader_model
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderRecipe, TeacherSettings
@@ -90,8 +89,7 @@ def _read_checkpoint(
     questions: Sequence[ScoredQuestion],
 ) -> list[serving.PassageLogits]:
     packed = [sequence for question in questions for sequence in packer.pack(*question)]
-    rows = [sequence.ids.tolist() for sequence in packed]
-    ids, mask = pad_texts(rows, reader.tokenizer.pad_token_id or 0)
+    ids, mask = reader.padded([sequence.ids for sequence in packed])
 
     device = accelerator.device
     with torch.inference_mode(), accelerator.autocast():

@@ -9,7 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from purlin.training.data import masking
+from purlin.training.data.entities import entities
 from purlin.training.data.pairs import Pair
+from purlin.training.data.sentinels import encode_masked, prepare_tokenizer
 from purlin.training.models.padding import pad_targets, pad_texts
 from purlin.training.models.settings import ModelSettings
 from purlin.training.santa.recipe import Stage
@@ -23,14 +25,14 @@ class PassageMasker:
     def __init__(self, stage: Stage, tokenizer: Any, settings: ModelSettings) -> None:
         self.stage = stage
         self.settings = settings
-        self.tokenizer, self.sentinels = masking.prepare(tokenizer)
+        self.tokenizer, self.sentinels = prepare_tokenizer(tokenizer)
 
     def mask(
         self, pairs: Sequence[Pair], rngs: Sequence[random.Random]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return ids and mask (n, T) of the masked passages, and the targets (n, K)."""
         masked = [self._mask_passage(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
-        encoded = masking.encode_pairs(
+        encoded = encode_masked(
             self.tokenizer,
             masked,
             self.sentinels,
@@ -44,7 +46,7 @@ class PassageMasker:
     def _mask_passage(self, pair: Pair, rng: random.Random) -> masking.Masked:
         """Mask a pair's entities, or random spans if the stage says so or the pair has none."""
         stage, sentinels = self.stage, self.sentinels
-        spans = masking.entities(pair) if stage.mask == "entity" else ()
+        spans = entities(pair) if stage.mask == "entity" else ()
         if not spans:
             share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
             return masking.mask_spans(pair.passage, sentinels, rng, share)

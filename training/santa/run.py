@@ -13,7 +13,7 @@ from typing import Any
 import torch.distributed.nn
 from accelerate import Accelerator
 
-from purlin.training.data import masking
+from purlin.training.data.entities import describe_entities
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair
 from purlin.training.dev import DevEvaluator
@@ -103,7 +103,7 @@ def _describe_masks(recipe: SantaRecipe, sources: Sequence[Sequence[Pair]], repo
         for number in recipe.sources_of(stage)
     }
     for number in masked:
-        report.sources[number].masks = masking.describe_entities(sources[number])
+        report.sources[number].masks = describe_entities(sources[number])
 
 
 def _write_report(out: Path, report: Report) -> None:
