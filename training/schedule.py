@@ -134,6 +134,12 @@ class Schedule:
         return rows
 
 
+def describe_rows(rows: RowNumbers, pairs: Sequence[Pair]) -> str:
+    """Return the numbers of a batch's first pairs, and the first query, for an error message."""
+    first = pairs[rows[0]]
+    return f"pairs {', '.join(map(str, rows[:8]))} …, the first {first.queries[0][:80]!r}"
+
+
 def package_numbers(sources: Sequence[Sequence[Pair]]) -> list[RowNumbers]:
     """Number the packages that the pairs of each source come from; no name is one of them."""
     return [

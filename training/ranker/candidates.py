@@ -98,19 +98,11 @@ def score_lists(
     def opened() -> FrozenEncoder:
         score = open_teacher()
 
-        def score_named(texts: Sequence[str]) -> Vectors:
-            rows = [int(text.rpartition(" ")[2]) for text in texts]
-            return np.stack(
-                [
-                    score(
-                        pairs[row].queries[0],
-                        [pairs[each].passage for each in (row, *mined[row].tolist())],
-                    )
-                    for row in rows
-                ]
-            )
+        def score_list(row: int) -> Floats:
+            rows = (row, *mined[row].tolist())
+            return score(pairs[row].queries[0], [pairs[each].passage for each in rows])
 
-        return score_named
+        return lambda names: np.stack([score_list(int(name.rpartition(" ")[2])) for name in names])
 
     # A list is named by its row and the digest of everything that can be in it.
     content = digest([*pairs, mined.tolist()])

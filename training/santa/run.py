@@ -57,22 +57,7 @@ def train_santa(
 
     checkpoint: Path | None = None
     for number, stage in enumerate(recipe.stage):
-        # What the base model lacks starts with the same weights in every process.
-        torch.manual_seed(recipe.seed)
-        text_model = load_text_model(recipe.model, checkpoint).to(accelerator.device)
-        refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
-
-        weights = recipe.sources_of(stage)
-        task = SantaTask(
-            text_model,
-            [sources[source] for source in weights],
-            stage,
-            accelerator,
-            seed=recipe.seed,
-            directory=out / stage.name,
-            weights=list(weights.values()),
-            dev=DevEvaluator(recipe.dev, text_model, accelerator, temperature=stage.temperature),
-        )
+        task = _stage_task(recipe, stage, sources, checkpoint, accelerator, out)
         if accelerator.is_main_process:
             # Not before a recipe is known to run.
             _write_report(out, report)
@@ -92,6 +77,33 @@ def train_santa(
         _export(recipe, checkpoint, out, report, accelerator)
     accelerator.wait_for_everyone()
     return out / recipe.name
+
+
+def _stage_task(
+    recipe: SantaRecipe,
+    stage: Stage,
+    sources: Sequence[Sequence[Pair]],
+    checkpoint: Path | None,
+    accelerator: Accelerator,
+    out: Path,
+) -> SantaTask:
+    """Return a stage's task, whose model is that of `checkpoint`, or the base model without one."""
+    # What the base model lacks starts with the same weights in every process.
+    torch.manual_seed(recipe.seed)
+    text_model = load_text_model(recipe.model, checkpoint).to(accelerator.device)
+    refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
+
+    weights = recipe.sources_of(stage)
+    return SantaTask(
+        text_model,
+        [sources[source] for source in weights],
+        stage,
+        accelerator,
+        seed=recipe.seed,
+        directory=out / stage.name,
+        weights=list(weights.values()),
+        dev=DevEvaluator(recipe.dev, text_model, accelerator, temperature=stage.temperature),
+    )
 
 
 def _describe_masks(recipe: SantaRecipe, sources: Sequence[Sequence[Pair]], report: Report) -> None:

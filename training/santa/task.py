@@ -34,7 +34,7 @@ from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.hard_negatives import HardNegatives
 from purlin.training.santa.masked_passages import PassageMasker
 from purlin.training.santa.recipe import Stage
-from purlin.training.schedule import RowNumbers, Schedule, package_numbers
+from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
 
 ROLES: tuple[Role, Role] = ("query", "passage")
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
@@ -335,8 +335,7 @@ class SantaTask:
 
     def describe(self, batch: PairBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""
-        first = self.pairs[batch.rows[0]]
-        return f"pairs {', '.join(map(str, batch.rows[:8]))} …, the first {first.queries[0][:80]!r}"
+        return describe_rows(batch.rows, self.pairs)
 
     def measure(self) -> dict[str, float]:
         """Return the measures on the dev sets."""

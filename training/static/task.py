@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
-from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -20,13 +19,12 @@ from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import Pair, text_digest
 from purlin.training.dev import read_dev_set
 from purlin.training.losses import contrastive
-from purlin.training.schedule import Schedule, package_numbers
+from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
 from purlin.training.static.export import in_memory
 from purlin.training.static.model import Bags, WordVectors, count_words, drop_shared, make_bags
 from purlin.training.static.recipe import StaticRecipe
 
 MODEL = "model.safetensors"
-RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +113,7 @@ class StaticTask:
 
     def describe(self, batch: StaticBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""
-        first = self.pairs[batch.rows[0]]
-        return f"pairs {', '.join(map(str, batch.rows[:8]))} …, the first {first.queries[0][:80]!r}"
+        return describe_rows(batch.rows, self.pairs)
 
     def measure(self) -> dict[str, float]:
         """Return the measures of the dev sets, of the encoder as it would be exported."""
