@@ -22,13 +22,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
+from purlin.training.loop import precision, run
 from purlin.training.loop.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
 from purlin.training.loop.devices import add_gradients, make_accelerator
 from purlin.training.loop.metrics import CURVES, METRICS, plot
 from purlin.training.loop.prefetching import Prefetcher, default_workers
 from purlin.training.loop.recorded_recipe import digest, same_recipe
-from purlin.training.loop.run import Diverged, _Pace, precision, train
-from purlin.training.loop.run import run as loop
+from purlin.training.loop.run import Diverged, _Pace, train
 from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import largest_file, metrics_rows
 
@@ -116,7 +116,7 @@ def settings(**changes: Any) -> LoopSettings:
 @pytest.fixture(autouse=True)
 def empty_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no curves, which takes longer than these runs."""
-    monkeypatch.setattr(loop, "plot", lambda directory: (directory / CURVES).touch())
+    monkeypatch.setattr(run, "plot", lambda directory: (directory / CURVES).touch())
 
 
 def go(
@@ -514,7 +514,7 @@ def test_a_checkpoint_holds_the_recipe_and_no_pickle(tmp_path: Path) -> None:
 
 
 def test_metrics_and_curves_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "plot", DRAW)
+    monkeypatch.setattr(run, "plot", DRAW)
     go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
     lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
     always = {"step", "loss", "half", "gradient_norm", "learning_rate", "seconds", "pairs_per_s"}

@@ -14,9 +14,9 @@ from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
 from purlin.index.errors import InvalidInput
+from purlin.training.loop import devices, precision
 from purlin.training.loop.devices import device_line, make_accelerator
 from purlin.training.loop.precision import ROUNDS, Precision, choose, speedup, training_step
-from purlin.training.loop.run import devices, precision
 from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import run_with_torchrun
 
