@@ -6,7 +6,7 @@ import random
 import re
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,13 @@ from purlin.training.data.entities import (
     entities,
     python_names,
 )
-from purlin.training.data.masking import Masked, entity_share, mask_entities, mask_spans, unmask
+from purlin.training.data.masking import (
+    Masked,
+    entity_share,
+    mask_entities,
+    mask_spans,
+    target_entities,
+)
 from purlin.training.data.pairs import Pair
 from purlin.training.data.sentinels import encode_masked, prepare_tokenizer, sentinels
 from purlin.training.models.sentence_models import base_checkpoint
@@ -38,6 +44,15 @@ FUNCTIONS = [
     for line in (Path(__file__).parent / "data/masking/functions.jsonl").read_text().splitlines()
 ]
 WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+def unmask(masked: Masked, sentinels: Sequence[str]) -> str:
+    """Return the text before it was masked; a product's nouns all have their first spelling."""
+    words = dict(target_entities(masked.target, sentinels))
+    if not words:
+        return masked.text
+    any_sentinel = "|".join(map(re.escape, words))
+    return re.sub(any_sentinel, lambda match: words[match[0]], masked.text)
 
 
 def pair(passage: str, language: str = "python") -> Pair:

@@ -134,14 +134,6 @@ def entity_share(text: str, spans: Iterable[Span]) -> float:
     return min(1.0, inside / words) if words else 0.0
 
 
-def unmask(masked: Masked, sentinels: Sequence[str]) -> str:
-    """Return the text before it was masked; a product's nouns all have their first spelling."""
-    words = dict(target_entities(masked.target, sentinels))
-    if not words:
-        return masked.text
-    return re.sub(_any_of(words), lambda match: words[match[0]], masked.text)
-
-
 def _separate(text: str, spans: Iterable[Span], sentinels: Sequence[str]) -> Iterator[Span]:
     """Yield the valid spans of the text, in order.
 
