@@ -39,6 +39,9 @@ class JudgedSet:
     name: str = ""
 
 
+# -- ranking ---------------------------------------------------------------------------------------
+
+
 def rank(
     judged: JudgedSet,
     encoder: TextEncoder,
@@ -125,6 +128,9 @@ def rank_by_words(judged: JudgedSet) -> dict[str, list[str]]:
             scores[rows] += weight * times * (_K1 + 1) / (times + norms[rows])
         run[query_id] = [ids[row] for row in _best(scores, candidates.get(query_id))]
     return run
+
+
+# -- measures --------------------------------------------------------------------------------------
 
 
 def query_values(

@@ -108,6 +108,9 @@ def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> Pass
     return pools[path, splitter]
 
 
+# -- templates -------------------------------------------------------------------------------------
+
+
 def _template_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
@@ -169,6 +172,9 @@ def balanced(questions: Sequence[TrainingQuestion]) -> Iterator[TrainingQuestion
         yield question
 
 
+# -- linked questions ------------------------------------------------------------------------------
+
+
 def _linked_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
@@ -210,6 +216,9 @@ def _find_term(text: str, title: str) -> tuple[int | None, int | None]:
         if name and start >= 0:
             return start, start + len(name)
     return None, None
+
+
+# -- question sets ---------------------------------------------------------------------------------
 
 
 def _question_set(
@@ -260,6 +269,9 @@ def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
+# -- unlabelled questions --------------------------------------------------------------------------
+
+
 def _unlabelled_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
@@ -276,6 +288,9 @@ def _unlabelled_questions(
         TrainingQuestion(text, -1, form="unlabelled", answered=False, labelled=False)
         for text in dict.fromkeys(filter(None, texts))
     )
+
+
+# -- SQuAD -----------------------------------------------------------------------------------------
 
 
 def _squad_questions(
