@@ -10,12 +10,8 @@ coarse for a transformer, so large values are reduced first:
 Fixed scales make a vector independent of the rest of its batch.
 
 Weights are rounded so that their errors make up for each other on the sample texts, see
-`purlin.training.rounding`.
-
-Weight scales also leave room for the sum of two products: x86 processors without VNNI add the
-products of inputs 2i and 2i + 1 in 16 bits and silently saturate. `saturating_layers` proves from
-the weights that no input can reach such a sum, so that a graph computes the same on every
-processor.
+`purlin.training.exporting.rounding`. Their scales also leave room for the sum of two products, see
+`purlin.training.exporting.saturation`.
 """
 
 from __future__ import annotations
@@ -28,21 +24,27 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from purlin.training.rounding import compensated
+from purlin.training.exporting.layer_inputs import (
+    LayerInput,
+    TokenIds,
+    linear_layers,
+    measure_inputs,
+)
+from purlin.training.exporting.rounding import compensated
+from purlin.training.exporting.saturation import (
+    CONTRIB_DOMAIN,
+    MAX_ACTIVATION,
+    MAX_PAIR,
+    PRODUCT,
+    FloatArray,
+    pair_sums,
+    rounded_to_bytes,
+)
 
-TokenIds = NDArray[np.int64]
-FloatArray = NDArray[np.float32]
-
-CONTRIB_DOMAIN = "com.microsoft"  # onnxruntime's own operators
 GELU_MINIMUM = -0.17
-MAX_ACTIVATION = 255  # unsigned 8 bits
-# The largest sum of two neighbouring weights of one sign: MAX_ACTIVATION times it fits 16 bits.
-MAX_PAIR = 32_767 // MAX_ACTIVATION
-PRODUCT = "MatMulIntegerToFloat"
 TABLE_ROWS = 1000  # smaller lookup tables, such as that of positions, keep 32 bits
 
 
@@ -77,10 +79,10 @@ def quantize(
     The graph takes `input_ids` (n, t); `samples` are such ids, from which the scales are measured.
     """
     model = onnx.load(source)
-    inputs = _measure_inputs(model, samples)
+    inputs = measure_inputs(model, samples)
 
     graph = _GraphRewriter(model.graph, recipe)
-    for name, layers in _linear_layers(model.graph).items():
+    for name, layers in linear_layers(model.graph).items():
         graph.quantize_layers(name, layers, inputs[name])
     graph.quantize_tables()
     graph.finish()
@@ -89,114 +91,6 @@ def quantize(
         model.opset_import.append(helper.make_opsetid(CONTRIB_DOMAIN, 1))
     onnx.checker.check_model(model)
     onnx.save(model, target)
-
-
-def saturating_layers(path: Path) -> list[str]:
-    """Return the names of 8-bit products in which the sum of two products could exceed 16 bits.
-
-    A graph without such layers gives the same sums with and without VNNI, whatever its input.
-    """
-    graph = onnx.load(path).graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-
-    names = []
-    for node in graph.node:
-        if node.op_type != PRODUCT:
-            continue
-        weight = numpy_helper.to_array(constants[node.input[1]])
-        if weight.dtype != np.int8 or _pair_sums(weight).max() > MAX_PAIR:
-            names.append(node.output[0])
-    return names
-
-
-def prevent_saturation(path: Path) -> None:
-    """Raise the weight scales of a quantized graph, in place, until no layer can saturate.
-
-    For graphs that earlier versions quantized without leaving that room. Other layers keep their
-    bytes.
-    """
-    model = onnx.load(path)
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-
-    for node in model.graph.node:
-        if node.op_type != PRODUCT:
-            continue
-        weight_name, scales_name = node.input[1], node.input[3]
-        weight = numpy_helper.to_array(constants[weight_name])
-        scales = numpy_helper.to_array(constants[scales_name])
-
-        sums = _pair_sums(weight)
-        growth = np.where(sums > MAX_PAIR, sums / (MAX_PAIR - 1), 1).astype(np.float32)
-        changed: dict[str, NDArray[Any]] = {
-            weight_name: _rounded(weight, growth),
-            scales_name: scales * growth,
-        }
-        for name, value in changed.items():
-            constants[name].CopyFrom(numpy_helper.from_array(value, name))
-
-    onnx.save(model, path)
-
-
-def _linear_layers(graph: Any) -> dict[str, list[NodeProto]]:
-    """Group products with a constant matrix by their input: query, key and value share one."""
-    constants = {tensor.name for tensor in graph.initializer}
-    layers: dict[str, list[NodeProto]] = defaultdict(list)
-
-    for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in constants:
-            layers[node.input[0]].append(node)
-    return layers
-
-
-@dataclass(slots=True)
-class _LayerInput:
-    """What the samples tell about the input of linear layers, which has some channels.
-
-    `low` and `high` (channels,) are its range, `products` (channels, channels) the sums of the
-    products of its channels, X^T X.
-    """
-
-    low: FloatArray
-    high: FloatArray
-    products: NDArray[np.float64]
-
-    @classmethod
-    def without_samples(cls, channels: int) -> _LayerInput:
-        """Start with zeros, which every range includes."""
-        zeros = np.zeros(channels, np.float32)
-        return cls(zeros, zeros, np.zeros((channels, channels)))
-
-    def add(self, values: FloatArray) -> None:
-        """Take in the rows of `values` (..., channels)."""
-        rows = values.reshape(-1, values.shape[-1])
-        self.low = np.minimum(self.low, rows.min(axis=0))
-        self.high = np.maximum(self.high, rows.max(axis=0))
-        self.products += rows.T @ rows
-
-
-def _measure_inputs(model: Any, samples: Iterable[TokenIds]) -> dict[str, _LayerInput]:
-    """Measure the input of every linear layer on the samples."""
-    probe = onnx.ModelProto()
-    probe.CopyFrom(model)
-    names = list(_linear_layers(model.graph))
-    probe.graph.output.extend(
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names
-    )
-
-    options = onnxruntime.SessionOptions()
-    # On shared cores, threads mostly wait for each other.
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        probe.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-
-    inputs: dict[str, _LayerInput] = {}
-    for ids in samples:
-        for name, values in zip(names, session.run(names, {"input_ids": ids}), strict=True):
-            if name not in inputs:
-                inputs[name] = _LayerInput.without_samples(values.shape[-1])
-            inputs[name].add(values)
-    return inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +123,7 @@ class _GraphRewriter:
         self._replacements: dict[int, list[NodeProto]] = {}  # by id(node)
 
     def quantize_layers(
-        self, name: str, layers: Sequence[NodeProto], layer_input: _LayerInput
+        self, name: str, layers: Sequence[NodeProto], layer_input: LayerInput
     ) -> None:
         """Replace the linear layers that read `name`, of which the samples tell `layer_input`."""
         weights = [numpy_helper.to_array(self._constants[layer.input[1]]) for layer in layers]
@@ -277,7 +171,7 @@ class _GraphRewriter:
         name: str,
         nodes: list[NodeProto],
         factors: FloatArray,
-        layer_input: _LayerInput,
+        layer_input: LayerInput,
     ) -> _Activation:
         inverse = self._constant(f"{name}_inverse", 1 / factors)
         nodes.append(helper.make_node("Mul", [name, inverse], [f"{name}_smooth"]))
@@ -321,12 +215,12 @@ class _GraphRewriter:
         scales = _scales(weight, 0, limit)
         if pair_limit is not None:
             # Rounding may add a half to each of the two.
-            scales = np.maximum(scales, _pair_sums(weight) / (pair_limit - 1))
+            scales = np.maximum(scales, pair_sums(weight) / (pair_limit - 1))
 
         if self._recipe.compensate:
             rounded = compensated(weight, scales, products, limit, pair_limit)
         else:
-            rounded = _rounded(weight, scales)
+            rounded = rounded_to_bytes(weight, scales)
 
         out = layer.output[0]
         inputs = [
@@ -362,7 +256,7 @@ class _GraphRewriter:
 
     def _lookup(self, node: NodeProto, table: FloatArray) -> list[NodeProto]:
         scales = _scales(table, 1, 127)[:, None]
-        quantized = _rounded(table, scales)
+        quantized = rounded_to_bytes(table, scales)
         name, out = node.input[0], node.output[0]
         rows = self._constant(f"{name}_bytes", quantized)
         row_scales = self._constant(f"{name}_scales", scales)
@@ -403,18 +297,3 @@ def _scales(values: FloatArray, axis: int, limit: int) -> FloatArray:
     largest = np.abs(values).max(axis=axis)
     scales: FloatArray = np.where(largest > 0, largest / limit, 1).astype(np.float32)
     return scales
-
-
-def _rounded(values: NDArray[Any], scales: FloatArray) -> NDArray[np.int8]:
-    return np.rint(values / scales).astype(np.int8)
-
-
-def _pair_sums(weight: NDArray[Any]) -> FloatArray:
-    """Return the largest sum of two neighbouring weights of one sign: (in, out) -> (out,)."""
-    padded = np.pad(weight, ((0, len(weight) % 2), (0, 0))).astype(np.float32)
-    first, second = padded[0::2], padded[1::2]
-
-    positive = np.maximum(first, 0) + np.maximum(second, 0)
-    negative = np.maximum(-first, 0) + np.maximum(-second, 0)
-    sums: FloatArray = np.maximum(positive, negative).max(axis=0)
-    return sums

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
@@ -26,7 +27,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from purlin.index.encoder import QUERY_MODEL, open_session
 from purlin.index.errors import InvalidInput
 from purlin.index.exported import MODEL, TOKENIZER
-from purlin.training.quantize import FloatArray
+
+FloatArray = NDArray[np.float32]
 
 HEAD = "head.safetensors"
 WORD_TABLE = "embeddings.word_embeddings.weight"
@@ -49,7 +51,7 @@ def restored(exported: Path) -> Path:
 def restore(exported: Path, out: Path) -> None:
     """Write config, weights and tokenizer of an exported BERT to `out`, with the head of a reader.
 
-    Raises InvalidInput if the graph is not that of one BERT, as `purlin.training.export` writes it.
+    Raises InvalidInput if the graph is not that of one BERT, as `purlin.training.exporting.encoder` writes it.
     """
     try:
         bert, head = _read_bert(exported)
@@ -195,7 +197,7 @@ class _ExportedGraph:
         return str(name)
 
     def _smoothing(self, layer: NodeProto) -> FloatArray:
-        """Return what `purlin.training.quantize` divided the weights by: factors (in, 1) of the inputs."""
+        """Return what `purlin.training.exporting.quantize` divided the weights by: factors (in, 1) of the inputs."""
         quantizer = self.producers[layer.input[0]]
         multiplier = self.producers[quantizer.input[0]]
         if multiplier.op_type != "Mul":

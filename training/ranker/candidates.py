@@ -16,7 +16,7 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.records import Role
 from purlin.training.data.pairs import Pair
 from purlin.training.encoded import FrozenEncoder, encode_once
-from purlin.training.loop import digest
+from purlin.training.loop.recorded_recipe import digest
 
 BLOCK = 512  # queries compared with all passages at a time
 Rows = NDArray[np.int32]
@@ -79,7 +79,7 @@ def _differs(pair: Pair, other: Pair) -> bool:
     return pair.passage != other.passage and not {*pair.queries} & {*other.queries}
 
 
-def teacher_scores(
+def score_lists(
     pairs: Sequence[Pair],
     mined: Rows,
     open_teacher: Callable[[], Score],
@@ -98,19 +98,11 @@ def teacher_scores(
     def opened() -> FrozenEncoder:
         score = open_teacher()
 
-        def score_lists(texts: Sequence[str]) -> Vectors:
-            rows = [int(text.rpartition(" ")[2]) for text in texts]
-            return np.stack(
-                [
-                    score(
-                        pairs[row].queries[0],
-                        [pairs[each].passage for each in (row, *mined[row].tolist())],
-                    )
-                    for row in rows
-                ]
-            )
+        def score_list(row: int) -> Floats:
+            rows = (row, *mined[row].tolist())
+            return score(pairs[row].queries[0], [pairs[each].passage for each in rows])
 
-        return score_lists
+        return lambda names: np.stack([score_list(int(name.rpartition(" ")[2])) for name in names])
 
     # A list is named by its row and the digest of everything that can be in it.
     content = digest([*pairs, mined.tolist()])
