@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
 
 from purlin.index.encoder import (
     MODEL,
@@ -35,6 +35,9 @@ from purlin.training.exporting.model_card import CARD, Card, markdown_list, mark
 from purlin.training.exporting.samples import library_texts, probes
 from purlin.training.models.architectures import Similarity, refuse_longer
 from purlin.training.models.sentence_models import QUERY, load_checkpoint, prompt_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
 MAX_VECTOR_DIFFERENCE = 1e-4  # fp32 graph against torch: of any component of any probe's vector

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import InputModule
-from transformers import AutoTokenizer, T5ForConditionalGeneration
 
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.models.architectures import first_position
 from purlin.training.reasons import first_line
+
+# Imported when a checkpoint is loaded: it brings scikit-learn, which takes seconds.
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 # What checkpoints of sentence-transformers call the prompt of a role.
 PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {
@@ -26,7 +26,6 @@ PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {
 }
 
 QUERY = "query"  # directory within a checkpoint, if queries have an encoder of their own
-T5_TOKENS = 512  # a T5's length in pretraining: the limit if the tokenizer has none
 
 
 def base_checkpoint() -> Path:
@@ -64,45 +63,6 @@ def conversion_hint(directory: Path) -> str:
     return f'To convert them: python -c "{program}" {shlex.quote(str(directory))}'
 
 
-class _FirstPosition(InputModule):
-    """A module of sentence-transformers whose vectors are the first position of a T5's decoder."""
-
-    def __init__(self, checkpoint: Path) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
-        self.auto_model = T5ForConditionalGeneration.from_pretrained(
-            checkpoint, local_files_only=True, use_safetensors=True
-        )
-        # Without a limit, transformers sets 10**30. T5 itself has no limit.
-        self.max_seq_length = min(self.tokenizer.model_max_length, T5_TOKENS)
-
-    def preprocess(
-        self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
-    ) -> dict[str, Any]:
-        """Return `input_ids` and `attention_mask` (n, longest)."""
-        texts = [(prompt or "") + text for text in inputs]
-        options = {
-            "padding": True,
-            "truncation": True,
-            "max_length": self.max_seq_length,
-            "return_tensors": "pt",
-        }
-        return dict(self.tokenizer(texts, **options))
-
-    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add `sentence_embedding`, the vectors (n, dim)."""
-        vectors = first_position(self.auto_model, features["input_ids"], features["attention_mask"])
-        return {**features, "sentence_embedding": vectors}
-
-    def get_embedding_dimension(self) -> int:
-        """Return the length of a vector."""
-        return int(self.auto_model.config.d_model)
-
-    def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Not supported; the base class requires the method."""
-        raise NotImplementedError
-
-
 def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
     """Load a checkpoint as `export` does, on the CPU. Raises NotFound and InvalidInput."""
     if not (checkpoint / "config.json").is_file():
@@ -110,9 +70,13 @@ def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."
         )
 
+    from sentence_transformers import SentenceTransformer
+
+    from purlin.training.models.t5_sentences import FirstPosition
+
     try:
         if _is_whole_t5(checkpoint):
-            return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
+            return SentenceTransformer(modules=[FirstPosition(checkpoint)], device="cpu").eval()
         # Pickled weights are never loaded: that can run any code.
         safetensors_only = {"use_safetensors": True}
         return SentenceTransformer(
