@@ -316,7 +316,7 @@ def test_modules_json_decides_how_a_t5_is_used(whole_t5: Path, tmp_path: Path) -
     loaded = load_checkpoint(checkpoint)
 
     assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
-    assert type(load_checkpoint(whole_t5)[0]).__name__ == "_FirstPosition"
+    assert type(load_checkpoint(whole_t5)[0]).__name__ == "FirstPosition"
 
 
 def test_more_tokens_than_positions_are_refused(bert: Path, tmp_path: Path) -> None:
