@@ -1,17 +1,15 @@
-"""Reads bodies of JSON, and says what is wrong with one that cannot be read."""
+"""Routes whose bodies are JSON."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
-from purlin.app.errors import MAX_QUOTED_CHARS, NotJson
-from purlin.index.errors import InvalidInput
+from purlin.app.errors import MAX_QUOTED_CHARS
+from purlin.app.strict_json import parsed
 
 
 class JsonRoute(APIRoute):
@@ -44,36 +42,3 @@ async def json_only(request: Request) -> None:
             415,
             f"The Content-Encoding is {encoding[:MAX_QUOTED_CHARS]!r}: send the body uncompressed.",
         )
-
-
-def parsed(body: bytes) -> Any:
-    """Return the value of a body. Raises NotJson, and InvalidInput for a key that is there twice."""
-    try:
-        return json.loads(body, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise NotJson(f"The body is not JSON: {error.msg} at character {error.pos}.") from None
-    except UnicodeDecodeError as error:
-        raise NotJson(
-            f"The body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}. Send it in UTF-8."
-        ) from None
-    except RecursionError:
-        raise NotJson(
-            "Lists and objects of the body are nested hundreds of levels deep; no request needs more than five."
-        ) from None
-    except ValueError:
-        # Of Python's limit on digits, which keeps the time for a number short.
-        raise NotJson(
-            "A number of the body has thousands of digits; at most 64 bits are read."
-        ) from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; otherwise, the last of two equal keys would count, and nothing tell of the first."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        key = next(key for key, count in counts.items() if count > 1)[:MAX_QUOTED_CHARS]
-        raise InvalidInput(
-            f"The key {key!r} is in one object more than once: send it once.", field=key
-        )
-    return values

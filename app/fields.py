@@ -9,7 +9,15 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from purlin.index.records import is_text
@@ -20,7 +28,7 @@ MAX_VALUE_CHARS = 1_000
 MAX_TEXT_CHARS = 2**20
 MAX_REQUEST_LABELS = 10_000
 MAX_REQUEST_LABEL_CHARS = 1_000
-_BOUNDS = 2  # gte and lte
+_OPERATORS = 3  # gte, lte and not
 MAX_NAME_CHARS = 80  # of a key that is compared with those that are known
 
 
@@ -82,17 +90,27 @@ def limit_size(
 
 def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Report an invalid condition in one sentence, not as one error per union member."""
-    limit_size(value, list, MAX_VALUES, "a list of at most {} values")
+    excluded = value.get("not") if isinstance(value, dict) else None
+    for values in (value, excluded):
+        limit_size(values, list, MAX_VALUES, "a list of at most {} values")
     try:
-        if isinstance(value, dict) and len(value) > _BOUNDS:
+        if any(isinstance(each, dict) and len(each) > _OPERATORS for each in (value, excluded)):
+            raise ValueError
+        if isinstance(value, dict) and not all(map(_may_be_bound, value, value.values())):
             raise ValueError
         return validate(value)
     except ValueError:
         rule = (
-            "must be a value, a list of values, or an object with gte and lte "
+            "must be a value, a list of values, or an object with gte, lte and not "
             f"(texts: {MAX_VALUE_CHARS} characters)"
         )
         raise PydanticCustomError("condition", rule) from None
+
+
+def _may_be_bound(operator: Any, operand: Any) -> bool:
+    """Whether this may stand after an operator; of conditions, only `not` takes others than bounds."""
+    is_plain = isinstance(operand, str | int | float) and not isinstance(operand, bool)
+    return operator == "not" or is_plain
 
 
 def _limit_fields(value: Any) -> Any:
@@ -101,8 +119,11 @@ def _limit_fields(value: Any) -> Any:
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
 _Value = Text | int | float | bool
+_Bound = Text | int | float
+# Under `not` stands any condition but another `not`; a schema of it would be longer than the rest.
+_Operand = Annotated[_Bound | bool | list[_Value] | dict[str, _Bound], WithJsonSchema({})]
 _FieldCondition = Annotated[
-    _Value | list[_Value] | dict[str, Text | int | float], WrapValidator(_validate_condition)
+    _Value | list[_Value] | dict[str, _Operand], WrapValidator(_validate_condition)
 ]
 Conditions = Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)]
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]

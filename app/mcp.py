@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.errors import MAX_QUOTED_CHARS
-from purlin.index.errors import PurlinError
+from purlin.app.errors import MAX_QUOTED_CHARS, NotJson
+from purlin.app.strict_json import parsed
+from purlin.index.errors import InvalidInput, PurlinError
 
 if TYPE_CHECKING:
     from purlin.app.tools import Backend, Tool
@@ -96,9 +97,11 @@ def encode(reply: JsonObject, message_id: RequestId | None) -> str:
 def parse(body: bytes) -> JsonObject:
     """Parse and check one message of JSON-RPC. Raises Refused."""
     try:
-        message = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise Refused(PARSE_ERROR, "The message is not JSON.") from None
+        message = parsed(body, _refuse_constant)
+    except NotJson as error:
+        raise Refused(PARSE_ERROR, str(error)) from None
+    except InvalidInput as error:
+        raise Refused(INVALID_REQUEST, str(error)) from None
 
     if isinstance(message, list):
         raise Refused(INVALID_REQUEST, "Batches are not supported: send one message at a time.")
@@ -113,7 +116,7 @@ def parse(body: bytes) -> JsonObject:
 
 def _refuse_constant(name: str) -> float:
     """Refuse NaN and Infinity, which are not JSON."""
-    raise ValueError(name)
+    raise NotJson(f"The body is not JSON: it has {name}, which is no number of JSON.")
 
 
 def request_id(message: JsonObject) -> RequestId:

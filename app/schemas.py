@@ -65,8 +65,9 @@ CorpusNames = Annotated[list[CorpusName], Field(min_length=1, max_length=MAX_COR
 class SearchRequest(Strict):
     """A query to a corpus, or to several at once, whose hits are merged by score.
 
-    All conditions of `filter` must hold; a list matches any of its values. If several corpora are
-    searched, one without a field of `filter` has no hits.
+    All conditions of `filter` must hold; a list matches any of its values, `not` excludes. If
+    several corpora are searched, one without a field of `filter` has no hits, unless the condition
+    only excludes.
     """
 
     query: str = Field(
@@ -93,12 +94,14 @@ class SearchRequest(Strict):
     )
     filter: Conditions = Field(
         default={},
-        description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}. '
+        description='Field -> a value, a list of values (any of them), {"gte": …, "lte": …}, or {"not": …} with any of '
+        "these, which leaves out documents with such a value and keeps those without the field. "
         "A condition of another type than all values of its field is refused; where a field has numbers and texts, "
         'a number may be written either way (38, "38"). '
         "A language may have its usual names (Golang, C++, JS).",
         examples=[
-            {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}
+            {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}},
+            {"condition": {"not": ["refurbished", "used"]}, "price": {"gte": 10, "not": 15}},
         ],
     )
     group_by: Text | None = Field(

@@ -219,6 +219,7 @@ class SearchCode(Strict):
     path: _Path | None = Field(
         default=None, description="Only files whose path begins so: a folder, or a whole path."
     )
+    without_path: _Path | None = Field(default=None, description="Files to leave out: tests/.")
     language: Text | None = Field(
         default=None, description="Only this language.", examples=["python", "go"]
     )
@@ -235,8 +236,13 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
     conditions: dict[str, Any] = {}
     if arguments.language:
         conditions["language"] = arguments.language
+    paths: dict[str, Any] = {}
     if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
-        conditions["path"] = beginning_with(path)
+        paths |= beginning_with(path)
+    if arguments.without_path and (path := backend.relative(corpora[0], arguments.without_path)):
+        paths["not"] = beginning_with(path)
+    if paths:
+        conditions["path"] = paths
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
     reply = _with_left_out(reply, left_out)
@@ -251,7 +257,11 @@ def _nothing_passes(
     """A result without hits, which says what to change about the path and the language."""
     filters = [
         f"{name} {value[:_MAX_SHOWN]}"
-        for name, value in (("language", arguments.language), ("path", arguments.path))
+        for name, value in (
+            ("language", arguments.language),
+            ("path", arguments.path),
+            ("without_path", arguments.without_path),
+        )
         if value
     ]
     advice = "leave it out" if len(filters) == 1 else "leave one of them out"
@@ -501,8 +511,8 @@ class SearchProducts(Strict):
     corpus: _Corpus = Field(default=None, description="One catalogue of several [default: all].")
     filter: Conditions = Field(
         default={},
-        description='Field -> a value, a list (any of them), or {"gte": …, "lte": …}.',
-        examples=[{"brand": ["Acme"], "price": {"lte": 20}}],
+        description='Field -> a value, a list (any of them), {"gte": …, "lte": …}, or {"not": one of these}.',
+        examples=[{"price": {"lte": 20}, "brand": {"not": "Acme"}}],
     )
     k: int = K
     max_tokens: int = Budget

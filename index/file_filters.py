@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -38,15 +38,24 @@ def with_language_names(filter: Filter | None) -> Filter | None:
     Repositories store one name for each language, in lower case. Other corpora store what their
     records have, so each value is also compared as it stands.
     """
-    values = (filter or {}).get("language")
-    if filter is None or values is None or isinstance(values, Mapping):
+    condition = (filter or {}).get("language")
+    if filter is None or condition is None:
         return filter
+    return {**filter, "language": _with_spellings(condition)}
+
+
+def _with_spellings(condition: Condition) -> Condition:
+    if isinstance(condition, Mapping):
+        excluded = {key: _with_spellings(condition[key]) for key in condition if key == "not"}
+        return {**condition, **excluded}
+    if not isinstance(condition, Scalar | Sequence):
+        return condition
     spellings: dict[Scalar, None] = {}
-    for value in [values] if isinstance(values, Scalar) else values:
+    for value in [condition] if isinstance(condition, Scalar) else condition:
         spellings[value] = None
         if isinstance(value, str):
             spellings |= {value.lower(): None, language_name(value): None}
-    return {**filter, "language": list(spellings)}
+    return list(spellings)
 
 
 def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:

@@ -71,8 +71,15 @@ __all__ = [
 ]
 
 FilterValue = str | int | float | bool
-# A single value, a list of values (any of them), or bounds under the keys gte and lte.
-FilterCondition = FilterValue | Sequence[FilterValue] | Mapping[str, str | int | float]
+# Bounds under the keys gte and lte.
+FilterBounds = Mapping[str, str | int | float]
+# A single value, a list of values (any of them), bounds, or one of these under the key not.
+FilterCondition = (
+    FilterValue
+    | Sequence[FilterValue]
+    | FilterBounds
+    | Mapping[str, FilterValue | Sequence[FilterValue] | FilterBounds]
+)
 
 _RETRY_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_ERRORS = (
@@ -187,7 +194,8 @@ def _search(
     """Search a corpus, several, or with {"kind": …} all of a kind.
 
     `rerank` has a model score the first hits again, by default where that is known to help.
-    `filter` maps fields to a value, a list, or {"gte": …, "lte": …}. Hits with one value of the
+    `filter` maps fields to a value, a list, {"gte": …, "lte": …}, or {"not": …} with any of these,
+    which documents without the field pass, too. Hits with one value of the
     field `group_by` become one, whose `variants` are the others. Hits of several corpora name
     theirs, and the reply has `corpora` in place of `corpus`, `build` and `encoder`.
     """

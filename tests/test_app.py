@@ -113,6 +113,10 @@ def test_mode_uses_a_single_retriever(client: TestClient, mode: str, scores: set
         ({"language": "JavaScript"}, {2}),
         ({"language": ["js", "Cobol", 3]}, {2}),
         ({"language": {"gte": "k"}}, {0, 1}),
+        ({"language": {"not": "JS"}}, {0, 1}),
+        ({"language": {"not": ["Golang", "js"]}, "lines": {"gte": 2}}, {0, 1}),
+        ({"lines": {"gte": 1, "not": {"lte": 1}}}, {0, 1}),
+        ({"tags": {"not": "io"}, "language": "python"}, {1}),
     ],
 )
 def test_filter_selects_documents(

@@ -53,16 +53,23 @@ FILTERS: list[Filter] = [
     {"big": 2**53 + 1},
     {"big": {"gte": 2**53 + 1}},
     {"year": {"lte": -5}},
+    {"lang": {"not": "en"}},
+    {"tags": {"not": ["t1", "t2"]}},
+    {"tags": {"not": {"gte": "t2"}}},
+    {"year": {"gte": 2004, "not": {"gte": 2010, "lte": 2020}}},
+    {"big": {"not": 2**53 + 1}},
+    {"mixed": {"not": {"gte": 3}}},
 ]
 FIELDS = ["lang", "year", "tags", "checked", "mixed", "big"]
 TEXTS = ["en", 'it\'s "quoted"\\ ⟂', '"] or row > 0 or "', "true", "t1", "n4", "", "\0", "7"]
 NUMBERS = [7, 7.0, 7.5, -5, 0, -0.0, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 1e300, 2003]
 BOUND = st.sampled_from([*TEXTS, *NUMBERS]) | st.integers(-10, 2040) | st.text("nt1234", max_size=3)
+RANGE = st.dictionaries(st.sampled_from(["gte", "lte"]), BOUND, min_size=1)
+INCLUDING = st.booleans() | BOUND | st.lists(BOUND | st.booleans(), min_size=1, max_size=4) | RANGE
 CONDITION = (
-    st.booleans()
-    | BOUND
-    | st.lists(BOUND | st.booleans(), min_size=1, max_size=4)
-    | st.dictionaries(st.sampled_from(["gte", "lte"]), BOUND, min_size=1)
+    INCLUDING
+    | st.builds(lambda condition: {"not": condition}, INCLUDING)
+    | st.builds(lambda bounds, condition: {**bounds, "not": condition}, RANGE, INCLUDING)
 )
 BACKENDS = ["local", "milvus-lite", pytest.param("milvus-server", marks=pytest.mark.long)]
 
@@ -163,6 +170,13 @@ def corpus(backend: Backend) -> Iterator[Corpus]:
 
 def fulfils(document: Document, conditions: Filter) -> bool:
     for name, condition in conditions.items():
+        if isinstance(condition, dict) and "not" in condition:
+            bounds = {operator: bound for operator, bound in condition.items() if operator != "not"}
+            is_within = not bounds or fulfils(document, {name: bounds})
+            if not is_within or fulfils(document, {name: condition["not"]}):
+                return False
+            continue
+
         field = document.fields.get(name, ())
         values = [
             str(value).lower() if isinstance(value, bool) else value
@@ -308,6 +322,8 @@ def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter
         ({"colour": "black"}, ["a"]),
         ({"brand": {"gte": "m", "lte": "SONY"}}, ["a", "b"]),
         ({"stock": 3, "brand": "Sony"}, ["b"]),
+        ({"brand": {"not": "sony"}}, ["c"]),
+        ({"brand": {"gte": "m", "not": ["LÖWE", "x"]}}, ["a", "b"]),
     ],
     ids=repr,
 )

@@ -52,10 +52,12 @@ def accepted(bounds: dict[str, Any]) -> dict[str, Any]:
     return {"gte": min(gte, lte), "lte": max(gte, lte)}
 
 
+RANGES = st.dictionaries(st.sampled_from(["gte", "lte"]), BOUNDS, min_size=1).map(accepted)
+INCLUDING = SCALARS | st.lists(SCALARS, min_size=1, max_size=4) | RANGES
 CONDITIONS = (
-    SCALARS
-    | st.lists(SCALARS, min_size=1, max_size=4)
-    | st.dictionaries(st.sampled_from(["gte", "lte"]), BOUNDS, min_size=1).map(accepted)
+    INCLUDING
+    | st.builds(lambda condition: {"not": condition}, INCLUDING)
+    | st.builds(lambda bounds, condition: {**bounds, "not": condition}, RANGES, INCLUDING)
 )
 
 
@@ -73,7 +75,11 @@ def add(writer: ColumnsWriter, documents: Sequence[Mapping[str, Value]], start: 
 
 
 def fulfils(fields: Mapping[str, Value], name: str, condition: Any) -> bool:
-    """Whether any value of a field meets a condition, in plain Python."""
+    """Whether any value of a field meets a condition, and none its `not`, in plain Python."""
+    if isinstance(condition, dict) and "not" in condition:
+        bounds = {operator: bound for operator, bound in condition.items() if operator != "not"}
+        is_within = not bounds or fulfils(fields, name, bounds)
+        return is_within and not fulfils(fields, name, condition["not"])
     values = fields.get(name, ())
     return any(
         meets(value, condition) for value in (values if isinstance(values, tuple) else (values,))

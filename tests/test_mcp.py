@@ -187,6 +187,8 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
         ({"path": "tools/sort.py"}, {"tools/sort.py"}),
         ({"language": "javascript"}, {"web/fetch.js"}),
         ({"language": "python", "path": "web/"}, {"web/long.py"}),
+        ({"without_path": "web/l"}, {"web/fetch.js", "tools/read.py", "tools/sort.py"}),
+        ({"path": "web/", "without_path": "web/fetch"}, {"web/long.py"}),
         ({"path": "nowhere"}, set()),
     ],
 )
@@ -782,6 +784,7 @@ def test_a_window_is_whole_lines_around_its_position(lines: list[str], data: st.
         (b"[" * 100_000, -32700),
         (b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}', -32700),
         (b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b', "method": "ping"}', -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "ping"}', -32600),
         (b"[]", -32600),
         (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),
         (b"null", -32600),
@@ -803,6 +806,18 @@ def test_malformed_messages_have_error_codes(client: TestClient, body: bytes, co
     reply = response.json()
     assert (reply["jsonrpc"], reply["id"], reply["error"]["code"]) == ("2.0", None, code)
     assert reply["error"]["message"]
+
+
+def test_a_key_that_is_sent_twice_is_named(client: TestClient) -> None:
+    body = (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_code",'
+        b' "arguments": {"query": "sort", "query": "lamp"}}}'
+    )
+    response = client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
+
+    assert response.status_code == 400
+    message = response.json()["error"]["message"]
+    assert message == "The key 'query' is in one object more than once: send it once."
 
 
 @pytest.mark.parametrize(
@@ -1043,7 +1058,7 @@ def test_each_tool_needs_its_own_scope(home: Path) -> None:
 
 def test_tool_descriptions_are_complete(client: TestClient) -> None:
     listed = rpc(client, "tools/list")["result"]["tools"]
-    assert len(json.dumps(listed)) / budget.BYTES_PER_TOKEN < 2_600
+    assert len(json.dumps(listed)) / budget.BYTES_PER_TOKEN < 2_650
     for tool in listed:
         assert " Use it " in tool["description"]
         assert " Not for " in tool["description"]

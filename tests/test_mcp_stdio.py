@@ -249,6 +249,7 @@ def test_requests_under_way_are_limited(slow: tuple[Slow, Pipe, io.BytesIO]) -> 
     [
         (b"{\n", -32700),
         (b"\xff\n", -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "ping"}\n', -32600),
         (b"[]\n", -32600),
         (b'{"jsonrpc": "2.0", "id": 1}\n', -32600),
         (b'{"jsonrpc": "2.0", "id": [], "method": "ping"}\n', -32600),

@@ -128,6 +128,25 @@ def test_corpus_without_the_field_has_no_hits(corpora: list[Corpus]) -> None:
         search_corpora(corpora, "upload", filter={"colour": "red"})
 
 
+def test_documents_without_a_field_pass_what_only_excludes(tmp_path: Path) -> None:
+    red = Document("a", "code", "a", "alpha", fields={"colour": "red", "size": 4})
+    plain = Document("b", "code", "b", "alpha")
+    corpora = [
+        _corpus(tmp_path, name, [document], HashEncoder())
+        for name, document in (("first", red), ("second", plain))
+    ]
+
+    def ids(condition: object) -> list[str]:
+        result = search_corpora(corpora, "alpha", filter={"colour": condition})  # type: ignore[dict-item]
+        return sorted(hit.id for hit in result.hits)
+
+    assert ids("red") == ids({"not": "blue", "gte": "a"}) == ["a"]
+    assert ids({"not": "red"}) == ["b"]
+    assert ids({"not": ["blue", "green"]}) == ["a", "b"]
+    with pytest.raises(InvalidInput, match="has a filterable field 'hue'"):
+        search_corpora(corpora, "alpha", filter={"hue": {"not": "red"}})
+
+
 def test_filter_that_fits_the_values_of_one_corpus_only_has_its_hits(tmp_path: Path) -> None:
     sizes: dict[str, list[int | str]] = {"numbers": [38, 40], "texts": ["M", "L"], "none": []}
     corpora = []

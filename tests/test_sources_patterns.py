@@ -44,8 +44,32 @@ EXPECTED = {
         ("counter", "module", 2, 9, "Counts up."),
         ("counter.next", "function", 6, 8, ""),
     ],
+    "crane.d": [
+        ("Load", "struct", 10, 27, "A load + its weight."),
+        ("Load.this", "method", 14, 17, ""),
+        ("Load.heavy", "method", 20, 20, "Whether it is heavy."),
+        ("Load.opOpAssign", "method", 22, 26, ""),
+        ("Crane", "interface", 29, 32, ""),
+        ("Side", "enum", 34, 34, ""),
+        ("liftAll", "function", 39, 51, "Lifts all loads of a range."),
+        ("unittest", "test", 54, 58, ""),
+        ("mark", "function", 64, 64, ""),
+        ("name", "function", 66, 66, ""),
+        ("hoist", "function", 69, 71, ""),
+        ("Weighed", "template", 73, 76, ""),
+        ("crane", "module", 1, 3, "Cranes of a harbour."),
+        ("crane", "module", 36, 36, ""),
+        ("crane", "module", 60, 62, ""),
+    ],
     "dock.tcl": [
         ("::harbor::dock", "function", 3, 6, "Docks a ship."),
+    ],
+    "ferry.pl": [
+        ("route", "function", 10, 16, "Route leads from one island to another."),
+        ("sails", "function", 18, 19, ""),
+        ("flag", "function", 21, 21, ""),
+        ("timetable", "function", 23, 24, ""),
+        ("portray", "function", 26, 26, ""),
     ],
     "fleet.graphql": [
         ("Ship", "type", 4, 8, "A ship of the fleet."),
@@ -99,6 +123,26 @@ EXPECTED = {
         ("dim", "function", 20, 24, "Dims a lamp by a factor."),
         ("odd name", "function", 27, 27, "not exported"),
     ],
+    "lock_gate.adb": [
+        ("Harbor.Lock_Gate", "module", 3, 46, ""),
+        ("Harbor.Lock_Gate.State", "type", 5, 5, ""),
+        ("Harbor.Lock_Gate.Raise_Water", "function", 11, 28, ""),
+        ("Harbor.Lock_Gate.+", "function", 30, 35, ""),
+        ("Harbor.Lock_Gate.Wait", "function", 37, 37, ""),
+        ("Harbor.Lock_Gate.Keeper", "class", 39, 44, ""),
+    ],
+    "lock_gate.ads": [
+        ("Harbor.Lock_Gate", "package", 5, 44, ""),
+        ("Harbor.Lock_Gate.Level", "type", 7, 7, ""),
+        ("Harbor.Lock_Gate.Ship", "type", 9, 16, "What passes through the lock."),
+        ("Harbor.Lock_Gate.Raise_Water", "function", 18, 22, "Raises the water of a basin."),
+        ("Harbor.Lock_Gate.+", "function", 24, 24, ""),
+        ("Harbor.Lock_Gate.Queues", "package", 26, 31, ""),
+        ("Harbor.Lock_Gate.Queues.Append", "function", 30, 30, ""),
+        ("Harbor.Lock_Gate.Ships", "package", 33, 33, ""),
+        ("Harbor.Lock_Gate.Signal", "class", 35, 40, ""),
+        ("Harbor.Lock_Gate.Level", "type", 43, 43, ""),
+    ],
     "mill.nim": [
         ("Mill", "class", 3, 4, ""),
         ("grind", "function", 5, 7, "Grinds grain into flour."),
@@ -135,6 +179,17 @@ EXPECTED = {
         ("Msg", "type", 4, 6, "State of a sluice."),
         ("update", "function", 9, 13, "Opens the sluice."),
     ],
+    "sluice.vhdl": [
+        ("sluice_pkg", "package", 5, 12, "Levels of a sluice"),
+        ("sluice_pkg.state_t", "type", 6, 6, ""),
+        ("sluice_pkg.ports_t", "type", 7, 9, ""),
+        ("sluice_pkg.clamp", "function", 11, 11, "Limits a level."),
+        ("sluice_pkg", "module", 14, 22, ""),
+        ("sluice_pkg.clamp", "function", 15, 21, ""),
+        ("sluice", "entity", 25, 31, "Opens the gate when the basin is full."),
+        ("sluice", "architecture", 33, 58, ""),
+        ("sluice.fill", "process", 46, 55, "Counts the water."),
+    ],
     "sum.awk": [
         ("total", "function", 2, 4, "Sums a column."),
         ("sum", "module", 5, 5, ""),
@@ -153,6 +208,21 @@ EXPECTED = {
         ("Gauge.latest", "method", 19, 19, "Latest reading of a station."),
         ("Gauge.reset", "method", 20, 20, ""),
         ("Gauge.between", "method", 21, 24, ""),
+    ],
+    "tide_gauge.pas": [
+        ("TState", "type", 13, 14, ""),
+        ("TGauge", "class", 19, 33, "A gauge at a pier."),
+        ("TGauge.TMark", "struct", 23, 27, ""),
+        ("INamed", "interface", 35, 38, ""),
+        ("Half", "function", 49, 52, "Halves a height."),
+        ("TGauge.Create", "method", 54, 57, ""),
+        ("TGauge.Read", "method", 61, 83, "Computes the level from the signal of a station,"),
+        ("TGauge.Mean", "method", 85, 92, ""),
+        ("TMark.=", "method", 94, 97, ""),
+        ("Ticks", "function", 99, 102, ""),
+        ("Log", "function", 104, 107, ""),
+        ("tide_gauge", "module", 1, 2, "Gauges of the tide."),
+        ("tide_gauge", "module", 40, 46, ""),
     ],
     "weir.rkt": [
         ("fill", "function", 4, 6, "Adds water to the weir."),
@@ -221,6 +291,16 @@ def test_definitions_of_each_language(name: str) -> None:
         ("weir.rkt", "fill", "(define (fill weir amount)"),
         ("tide.R", "mean_tide", "mean_tide <- function(x, trim = 0)"),
         ("Makefile", "harbor", "harbor: berth.o ship.o"),
+        (
+            "lock_gate.adb",
+            "Harbor.Lock_Gate.Raise_Water",
+            "procedure Raise_Water (Basin : in out Level; By : Metres := 1.0)",
+        ),
+        ("lock_gate.ads", "Harbor.Lock_Gate.Signal", "protected type Signal (Colour : Hue)"),
+        ("tide_gauge.pas", "TGauge", "TGauge = class(TComponent)"),
+        ("sluice.vhdl", "sluice.fill", "fill : process (clk)"),
+        ("crane.d", "Load.heavy", "bool heavy() const @property => weight > 10"),
+        ("ferry.pl", "timetable", "timetable"),
         ("dock.tcl", "::harbor::dock", "proc ::harbor::dock {ship {berth 1}}"),
     ],
 )
@@ -289,6 +369,53 @@ def test_v_is_verilog_only_where_a_module_ends(tmp_path: Path) -> None:
     assert documents(DATA / "adder.v")[0].fields["language"] == "verilog"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "language"),
+    [
+        ("gauge.inc", "function Half(X: Double): Double;\nbegin\nend;\n", "pascal"),
+        ("gauge.inc", "{$ifdef FAST}\nconst Half = 2;\n{$endif}\n", "pascal"),
+        ("gauge.inc", "half: mov eax, 1\n", "include"),
+        ("route.pl", ":- use_module(library(lists)).\nsails(a, b).\n", "prolog"),
+        ("route.pl", "use strict;\nsub sails { return 1; }\n", "perl"),
+    ],
+)
+def test_what_shares_a_suffix_is_told_by_its_lines(
+    tmp_path: Path, name: str, text: str, language: str
+) -> None:
+    assert {item.fields["language"] for item in written(tmp_path, name, text)} == {language}
+
+
+def test_a_comment_below_is_the_declarations_only_at_the_end_of_a_paragraph(tmp_path: Path) -> None:
+    text = (
+        "package Buoys is\n   procedure Ring;\n   --  Rings the bell.\n\n"
+        "   procedure Light;\n   --  Dims the lamp.\n   procedure Dim;\nend Buoys;\n"
+    )
+
+    summaries = {item.title: item.summary for item in written(tmp_path, "buoys.ads", text)}
+    assert summaries["Buoys.Ring"] == "Rings the bell."
+    assert (summaries["Buoys.Light"], summaries["Buoys.Dim"]) == ("", "Dims the lamp.")
+
+
+def test_a_block_that_nothing_closes_hides_no_definition_below_it(tmp_path: Path) -> None:
+    text = (
+        "procedure TBuoy.Ring;\nbegin\n  if Loud then begin\nend;\n\n"
+        "procedure TBuoy.Light;\nbegin\nend;\n"
+    )
+
+    rows = [
+        (item.title, item.location.start_line, item.location.end_line)
+        for item in written(tmp_path, "buoy.pas", text)
+    ]
+    assert rows == [("TBuoy.Ring", 1, 4), ("TBuoy.Light", 6, 8)]
+
+
+def test_a_comment_without_a_marker_keeps_its_first_letter(tmp_path: Path) -> None:
+    text = "%% @doc Counts the lamps.\ncount(L) -> length(L).\n"
+
+    (item,) = written(tmp_path, "lamp.erl", text)
+    assert item.summary == "Counts the lamps."
+
+
 def test_macros_of_bazel_are_functions() -> None:
     (item,) = documents(DATA / "rules.bzl")
 
@@ -301,6 +428,10 @@ UNCLOSED = [
     "message A {", "message A", "struct A", "type A", "(defn a ", "function(a)", "function a(", "a(b) ->",
     "a: b", "module a(", "module a", "proc a {", '"', "'", "/*", "{", "(((", "}", " ", "type A = (",
     "a <- function(", "a b c d e f g", "const a b c d", "typedef a b c", "def a", "let a b c", "fn a(",
+    "procedure a(b) ", "function a return b is", "procedure a (b) with c => (d) ", "begin", "end a", "record",
+    "generic",
+    "a = class(", "type a is (", "a : process", "version (a) ", "private ", "auto a(", "/+", "a :- b", "0'", "2'",
+    "a. ",
     "# a", "-- a", "; a", "@a(", "(a \"b\" ", "[[[", "\\",
 ]  # fmt: skip
 

@@ -87,11 +87,14 @@ def expression(conditions: Filter, held: Mapping[str, Held], widths: Mapping[str
     `held` maps each field to what its values are, `widths` those that are lists to their largest
     number of values. Raises InvalidInput, which names the field.
     """
-    parts = [
-        _one_of(clause) if clause.values else _range(clause, widths.get(clause.name, 1))
-        for clause in clauses(conditions, held)
-    ]
-    return " and ".join(parts)
+    return " and ".join(_test(clause, widths) for clause in clauses(conditions, held))
+
+
+def _test(clause: Clause, widths: Mapping[str, int]) -> str:
+    width = widths.get(clause.name, 1)
+    test = _one_of(clause) if clause.values else _range(clause, width)
+    # Without `exists`, a comparison with a value that is not there is unknown, and so is its opposite.
+    return f"(not ({test}))" if clause.excludes else test
 
 
 def _one_of(clause: Clause) -> str:
@@ -117,7 +120,8 @@ def _range(clause: Clause, width: int) -> str:
     positions = []
     for position in range(width):
         path = f'{RANGES}["{_path(clause.name, position)}"]'
-        positions.append(" and ".join(f"{path} {test}" for test in tests))
+        exists = [f"exists {path}"] if clause.excludes else []
+        positions.append(" and ".join([*exists, *(f"{path} {test}" for test in tests)]))
     return f"({' or '.join(f'({position})' for position in positions)})"
 
 

@@ -308,7 +308,8 @@ class MilvusPassages:
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""
-        return self._collection.count(allowed)
+        # The further parts of a document, and what else is kept there, have no values to exclude.
+        return self._collection.count(f"{layout.ROW} >= 0 and {layout.CHUNKS} > 0 and ({allowed})")
 
     def is_allowed(self, rows: Rows, allowed: str | None) -> NDArray[np.bool_]:
         """Tell of each passage (n,) whether it is allowed."""

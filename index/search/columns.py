@@ -262,7 +262,7 @@ class Columns:
             fulfilled = np.zeros(count, dtype=np.bool_)
             for column in self._by_field.get(clause.name, ()):
                 column.select(clause, fulfilled)
-            mask &= fulfilled
+            mask &= ~fulfilled if clause.excludes else fulfilled
         return mask
 
 

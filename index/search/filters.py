@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, cast
@@ -14,7 +14,8 @@ from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
 
 Scalar = str | int | float | bool
-Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
+# Mappings have the bounds `gte` and `lte`, and under `not` another condition.
+Condition = Scalar | Sequence[Scalar] | Mapping[str, Any]
 Filter = Mapping[str, Condition]
 # What the values of a field are; true and false are texts.
 Held = Literal["texts", "numbers", "both"]
@@ -25,6 +26,7 @@ ANY_CASE: frozenset[Kind] = frozenset({"product"})
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
+_NOT = "not"
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 # Types in Python of the values that no value of a field equals.
 _OTHER: Mapping[Held, type | UnionType] = {"numbers": str | bool, "texts": int | float}
@@ -36,7 +38,7 @@ _LEVEL = re.compile(">")
 _LAST = "\U0010ffff"  # sorts after every character
 
 
-def beginning_with(prefix: str) -> Condition:
+def beginning_with(prefix: str) -> dict[str, str]:
     """Return the condition that a value begins with `prefix`; a bound is one character longer."""
     return {"gte": prefix, "lte": prefix + _LAST}
 
@@ -48,10 +50,10 @@ def folded(conditions: Filter) -> Filter:
 
 def _folded_condition(condition: Condition) -> Condition:
     if isinstance(condition, Mapping):
-        return {operator: _folded(bound) for operator, bound in condition.items()}
+        return {operator: _folded_condition(bound) for operator, bound in condition.items()}
     if isinstance(condition, Scalar):
         return _folded(condition)
-    return [_folded(value) for value in condition]
+    return [_folded(value) for value in condition] if isinstance(condition, Sequence) else condition
 
 
 def _folded(value: Scalar) -> Scalar:
@@ -62,14 +64,15 @@ def _folded(value: Scalar) -> Scalar:
 class Clause:
     """A condition on the field `name`: a value that is one of `values`, or else within bounds.
 
-    Integers and real numbers are compared as numbers, and never with texts; true and false are
-    texts.
+    With `excludes`, no value of the field may be so, and documents without the field pass. Integers
+    and real numbers are compared as numbers, and never with texts; true and false are texts.
     """
 
     name: str
     values: tuple[Scalar, ...] = ()
     gte: int | float | str | None = None
     lte: int | float | str | None = None
+    excludes: bool = False
 
 
 def clauses(conditions: Filter, held: Mapping[str, Held]) -> list[Clause]:
@@ -88,11 +91,36 @@ def clauses(conditions: Filter, held: Mapping[str, Held]) -> list[Clause]:
     for name, condition in conditions.items():
         if name not in held:
             raise InvalidInput(unknown_field(name, list(held)), field=f"filter.{name[:80]}")
-        if isinstance(condition, Mapping):
-            checked.append(_range(name, condition, has_numbers=held[name] != "texts"))
-        else:
-            checked.append(_one_of(name, condition, is_mixed=held[name] == "both"))
+        for part, excludes in _parts(name, condition):
+            field = f"filter.{name}.{_NOT}" if excludes else f"filter.{name}"
+            if isinstance(part, Mapping):
+                clause = _range(name, field, part, has_numbers=held[name] != "texts")
+            else:
+                clause = _one_of(name, field, part, is_mixed=held[name] == "both")
+            checked.append(replace(clause, excludes=excludes))
     return checked
+
+
+def _parts(name: str, condition: Condition) -> Iterator[tuple[Condition, bool]]:
+    """Yield what a field must be, and what it must not be (True)."""
+    if not isinstance(condition, Mapping) or _NOT not in condition:
+        yield condition, False
+        return
+
+    excluded = condition[_NOT]
+    if isinstance(excluded, Mapping) and _NOT in excluded:
+        raise InvalidInput(
+            "not stands in another not: write the condition without both.",
+            field=f"filter.{name[:80]}.{_NOT}",
+        )
+    if bounds := {operator: bound for operator, bound in condition.items() if operator != _NOT}:
+        yield bounds, False
+    yield excluded, True
+
+
+def only_excludes(condition: Condition) -> bool:
+    """Whether documents without the field of a condition pass it."""
+    return isinstance(condition, Mapping) and condition.keys() == {_NOT}
 
 
 def unknown_field(name: str, names: list[str]) -> str:
@@ -107,9 +135,15 @@ def unknown_field(name: str, names: list[str]) -> str:
     )
 
 
-def _one_of(name: str, condition: Scalar | Sequence[Scalar], *, is_mixed: bool) -> Clause:
+def _one_of(
+    name: str, field: str, condition: Scalar | Sequence[Scalar], *, is_mixed: bool
+) -> Clause:
+    if not isinstance(condition, Scalar | Sequence):
+        raise InvalidInput(
+            "A condition must be a value, a list of values, or an object with gte and lte.",
+            field=field,
+        )
     values: list[Scalar] = [condition] if isinstance(condition, Scalar) else list(condition)
-    field = f"filter.{name}"
     if not values or len(values) > MAX_VALUES:
         raise InvalidInput(
             f"A list must have 1 to {MAX_VALUES} values; this one has {len(values)}.",
@@ -140,18 +174,27 @@ def check_types(conditions: Filter, held: Mapping[str, Held]) -> None:
     condition is left to `clauses`.
     """
     for name, condition in conditions.items():
-        values: Sequence[object]
-        if isinstance(condition, Mapping):
-            values = list(condition.values())
-        else:
-            values = [condition] if isinstance(condition, Scalar) else list(condition)
-        own = held.get(name, "both")
-        other = _OTHER.get(own)
-        if values and other and all(isinstance(value, other) for value in values):
-            # True and false are texts, though Python counts them among the numbers.
-            if own == "texts" and any(isinstance(value, bool) for value in values):
-                continue
-            raise WrongType(_remedy(name, condition, own), field=f"filter.{name[:80]}")
+        for part, excludes in _parts(name, condition):
+            own = held.get(name, "both")
+            if _is_of_other_type(part, own):
+                field = f"filter.{name[:80]}" + (f".{_NOT}" if excludes else "")
+                raise WrongType(_remedy(name, part, own), field=field)
+
+
+def _is_of_other_type(condition: Condition, own: Held) -> bool:
+    values: Sequence[object]
+    if isinstance(condition, Mapping):
+        values = list(condition.values())
+    elif isinstance(condition, Scalar):
+        values = [condition]
+    else:
+        values = list(condition) if isinstance(condition, Sequence) else []
+
+    other = _OTHER.get(own)
+    if not values or not other or not all(isinstance(value, other) for value in values):
+        return False
+    # True and false are texts, though Python counts them among the numbers.
+    return own != "texts" or not any(isinstance(value, bool) for value in values)
 
 
 def _remedy(name: str, condition: Condition, held: Held) -> str:
@@ -171,12 +214,15 @@ def _remedy(name: str, condition: Condition, held: Held) -> str:
     return f"{name!r} has numbers only, which {json.dumps(value)[:60]} is none of; {remedy}."
 
 
-def _range(name: str, bounds: Mapping[str, int | float | str], *, has_numbers: bool) -> Clause:
-    field = f"filter.{name}"
+def _range(
+    name: str, field: str, bounds: Mapping[str, int | float | str], *, has_numbers: bool
+) -> Clause:
     unknown = [operator for operator in bounds if operator not in _OPERATORS]
     if unknown or not bounds:
         operator = repr(unknown[0][:40]) if unknown else "nothing"
-        raise InvalidInput(f"A range takes gte and lte; {operator} was given.", field=field)
+        raise InvalidInput(
+            f"A condition takes gte, lte and not; {operator} was given.", field=field
+        )
 
     for operator, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, (int, float, str)):

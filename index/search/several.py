@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Filter, only_excludes
 from purlin.index.search.limits import check_search
 from purlin.index.search.ranked import Ranked
 
@@ -60,9 +60,10 @@ def search_corpora(
     """Return hits offset + 1 to offset + k over all corpora, best first.
 
     Hits of equal score are in the order of `corpora`. Pages are exact: each corpus is ranked as
-    deep as the page could reach into it. A corpus without a field of `filter` has no hits. The
-    query is encoded once per encoder. With `rerankers`, one for each corpus or None, the first
-    RERANK_DEPTH hits over all corpora are scored again by those of their corpora.
+    deep as the page could reach into it. A corpus without a field of `filter` has no hits, unless
+    the condition only excludes. The query is encoded once per encoder. With `rerankers`, one for
+    each corpus or None, the first RERANK_DEPTH hits over all corpora are scored again by those of
+    their corpora.
 
     Raises InvalidInput for no corpus or more than MAX_CORPORA, and for a field that no corpus has.
     """
@@ -102,6 +103,18 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
         )
 
 
+def _fitting(filter: Filter | None, names: Set[str]) -> Filter | None:
+    """Return what a filter asks of a corpus with these fields; None if nothing there can pass.
+
+    Documents without a field pass a condition that only excludes.
+    """
+    if filter is None:
+        return None
+    own = {name: condition for name, condition in filter.items() if name in names}
+    is_met = all(only_excludes(filter[name]) for name in filter if name not in names)
+    return own if is_met else None
+
+
 def _rankings(
     corpora: Sequence[Corpus], query: str, depth: int, mode: Mode, filter: Filter | None
 ) -> list[Ranked | None]:
@@ -113,14 +126,15 @@ def _rankings(
     vectors: dict[str, Vectors | None] = {}
     rankings: list[Ranked | None] = []
     for corpus in corpora:
-        if filter and not filter.keys() <= set(corpus.field_names):
+        own_filter = _fitting(filter, set(corpus.field_names))
+        if filter and own_filter is None:
             rankings.append(None)
             continue
 
         encoder = corpus.encoder.fingerprint
         try:
             ranked = corpus.rank(
-                query, depth, mode=mode, filter=filter, vector=vectors.get(encoder)
+                query, depth, mode=mode, filter=own_filter, vector=vectors.get(encoder)
             )
         except WrongType as error:
             rankings.append(None)

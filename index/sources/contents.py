@@ -12,7 +12,7 @@ from typing import Literal
 
 from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.languages.c_family import CPP, OBJECTIVE_C, C
-from purlin.index.sources.languages.scripting import BASH, PHP, PYTHON, RUBY
+from purlin.index.sources.languages.scripting import BASH, PERL, PHP, PYTHON, RUBY
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -66,7 +66,7 @@ _OTHER_CODE = _languages(
     lean="lean", lex="l lex lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
     metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
     nushell="nu", ocaml="ml mli", ocamllex="mll", odin="odin", openscad="scad", p4="p4",
-    pascal="pas pp dpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
+    pascal="pas pp dpr dpk lpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
     prisma="prisma", prolog="pro", protobuf="proto", purescript="purs", qml="qml", r="r rmd", ragel="rl",
     racket="rkt", raku="raku rakumod pm6 p6", reason="re", rego="rego", rescript="res resi", rexx="rexx",
     robot="robot", sas="sas", scheme="scm ss sld sls", smalltalk="st", smt="smt2", solidity="sol", sparql="sparql rq",
@@ -135,14 +135,14 @@ _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)
 # What interpreters, modes of editors and people call a language that has another name here.
 _ALIASES = {
     "ash": "bash", "awk": "awk", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
-    "cs": "csharp", "cxx": "cpp", "dash": "bash", "deno": "typescript", "escript": "erlang", "ex": "elixir",
-    "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
+    "cs": "csharp", "cxx": "cpp", "dash": "bash", "delphi": "pascal", "deno": "typescript", "escript": "erlang",
+    "ex": "elixir", "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
     "jl": "julia", "jruby": "ruby", "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin",
     "luajit": "lua", "mawk": "awk", "nodejs": "javascript", "node": "javascript", "objc": "objectivec",
     "objective-c": "objectivec", "pl": "perl", "ps1": "powershell", "pwsh": "powershell", "py": "python",
     "pypy": "python", "rb": "ruby", "rs": "rust", "rscript": "r", "sh": "bash", "shell": "bash",
-    "shell-script": "bash", "sol": "solidity", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl", "ts": "typescript",
-    "tsx": "typescript", "wish": "tcl", "zsh": "bash",
+    "shell-script": "bash", "sol": "solidity", "swipl": "prolog", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl",
+    "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
 }  # fmt: skip
 _GRAMMARS = {language.name: language for language in LANGUAGES}
 # Configuration that defines tasks and functions.
@@ -182,6 +182,15 @@ _OF_C = re.compile(
 )
 # V, which has the same suffix, closes its blocks with braces.
 _OF_VERILOG = re.compile(rb"^[ \t]*endmodule\b", re.MULTILINE)
+# A routine of Pascal, and a directive of Prolog, which Perl cannot have there.
+_OF_PASCAL = re.compile(
+    rb"^(?:class[ \t]+)?(?:procedure|function|constructor|operator)[ \t][^;{}]{1,400};|^\{\$\w+",
+    re.MULTILINE | re.IGNORECASE,
+)
+_OF_PROLOG = re.compile(
+    rb"^:-[ \t]*(?:module|use_module|ensure_loaded|dynamic|discontiguous|multifile|initialization|set_prolog_flag|\[)",
+    re.MULTILINE,
+)
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
@@ -297,7 +306,8 @@ def _is_shell(head: bytes) -> bool:
 def refined_type(file_type: FileType, content: bytes) -> FileType:
     """The same, or what shares its suffix.
 
-    C++ or Objective-C in a header, MATLAB in a `.m` file, PHP in `.inc`, Verilog in `.v`.
+    C++ or Objective-C in a header, MATLAB in a `.m` file, PHP or Pascal in `.inc`, Prolog in `.pl`,
+    Verilog in `.v`.
     """
     if file_type.grammar is C and _OBJECTIVE_C.search(content):
         return FileType("code", OBJECTIVE_C.name, OBJECTIVE_C)
@@ -307,6 +317,10 @@ def refined_type(file_type: FileType, content: bytes) -> FileType:
         return FileType("code", "matlab", _GRAMMARS.get("matlab"))
     if file_type.language == "include" and content.startswith(b"<?php"):
         return FileType("code", PHP.name, PHP)
+    if file_type.language == "include" and _OF_PASCAL.search(content):
+        return FileType("code", "pascal")
+    if file_type.grammar is PERL and _OF_PROLOG.search(content):
+        return FileType("code", "prolog")
     if file_type.language == "v" and _OF_VERILOG.search(content):
         return FileType("code", "verilog")
     return file_type

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from purlin.index.sources.block_words import BlockWords
 from purlin.index.sources.definitions import prose
 from purlin.index.sources.patterns import DULL, PREFIX, Body, Head, PatternLanguage
 
@@ -29,12 +30,12 @@ def _head(
     within: str = "",
     *,
     ignores_case: bool = False,
+    needs_body: bool = False,
 ) -> Head:
     """A head at the beginning of a line, whatever its indentation."""
     flags = re.MULTILINE | (re.IGNORECASE if ignores_case else 0)
-    return Head(
-        re.compile(rf"^[ \t]*+{pattern}".encode(), flags), body, kind, frozenset(within.split())
-    )
+    compiled = re.compile(rf"^[ \t]*+{pattern}".encode(), flags)
+    return Head(compiled, body, kind, frozenset(within.split()), needs_body)
 
 
 def _closers(**patterns: str) -> dict[str, re.Pattern[bytes]]:
@@ -162,6 +163,39 @@ ERLANG = PatternLanguage(
         r"^[ \t]*%+[ \t]?(?:@doc\b[ \t]*|@(?:private|hidden|end)\b[^\n]*)?", re.MULTILINE
     ),
     docstring=_erlang_docstring,
+)
+
+# ---- Prolog
+
+_ATOM = r"(?:[a-z]\w*+|'[^'\n]++')"
+
+PROLOG = PatternLanguage(
+    heads=(
+        Head(
+            re.compile(
+                rf"^(?:{_ATOM}:)?(?P<name>{_ATOM})(?=\(|\s{{0,200}}+(?::-|-->|=>)|\.\s|[ \t]*+,)".encode(),
+                re.MULTILINE,
+            ),
+            "form",
+            "function",
+        ),
+        Head(re.compile(rb"^:-\s", re.MULTILINE), "form", DULL),
+    ),
+    hidden=_hidden(
+        r"%[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)",
+        r"\b(?:0'(?:\\.|''|[^\n])|[1-9]\d?'\w++)",
+        r'"(?:[^"\\]|\\[\s\S])*+"?',
+        r"'(?:[^'\\\n]|\\[\s\S])*+'?",
+        r"`(?:[^`\\\n]|\\.)*+`?",
+    ),
+    form_end=re.compile(rb"\.(?=\s|\Z)"),
+    signature_end=re.compile(rb":-|-->|=>|\.(?=\s|\Z)"),
+    doc_gap=2,
+    # The first lines of a comment repeat the head, with the modes of its arguments.
+    marker=re.compile(
+        r"^[ \t]*%[!%]?[ \t]+\w+(?:\([^\n]*|//\d*)(?:is \w+\.?|//)?[ \t]*$|^[ \t]*%+!?[ \t]?",
+        re.MULTILINE,
+    ),
 )
 
 # ---- Lisps
@@ -412,6 +446,250 @@ F_SHARP = PatternLanguage(
     marker=re.compile(r"^[ \t]*///?[ \t]?(?:</?summary>)?|</summary>[ \t]*$", re.MULTILINE),
 )
 
+# ---- Languages in which `end` closes everything
+
+_ADA_NAME = r"(?P<name>[\w.]++|\"[^\"\n]++\")"
+# After `is`, what is no body: an instance, an expression, something that is elsewhere.
+_IS = re.compile(
+    rb"\bis\b(?!\s{0,200}+(?:\(|<>|(?:new|abstract|separate|null)\b(?!\s*+\.)|[\w.]++\s{0,200}+;))",
+    re.IGNORECASE,
+)
+
+
+def _block_words(**roles: str) -> re.Pattern[bytes]:
+    """What matches the words of each role, in any case."""
+    words = "|".join(f"(?P<{role}>{pattern})" for role, pattern in roles.items())
+    return re.compile(words.encode(), re.MULTILINE | re.IGNORECASE)
+
+
+def _any_case(pattern: str, body: Body, kind: str = "", within: str = "") -> Head:
+    return _head(pattern, body, kind, within, ignores_case=True)
+
+
+def _remarks(definition: str) -> str:
+    """The comment on the lines below a declaration."""
+    match = _REMARKS.search(definition)
+    return prose(match[0]) if match else ""
+
+
+_REMARKS = re.compile(r"(?:\n[ \t]*--[^\n]*)+\Z")
+_INSIDE = r"(?:[^()]|\([^()]{0,400}\)){0,2000}+"
+_ADA_CALL = rf"(?:(?:not[ \t]++)?overriding[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+
+ADA = PatternLanguage(
+    heads=(
+        _any_case(rf"{_ADA_CALL}", "block", "function"),
+        _any_case(rf"{_ADA_CALL}", "statement", "function", "package"),
+        _any_case(
+            rf"{_ADA_CALL}(?=[^;()]{{0,400}}?(?:\({_INSIDE}\)[^;()]{{0,400}}?)?"
+            r"\b(?:is\s++(?:\(|null\b|new\b)|renames\b))",
+            "statement",
+            "function",
+        ),
+        _any_case(r"entry[ \t]++(?P<name>\w++)", "block", "method"),
+        _any_case(r"package[ \t]++body[ \t]++(?P<name>[\w.]++)", "block", "module"),
+        _any_case(
+            r"(?:private[ \t]++)?package[ \t]++(?!body\b)(?P<name>[\w.]++)", "block", "package"
+        ),
+        _any_case(r"package[ \t]++(?P<name>[\w.]++)(?=\s++is\s++new\b)", "statement", "package"),
+        _any_case(
+            r"(?:task|protected)(?:[ \t]++(?:type|body))?[ \t]++(?!(?:type|body)\b)(?P<name>[\w.]++)",
+            "block",
+            "class",
+        ),
+        _any_case(r"(?:sub)?type[ \t]++(?P<name>\w++)(?=[^;]{1,2000}?\bis\b)", "statement", "type"),
+        _any_case(
+            r"generic\b(?![ \t]++(?:package|procedure|function)\b)[^\n]*+"
+            r"(?:\n(?![ \t]*+(?:private[ \t]++)?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
+            "line",
+            PREFIX,
+        ),
+        _any_case(
+            r"(?:(?:limited|private)[ \t]++)*+(?:with|use|pragma)[ \t]++\w", "statement", DULL
+        ),
+    ),
+    hidden=_hidden("--[^\n]*+", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
+    blocks=BlockWords(
+        _block_words(
+            inner=r"\bend\s++(?:if|loop|case|select)\b|\bnull\s++record\b",
+            pair_end=r"\bend\s++record\b",
+            pair=r"\brecord\b",
+            close=r"\bend\b(?:\s++(?:return\b|(?P<end_name>[\w.\"]++)))?",
+            unit=r"(?<!with )"
+            r"\b(?:procedure|function|package(?:\s++body)?|entry|(?:task|protected)(?:\s++(?:type|body))?)\s++(?!body\b|type\b)(?P<unit_name>[\w.\"]++)|\bdeclare\b",
+            begin=r"\bbegin\b",
+            open=r"\bdo\b",
+        ),
+        body_mark=_IS,
+    ),
+    has_remarks_below=True,
+    marker=re.compile(r"^[ \t]*--+[ \t]?(?:[\w.\"]+[ \t]*--$)?", re.MULTILINE),
+    docstring=_remarks,
+)
+
+_VHDL_CALL = rf"(?:(?:im)?pure[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+
+VHDL = PatternLanguage(
+    heads=(
+        _any_case(_VHDL_CALL, "block", "function"),
+        _any_case(_VHDL_CALL, "statement", "function", "package"),
+        _any_case(r"(?P<word>entity|configuration|context)[ \t]++(?P<name>\w++)", "block"),
+        _any_case(
+            r"architecture[ \t]++\w++[ \t]++of[ \t]++(?P<name>[\w.]++)", "block", "architecture"
+        ),
+        _any_case(r"package[ \t]++body[ \t]++(?P<name>\w++)", "block", "module"),
+        _any_case(r"package[ \t]++(?!body\b)(?P<name>\w++)", "block", "package"),
+        _any_case(r"package[ \t]++(?P<name>\w++)(?=\s++is\s++new\b)", "statement", "package"),
+        _any_case(
+            r"(?P<name>\w++)[ \t]*+:[ \t]*+(?:postponed[ \t]++)?process\b", "block", "process"
+        ),
+        _any_case(
+            r"type[ \t]++(?P<name>\w++)[ \t]++is[ \t]++protected(?:[ \t]++body)?\b",
+            "block",
+            "class",
+        ),
+        _any_case(
+            r"(?:sub)?type[ \t]++(?P<name>\w++)[ \t]++is\b(?![ \t]++protected)", "statement", "type"
+        ),
+        _any_case(r"(?:library|use)[ \t]++\w", "statement", DULL),
+    ),
+    hidden=_hidden(r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
+    blocks=BlockWords(
+        _block_words(
+            inner=r"\bend\s++(?:if|loop|case|generate|block|component|for)\b",
+            pair_end=r"\bend\s++(?:postponed\s++)?(?:record|process|units|protected)\b",
+            close=r"\bend\b"
+            r"(?:\s++(?:entity|architecture|package(?:\s++body)?|configuration|context|procedure|function)\b)?"
+            r"(?:\s++(?P<end_name>[\w\"]++))?",
+            pair=r"\b(?:record|process|units|protected)\b",
+            unit=r"\b(?:procedure|function|package(?:\s++body)?|entity|architecture|configuration|context)"
+            r"\s++(?!body\b|is\b)(?P<unit_name>[\w\"]++)",
+        ),
+        body_mark=_IS,
+    ),
+    has_remarks_below=True,
+    marker=re.compile(r"^[ \t]*--+[!|]?[ \t]?", re.MULTILINE),
+    docstring=_remarks,
+)
+
+_OPERATOR = r"[^\w\s(.;]++"
+_PASCAL_NAME = r"\w++(?:<[^<>\n]{1,200}>)?"
+_PASCAL_QUALIFIED = rf"{_PASCAL_NAME}(?:\.(?:{_PASCAL_NAME}|{_OPERATOR}))"
+_PASCAL_CALL = r"(?:generic[ \t]++)?(?:class[ \t]++)?(?:procedure|function|constructor|destructor|operator)[ \t]++"
+_PASCAL_CLASS = (
+    r"(?:class|object|interface|dispinterface|objcclass|objcprotocol|objccategory|cppclass)"
+)
+# Not a reference to what follows, and not one that only inherits.
+_PASCAL_BODY = r"\b(?![ \t]*+;|[ \t]++of\b|[ \t]*+\([^()]{0,400}\)[ \t]*+;)"
+
+PASCAL = PatternLanguage(
+    heads=(
+        _any_case(rf"{_PASCAL_CALL}(?P<name>{_PASCAL_QUALIFIED}++)", "block", "method"),
+        _any_case(
+            rf"{_PASCAL_CALL}(?P<name>{_PASCAL_NAME}(?!\.)|{_OPERATOR})", "block", "function"
+        ),
+        _any_case(
+            rf"(?:type[ \t]++)?(?:generic[ \t]++)?(?P<name>{_PASCAL_NAME})[ \t]*+=\s{{0,200}}+"
+            rf"(?:(?:bit)?packed[ \t]++)?(?P<word>{_PASCAL_CLASS}|record){_PASCAL_BODY}",
+            "statement",
+        ),
+        _any_case(
+            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)[ \t]*+=\s{0,200}+"
+            r"(?=\(\s{0,200}+[A-Z]\w*+\s{0,200}+(?:,|\)\s{0,200}+;|:?=[ \t]*+[\w$]++\s*+,))",
+            "statement",
+            "type",
+        ),
+        _any_case(r"(?:uses|unit|program|library)[ \t\r]*+[\w\n]", "statement", DULL),
+        _any_case(
+            r"(?:interface|implementation|initialization|type|const|var|begin|end\.)[ \t]*+\r?$",
+            "line",
+            DULL,
+        ),
+    ),
+    hidden=_hidden(r"//[^\n]*+|\{[^}]*+(?:\}|\Z)|\(\*[\s\S]*?(?:\*\)|\Z)", r"'(?:[^'\n]|'')*+'"),
+    kinds=dict.fromkeys(_PASCAL_CLASS[3:-1].split("|"), "class")
+    | {"interface": "interface", "dispinterface": "interface", "record": "struct"},
+    blocks=BlockWords(
+        _block_words(
+            top=r"^[ \t]*+(?:implementation|initialization|finalization)\b|\bend\s*+\.(?!\w)",
+            declarations=r"^[ \t]*+interface\b(?!\s*+[(\[=:;])",
+            members=rf"=\s*+(?:(?:bit)?packed\s++)?{_PASCAL_CLASS}{_PASCAL_BODY}|\brecord\b",
+            open=r"\b(?:case|try)\b",
+            close=r"\bend\b",
+            unit=rf"^[ \t]*+{_PASCAL_CALL}(?P<unit_name>{_PASCAL_QUALIFIED}*+|{_OPERATOR})(?!\s*+=)",
+            begin=r"\b(?:begin|asm)\b",
+            bodiless=r"\b(?:forward\s*+;|(?:weak)?external\b(?!\s*+[:=,.(]))",
+        ),
+        needs_begin=True,
+        never_in={b"case": b"record"},
+    ),
+    marker=re.compile(
+        r"\{\$[^}]*\}|^[ \t]*(?://+|\(\*+|\{+\*?|[-=*{}]{3,}[ \t]*$)[ \t]?|(?:\*\)|\})[ \t]*$",
+        re.MULTILINE,
+    ),
+)
+
+# ---- D
+
+_D_COMMENT = (
+    r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)|/\+(?:[^/+]++|/(?!\+)|\+(?!/)|/\+[\s\S]*?\+/)*+(?:\+/|\Z)"
+)
+# A word before a definition that says how it may be used.
+_D_ATTRIBUTE = (
+    r"(?:(?:@\w++(?:\([^()\n]*+\))?|(?:extern|align|deprecated|package|pragma)[ \t]*+\([^()\n]*+\)"
+    r"|(?:else[ \t]++)?(?:version|static[ \t]++if|debug)[ \t]*+\([^()\n]*+\)"
+    r"|(?:public|private|protected|package|export|static|final|abstract|override|const|immutable|inout|shared"
+    r"|pure|nothrow|ref|auto|extern|deprecated|synchronized|debug|__gshared|scope|return)(?![\w(]))\s{1,200}+)"
+)
+_D_INSIDE = r"\((?:[^()\n]++|\((?:[^()\n]++|\([^()\n]*+\))*+\))*+\)"
+_D_TYPE = (
+    rf"(?:(?:const|immutable|inout|shared|typeof){_D_INSIDE}|[\w.!\"]++(?:{_D_INSIDE})?)"
+    r"(?:[ \t]*+(?:\[[^\[\]\n]*+\]|\*))*+\s++"
+)
+_D_STATEMENT = (
+    r"(?:return|if|else|while|for|foreach|foreach_reverse|switch|case|version|assert|mixin|alias|import|new|throw|with"
+    r"|pragma|debug|do|try|catch|finally|goto|delete|in|out|body|enum|struct|class|union|interface|template)\b"
+)
+_D_WRAPPER = r"(?:const|immutable|inout|shared|typeof|this)\b"
+
+D = PatternLanguage(
+    heads=(
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<word>class|struct|union|interface|enum)[ \t]++(?P<name>\w++)(?![ \t]*+[=;])"
+        ),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?:mixin[ \t]++)?(?P<word>template)[ \t]++(?P<name>\w++)"),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>unittest)(?=\s*+\{{)", kind="test"),
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>~?this)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            rf"{_D_ATTRIBUTE}{{1,10}}+(?!{_D_STATEMENT}|{_D_WRAPPER})(?P<name>\w++)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?!{_D_STATEMENT}){_D_TYPE}(?P<name>\w++)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            r"(?:module|import|(?:public|static|private|package)[ \t]++import)[ \t][^;]*+;?",
+            "line",
+            DULL,
+        ),
+    ),
+    hidden=_hidden(
+        _D_COMMENT, r'r?"(?:[^"\\]|\\.)*+"?', r"`[^`]*+`?", r"'(?:[^'\\\n]|\\[^\n]{1,10}?)'"
+    ),
+    kinds={"template": "template"},
+    marker=re.compile(
+        r"^[ \t]*(?:/\+\++|\++/|\+(?!\w)|///+)[ \t]?|[ \t]*\++/[ \t]*$|\$\([A-Z_0-9]+ (?=\w)",
+        re.MULTILINE,
+    ),
+)
+
 # ---- Styles and shaders
 
 SASS = PatternLanguage(
@@ -429,12 +707,14 @@ WGSL = PatternLanguage(
 
 # By the names that files of these languages have.
 PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
+    "ada": ADA,
     "awk": AWK,
     "capnproto": CAPNPROTO,
     "clojure": CLOJURE,
     "cmake": CMAKE,
     "commonlisp": COMMON_LISP,
     "crystal": CRYSTAL,
+    "d": D,
     "elm": ELM,
     "emacslisp": COMMON_LISP,
     "erlang": ERLANG,
@@ -446,7 +726,9 @@ PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
     "graphql": GRAPHQL,
     "make": MAKE,
     "nim": NIM,
+    "pascal": PASCAL,
     "prisma": PRISMA,
+    "prolog": PROLOG,
     "protobuf": PROTOBUF,
     "r": R,
     "racket": SCHEME,
@@ -454,6 +736,7 @@ PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
     "tcl": TCL,
     "thrift": THRIFT,
     "verilog": VERILOG,
+    "vhdl": VHDL,
     "vim": VIM,
     "wgsl": WGSL,
 }

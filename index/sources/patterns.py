@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from purlin.index.sources.block_words import Blocks, BlockWords
 from purlin.index.sources.definitions import (
     LEAVES,
     LICENCE,
@@ -27,16 +28,26 @@ from purlin.index.sources.definitions import (
 
 # What a definition spans: to the brace that closes the one after its head, or to a semicolon; to
 # the end of its first parentheses; to the end of the line on which all brackets are closed; to the
-# mark that ends a form; to the word that closes its own; the lines indented more than its own.
-Body = Literal["braces", "parens", "line", "form", "words", "indent"]
+# mark that ends a form; to the word that closes its own; the lines indented more than its own; to
+# the end of the block that it begins, or to a semicolon outside of blocks.
+Body = Literal["braces", "parens", "line", "form", "words", "indent", "block", "statement"]
 # Kinds of heads that are no definitions: imports and the like, and what belongs to the next one.
 DULL, PREFIX = "dull", "prefix"
+_NO_WORDS = BlockWords(re.compile(rb"(?!)"))
 _LEAVES = LEAVES | {"constant"}
 # Functions inside other kinds are methods.
 _AROUND_FUNCTIONS = frozenset({"module", "package"})
 
 # Between a name and the bracket that opens the body.
-_OPENER = re.compile(rb"[^{};]{0,4000}+([{;])")
+_OPENER = re.compile(rb"[^(){};]{0,4000}+([({;])")
+_SEMICOLON = re.compile(rb"\s{0,200}+;")
+# After a comment: it says nothing of what follows.
+_PARAGRAPH_END = re.compile(rb"[ \t\r]*+(?:\Z|\n[ \t\r]*+(?:\Z|\n|(?i:end|private)\b))")
+_ARROW = re.compile(rb"=>")
+# What follows a contract of D: another one, or the body.
+_FURTHER_BLOCK = re.compile(
+    rb"\s{0,400}+(?:in|out|do|body)\b\s{0,400}+(?:\([^(){}]{0,400}+\)\s{0,400}+)?\{"
+)
 _BRACKETS = re.compile(rb"[][(){}]")
 # A bracket that is not closed is looked for among so many.
 _MOST_OPEN = 64
@@ -56,13 +67,14 @@ class Head:
 
     The pattern has a group `name`, and may have a group `word`, which tells the kind where `kind`
     is empty. `within` are the kinds of definitions that it must be in; without them it may be in
-    any that is looked into.
+    any that is looked into. With `needs_body`, one that a semicolon ends is none.
     """
 
     pattern: re.Pattern[bytes]
     body: Body
     kind: str = ""
     within: frozenset[str] = frozenset()
+    needs_body: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +84,10 @@ class PatternLanguage:
     `hidden` matches a comment (in its group `comment`) or a string. `kinds` are the kinds of words
     that are not kinds themselves. `form_end` is the mark after a form, and `signature_end` what its
     signature ends before. `closers` close the body that a word begins, and `last_row` is the row that
-    may end an indented one. `marker` is what begins
-    a line of a comment, where that is unusual. `docstring` reads a summary from the text of a
-    definition and of its prefixes.
+    may end an indented one. `blocks` are the words of those that only a stack can match.
+    `marker` is what begins a line of a comment, where that is unusual. `docstring` reads a summary
+    from the text of a definition and of its prefixes; with `has_remarks_below`, that of a statement
+    has the comment on the lines below. A doc comment ends at most `doc_gap` lines above.
     """
 
     heads: tuple[Head, ...]
@@ -84,6 +97,9 @@ class PatternLanguage:
     signature_end: re.Pattern[bytes] | None = None
     closers: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     last_row: re.Pattern[bytes] | None = None
+    blocks: BlockWords | None = None
+    has_remarks_below: bool = False
+    doc_gap: int = 1
     marker: re.Pattern[str] | None = None
     docstring: Callable[[str], str] | None = None
 
@@ -117,6 +133,7 @@ class _Scan:
         self._pairs = _pairs(self._plain)
         self._form_ends = self._all_ends(language.form_end)
         self._closers = {word: self._all_ends(end) for word, end in language.closers.items()}
+        self._blocks = Blocks(self._plain, language.blocks or _NO_WORDS, self._pairs)
         self._quiet_rows: set[int] = set()
         self._dull_rows: set[int] = set()
         self._definitions: list[Definition] = []
@@ -175,7 +192,11 @@ class _Scan:
     ) -> tuple[int, int] | None:
         """Where signature and definition end; None if the definition is not closed."""
         if head.body == "braces":
-            return self._brace_ends(match)
+            return self._brace_ends(match, needs_body=head.needs_body)
+        if head.body == "block":
+            return self._block_ends(start, match)
+        if head.body == "statement":
+            return self._statement_ends(match)
         if head.body == "line":
             return self._line_ends(match.end())
         if head.body == "parens":
@@ -195,14 +216,67 @@ class _Scan:
         before = mark.search(self._plain, match.end(), end) if mark else None
         return (before.start() if before else end), end
 
-    def _brace_ends(self, match: re.Match[bytes]) -> tuple[int, int] | None:
-        opener = _OPENER.match(self._plain, match.end())
+    def _brace_ends(self, match: re.Match[bytes], *, needs_body: bool) -> tuple[int, int] | None:
+        opener = self._opener(match.end())
         if opener is None:
             return None
         if opener[1] == b";":
-            return opener.start(1), opener.end()
+            has_body = _ARROW.search(self._plain, match.end(), opener.start(1)) is not None
+            return (opener.start(1), opener.end()) if has_body or not needs_body else None
+
         end = self._pairs.get(opener.start(1))
+        # A contract stands before the body.
+        for _ in range(_MOST_OPEN):
+            if end is None or (further := _FURTHER_BLOCK.match(self._plain, end)) is None:
+                break
+            end = self._pairs.get(further.end() - 1)
         return None if end is None else (opener.start(1), end)
+
+    def _opener(self, start: int) -> re.Match[bytes] | None:
+        """The brace or semicolon that ends a head, outside of its parentheses."""
+        position = start
+        for _ in range(_MOST_OPEN):
+            opener = _OPENER.match(self._plain, position)
+            if opener is None or opener[1] != b"(":
+                return opener
+            position = self._pairs.get(opener.start(1), opener.end())
+        return None
+
+    def _block_ends(self, start: int, match: re.Match[bytes]) -> tuple[int, int] | None:
+        end = self._blocks.end_of_first(start, match.end())
+        if end is None:
+            return None
+        head_end = self._blocks.head_end(match.end()) or end
+        blocks = self._language.blocks
+        # A process has no mark of its body, so that the next semicolon is inside.
+        if blocks and blocks.body_mark and self._plain[head_end : head_end + 1] == b";":
+            head_end = self._line_end(match.end())
+        return min(head_end, end), self._after_semicolon(end)
+
+    def _after_semicolon(self, end: int) -> int:
+        semicolon = _SEMICOLON.match(self._plain, end)
+        return semicolon.end() if semicolon else end
+
+    def _statement_ends(self, match: re.Match[bytes]) -> tuple[int, int] | None:
+        block_end = self._blocks.end_of_first(match.start(), match.end())
+        end = self._blocks.statement_end(block_end or match.end())
+        if end is None:
+            return None
+        has_block = self._blocks.end_of_first(match.start(), end) is not None
+        signature_end = min(self._line_end(match.end()), end) if has_block else end - 1
+        return signature_end, self._remarks_end(end) if self._language.has_remarks_below else end
+
+    def _remarks_end(self, end: int) -> int:
+        """The end of the comments on the lines right below, unless they are the next definition's."""
+        position = bisect_left(self._comments, (end, 0))
+        remarks_end = end
+        while position < len(self._comments):
+            start, comment_end = self._comments[position]
+            gap = self._source[remarks_end:start]
+            if gap.strip() or gap.count(b"\n") > 1:
+                break
+            position, remarks_end = position + 1, comment_end
+        return remarks_end if _PARAGRAPH_END.match(self._plain, remarks_end) else end
 
     def _line_ends(self, start: int) -> tuple[int, int] | None:
         """The end of the line on which all brackets are closed, or of a body that follows it.
@@ -270,8 +344,10 @@ class _Scan:
             parent = open_definitions[-1] if open_definitions else None
             if spot.kind == DULL and parent is None:
                 self._dull_rows.update(range(self._row(spot.start), self._row(spot.end - 1) + 1))
-            elif spot.kind == PREFIX and parent is None:
+            elif spot.kind == PREFIX and (parent is None or parent.kind not in _LEAVES):
                 prefix = self._joined(prefix, spot)
+            elif prefix is not None and spot.start < prefix.end:
+                continue
             elif self._is_definition(spot, parent, len(open_definitions)):
                 definition = self._define(spot, self._joined(prefix, spot), parent)
                 prefix = None
@@ -350,7 +426,8 @@ class _Scan:
         while position > 0:
             comment_start, comment_end = self._comments[position - 1]
             gap = self._source[comment_end:below]
-            is_near = not gap.strip() and gap.count(b"\n") <= 1
+            lines = self._language.doc_gap if first == start else 1
+            is_near = not gap.strip() and gap.count(b"\n") <= lines
             if not is_near or not self._is_on_own_line(comment_start):
                 break
             position, first, below = position - 1, comment_start, comment_start
@@ -376,7 +453,11 @@ class _Scan:
 
     def _prose(self, comment: str) -> str:
         marker = self._language.marker
-        return prose(marker.sub("", comment) if marker else comment)
+        if marker is None:
+            return prose(comment)
+        text = marker.sub("", comment)
+        # Without its own marker, a text with such an initial looks like a comment of Fortran.
+        return prose(f"! {text}" if text.startswith(("C", "c")) else text)
 
     def _file_summary(self) -> tuple[str, int]:
         """The first comment that begins the file, unless it is a licence or a definition's."""
