@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import resource
 import socket
 import sys
@@ -84,6 +85,9 @@ def _not_bound(host: str, port: int, error: OSError) -> tuple[str, str]:
     )
 
 
+_QUOTED = re.compile(r"bytearray\(b(.*?)\)?$")
+
+
 class Connection(H11Protocol):
     """Uvicorn's HTTP connection, closed when it makes no progress or when there are too many.
 
@@ -121,7 +125,9 @@ class Connection(H11Protocol):
         """Refuse what is not a request, or has too long a head; called by uvicorn for h11's error."""
         error = sys.exception()
         is_long = getattr(error, "error_status_hint", 400) == 431
-        detail = f"This is not a valid HTTP request: {ascii(str(error or msg))[1:-1][:200]}."
+        # h11 quotes what was sent as Python writes it.
+        cause = _QUOTED.sub(r"\1", ascii(str(error or msg))[1:-1][:200])
+        detail = f"This is not a valid HTTP request: {cause}."
         if is_long:
             detail = f"The line and headers of a request may have at most {MAX_HEAD_BYTES:,} bytes: shorten them."
         answer = reply(HTTPStatus(431 if is_long else 400), detail, headers={"Connection": "close"})

@@ -38,7 +38,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
 
-        body = _Body(receive, _content_length(scope), self._max_bytes, self._timeout_s, self._hold)
+        body = _Body(receive, scope, self._max_bytes, self._timeout_s, self._hold)
         try:
             await self._app(scope, body.receive, send)
         finally:
@@ -68,7 +68,7 @@ class _Body:
     def __init__(
         self,
         receive: Receive,
-        content_length: int,
+        scope: Scope,
         max_bytes: int,
         timeout_s: float,
         hold: Callable[[_Body, int], None],
@@ -77,7 +77,8 @@ class _Body:
         self._separators = 0
         self._receive = receive
         self._hold = hold
-        self._content_length = content_length
+        self._content_length = _content_length(scope)
+        self._has_two_lengths = _has_two_lengths(scope)
         self._max_bytes = max_bytes
         self._deadline = anyio.current_time() + timeout_s
         self._complete = False
@@ -87,6 +88,10 @@ class _Body:
         if self._complete:
             return await self._receive()
 
+        # A proxy before this server may go by the other one, and take the rest for a new request.
+        if self._has_two_lengths:
+            detail = "The request has both Content-Length and Transfer-Encoding: send one of them."
+            raise HTTPException(400, detail, {"Connection": "close"})
         self._check(self._content_length)
         message = await self._next()
         chunk = message.get("body", b"")
@@ -123,3 +128,8 @@ def _content_length(scope: Scope) -> int:
             # Twenty digits exceed any limit, and int() refuses thousands of them.
             return int(value[:20])
     return 0
+
+
+def _has_two_lengths(scope: Scope) -> bool:
+    """Whether the headers say in two ways where the body ends."""
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}

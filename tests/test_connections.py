@@ -192,6 +192,7 @@ def test_connections_use_at_most_half_of_the_open_files(monkeypatch: pytest.Monk
     ("head", "status", "words"),
     [
         (b"nonsense\r\n\r\n", 400, "not a valid HTTP request: illegal request line"),
+        (b"GET /liv\x00ez HTTP/1.1\r\nHost: x\r\n\r\n", 400, "request line: 'GET /liv"),
         (b"GET /livez HTTP/1.1\r\n\r\n", 400, "not a valid HTTP request: Missing mandatory Host"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "bad Content-Length"),
         (
@@ -209,6 +210,21 @@ def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, word
     assert b"content-type: application/problem+json" in beginning
     assert json.loads(body)["status"] == status
     assert words in json.loads(body)["detail"]
+
+
+def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(url: str) -> None:
+    """Another server might begin a new request after the other length."""
+    head = (
+        b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    )
+    with connected(url, head) as opened:
+        reply = b"".join(iter(partial(opened.recv, 2**16), b""))
+
+    beginning, body = reply.split(b"\r\n\r\n", 1)
+    assert beginning.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in beginning.lower()
+    assert "Content-Length and Transfer-Encoding: send one" in json.loads(body)["detail"]
 
 
 def test_long_bodies_are_limited(url: str) -> None:
