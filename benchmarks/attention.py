@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from purlin.training.attention import float32_gradients
+from purlin.training.loop.attention import float32_gradients
 
 HEADS, HEAD_WIDTH, RUNS = 12, 32, 5
 

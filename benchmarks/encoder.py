@@ -54,8 +54,11 @@ from purlin.index.encoder import (
     open_session,
     open_tokenizer,
 )
-from purlin.training import export
-from purlin.training.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting.encoder import export_encoder, write_graph
+from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting.samples import library_texts
+from purlin.training.models.sentence_models import base_checkpoint
 
 QUERY = "how to read a text file line by line and strip the newline in python"  # 16 tokens
 SLICE = 250
@@ -95,13 +98,13 @@ class Workshop:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.fp32, self.masked = work / "fp32.onnx", work / "masked.onnx"
-        checkpoint = export.base_checkpoint()
-        export.write_graph(checkpoint, self.fp32)
+        checkpoint = base_checkpoint()
+        write_graph(checkpoint, self.fp32)
         write_masked(self.masked)
-        export.export(checkpoint, work / "plain", export.Card("plain"), quantization="none")
+        export_encoder(checkpoint, work / "plain", Card("plain"), quantization="none")
 
         self.tokenizer = (work / "plain" / "tokenizer.json").read_bytes()
-        texts = export.library_texts()
+        texts = library_texts()
         self.samples = [ids[None] for ids in self.encoder(None).tokenize(texts, role="passage")]
 
         # A layer has six MatMul nodes, the last of which follows its Gelu.
@@ -217,7 +220,7 @@ class Torch:
 
     def __init__(self, *, bfloat16: bool = False) -> None:
         torch.set_num_threads(available_cpus())
-        self._model = SentenceTransformer(str(export.base_checkpoint()), device="cpu")
+        self._model = SentenceTransformer(str(base_checkpoint()), device="cpu")
         self._bfloat16 = bfloat16
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
@@ -231,7 +234,7 @@ def write_masked(path: Path, attention: str = "eager", masked: bool = True) -> N
     class Graph(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = SentenceTransformer(str(export.base_checkpoint()), device="cpu")
+            self.model = SentenceTransformer(str(base_checkpoint()), device="cpu")
             self.model[0].auto_model.set_attn_implementation(attention)
 
         def forward(

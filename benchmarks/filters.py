@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from purlin.index.records import Document, Location, Passage
 from purlin.index.search.filters import Filter
-from purlin.index.search.store import Documents, Store, StoreWriter
+from purlin.index.search.store import Documents, Store, StoreWriter, entry_of
 
 CALLS = 100
 SHARES = {"50 %": 2, "10 %": 10, "1 %": 100, "0.1 %": 1000, "0.01 %": 10_000}
@@ -56,7 +56,7 @@ def write(directory: Path, documents: int) -> float:
             file = writer.add_file()
         item = document(row)
         passage = Passage(item.id, 0, 0, len(item.body), "Name")
-        writer.add(item, file, [(passage, row.to_bytes(16, "little"))])
+        writer.add(entry_of(item, [(passage, row.to_bytes(16, "little"))]), file)
     writer.close()
     return time.process_time() - start
 

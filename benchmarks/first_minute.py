@@ -51,6 +51,10 @@ numbers = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 
 StaticModel(vectors=numbers.astype(np.float32), tokenizer=tokenizer).save_pretrained(sys.argv[2])
 """
 TOKENIZER = Path(__file__).parent.parent / "models" / "santa-minilm-l6-int8" / "tokenizer.json"
+# Installed packages have their bytecode; a setting of the shell must not take it away.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 # (by the clock, of CPUs)
 Seconds = tuple[float, float]
 
@@ -69,7 +73,7 @@ class Tool:
         done = subprocess.run(
             self.command(query),
             cwd=directory,
-            env={**os.environ, **self.cache(cache)},
+            env={**ENVIRONMENT, **self.cache(cache)},
             capture_output=True,
             text=True,
             check=True,
@@ -85,7 +89,7 @@ def children_cpu_s() -> float:
 
 def purlin() -> Tool:
     def command(query: str) -> list[str]:
-        return [sys.executable, "-m", "purlin", "search", query, "--json"]
+        return [sys.executable, "-P", "-m", "purlin", "search", query, "--json"]
 
     def cache(directory: Path) -> dict[str, str]:
         # A process in the background would be timed, too.
@@ -139,8 +143,8 @@ def better_answers(
 ) -> Iterator[tuple[str, list[Seconds]]]:
     """Yield seconds of answers by the better vectors: without a change, and after one."""
     tool = purlin()
-    build = [sys.executable, "-m", "purlin", "cache", "build"]
-    subprocess.run(build, cwd=directory, env={**os.environ, **tool.cache(cache)}, check=True)
+    build = [sys.executable, "-P", "-m", "purlin", "cache", "build"]
+    subprocess.run(build, cwd=directory, env={**ENVIRONMENT, **tool.cache(cache)}, check=True)
     steps = [
         round_of(tool, directory, largest_file(directory), cache, number)
         for number in range(rounds)

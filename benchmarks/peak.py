@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.encoder import read_sample
 from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, Plan
-from purlin.training.quantize import CONTRIB_DOMAIN, PRODUCT
+from purlin.training.exporting.saturation import CONTRIB_DOMAIN, PRODUCT
 
 # Large enough that neither reading nor packing shows, small enough for the second-level cache.
 ROWS, INNER, COLUMNS = 1024, 1536, 384

@@ -33,7 +33,8 @@ from typing import Any
 import numpy as np
 
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.training.loop import LoopSettings, StepProgress
+from purlin.training.loop.run import StepProgress
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
 from purlin.training.pesco.figure import draw_accuracy
 from purlin.training.pesco.recipe import PescoRecipe, read_recipe

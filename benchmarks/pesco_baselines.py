@@ -38,8 +38,12 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from benchmarks.pesco import POOL_FILE, log_line, log_progress, read_data
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.errors import InvalidInput
-from purlin.training.loop import LoopSettings, make_accelerator, train
-from purlin.training.model import ModelSettings, load_text_model, pad_texts
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.run import train
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import load_text_model
 from purlin.training.pesco.teacher import PseudoLabels, sample_balanced
 from purlin.training.pesco.texts import Labelled, read_labelled_texts, read_labels
 from purlin.training.pesco.views import Indices

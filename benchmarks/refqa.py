@@ -59,17 +59,27 @@ from purlin.index.records import Document, Passage, Splitter
 from purlin.index.search.lexical import Lexical
 from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.postings import Postings
-from purlin.training import export, model, reader, santa
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
 from purlin.training.data import templates
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.questions import QuestionSource, answer_spans
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.data.templates import document_entry
 from purlin.training.dev import DevSet
-from purlin.training.loop import LoopSettings, StepProgress
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.run import StepProgress
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.sentence_models import base_checkpoint
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import load_text_model
+from purlin.training.reader.recipe import ReaderRecipe, ReadingSettings
+from purlin.training.reader.run import train_reader
+from purlin.training.santa.recipe import SantaExport, SantaRecipe, Stage
+from purlin.training.santa.run import train_santa
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUESTIONS = tuple(REPOSITORY / f"questions/{name}.jsonl" for name in ("python", "python-tuning"))
@@ -78,10 +88,10 @@ SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 BY_TEMPLATE = ("template", "back", "template+back")
 TRAINING_DATA = ("bm25", "untrained", *BY_TEMPLATE, "questions")
 DEPTH = 100  # passages that a retriever returns
-SMALL_MODEL = model.ModelSettings(
-    base=str(export.base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
+SMALL_MODEL = ModelSettings(
+    base=str(base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
 )
-SMALL_STAGE = santa.Stage(
+SMALL_STAGE = Stage(
     name="fine-tune",
     temperature=0.05,
     loop=LoopSettings(batch_size=32, steps=40, learning_rate=3e-5, every=1 << 20),
@@ -239,28 +249,26 @@ class Ablation:
     def _export_untrained(self, directory: Path) -> None:
         checkpoint = directory / "checkpoint"
         checkpoint.mkdir(parents=True, exist_ok=True)
-        model.load_text_model(self.options.model).save(checkpoint)
-        export.export(
+        load_text_model(self.options.model).save(checkpoint)
+        export_encoder(
             checkpoint,
             directory / "retriever",
-            export.Card("retriever"),
+            Card("retriever"),
             quantization=self.options.quantization,
         )
 
     def _train_retriever(self, directory: Path, splitter: Splitter, kind: Kind, seed: int) -> None:
         training_data, validated = kind
-        recipe = santa.SantaRecipe(
+        recipe = SantaRecipe(
             name="retriever",
             pairs=(PairSource("pairs", self.pairs(splitter, training_data), kind="reference"),),
             stage=(replace(self.options.stage, loop=self.options.loop),),
             model=self.options.model,
             dev=self.dev_sets(splitter, validated),
-            export=santa.SantaExport(quantization=self.options.quantization),
+            export=SantaExport(quantization=self.options.quantization),
             seed=seed,
         )
-        santa.train_santa(
-            recipe, directory, progress=log_progress, say=log_line, cpu=self.options.cpu
-        )
+        train_santa(recipe, directory, progress=log_progress, say=log_line, cpu=self.options.cpu)
 
     def dev_sets(self, splitter: Splitter, kind: str) -> tuple[DevSet, ...]:
         """The data whose loss selects the epoch: questions about entries that are not trained on."""
@@ -306,15 +314,15 @@ class Ablation:
             splitter=splitter,
         )
         options = self.options
-        recipe = reader.ReaderRecipe(
+        recipe = ReaderRecipe(
             name="reader-int8",
             questions=(source,),
-            model=model.ModelSettings(base=options.model.base, dropout=0.0),
-            reading=reader.ReadingSettings(passages=3, max_tokens=192),
+            model=ModelSettings(base=options.model.base, dropout=0.0),
+            reading=ReadingSettings(passages=3, max_tokens=192),
             loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),
             seed=seed,
         )
-        reader.train_reader(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
+        train_reader(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
 
     def cell(self, splitter: Splitter, kind: Kind) -> QuestionValues:
         """The values of a splitter with one kind of training, as means over the seeds."""
@@ -545,7 +553,7 @@ def read_recipe(options: argparse.Namespace) -> None:
     """Set the model, the stage, its loop and the quantization that all runs share."""
     options.model, options.stage, options.quantization = SMALL_MODEL, SMALL_STAGE, "int8"
     if options.recipe is not None:
-        recipe = load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
+        recipe = load_recipe(options.recipe, SantaRecipe, data=options.data)
         options.model, (options.stage,) = recipe.model, recipe.stage
         options.quantization = recipe.export.quantization
 

@@ -38,8 +38,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 import quality
 
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
-from purlin.training import config, export, model, santa
+from purlin.training import config
 from purlin.training.data import judged
+from purlin.training.data.published import JUDGED_NAMES, JudgedName, read_judged
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.run import StepProgress
+from purlin.training.models.settings import BASE
+from purlin.training.models.text_model import load_text_model
+from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
+from purlin.training.santa.run import train_santa
 
 PRETRAINING: dict[str, dict[str, Any] | None] = {
     "baseline": None,
@@ -64,12 +72,12 @@ ColumnValues = dict[str, Mapping[str, float]]
 
 
 def recipe_of_cell(
-    recipe: santa.SantaRecipe,
+    recipe: SantaRecipe,
     cell: str,
     seed: int,
-    dpr_base: str = model.BASE,
-    teacher: santa.StageTeacher | None = None,
-) -> santa.SantaRecipe | None:
+    dpr_base: str = BASE,
+    teacher: StageTeacher | None = None,
+) -> SantaRecipe | None:
     """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
     name, comma, end = cell.partition(",")
     fine_tuning = _fine_tuning(recipe)[: FINE_TUNING[comma + end]]
@@ -92,9 +100,7 @@ def recipe_of_cell(
     return replace(recipe, seed=seed, model=settings, stage=tuple(stages))
 
 
-def _pretraining(
-    recipe: santa.SantaRecipe, name: str, teacher: santa.StageTeacher | None
-) -> list[santa.Stage]:
+def _pretraining(recipe: SantaRecipe, name: str, teacher: StageTeacher | None) -> list[Stage]:
     changes = PRETRAINING[name]
     if changes is None:
         return []
@@ -109,15 +115,15 @@ def _pretraining(
     return stages
 
 
-def _decoder_stages(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+def _decoder_stages(recipe: SantaRecipe) -> list[Stage]:
     return [stage for stage in recipe.stage if stage.trains == "decoder"]
 
 
-def _fine_tuning(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+def _fine_tuning(recipe: SantaRecipe) -> list[Stage]:
     return list(recipe.stage[len(_decoder_stages(recipe)) + 1 :])
 
 
-def log_progress(stage: str) -> santa.StepProgress:
+def log_progress(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 10 == 0 or number == total:
             log_line(f"  {stage} {number}/{total} {values}")
@@ -139,7 +145,7 @@ def measure_queries(encoder: TextEncoder, options: argparse.Namespace) -> Column
         name: dict(result.values) for name, result in results.items() if result.values
     }
     for name, path in options.judged:
-        for judged_set in judged.read_judged(name, path):
+        for judged_set in read_judged(name, path):
             run = judged.rank(judged_set, encoder)
             columns |= judged.query_values(judged_set, run)
     return columns
@@ -154,18 +160,16 @@ def bm25_values(options: argparse.Namespace) -> ColumnValues:
         name: dict(result.values) for name, result in results.items() if result.values
     }
     for name, path in options.judged:
-        for judged_set in judged.read_judged(name, path):
+        for judged_set in read_judged(name, path):
             columns |= judged.query_values(judged_set, judged.rank_by_words(judged_set))
     return columns
 
 
 def cell_values(
-    recipe: santa.SantaRecipe, cell: str, seed: int, options: argparse.Namespace
+    recipe: SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
-    cell_recipe = recipe_of_cell(
-        recipe, cell, seed, options.dpr_base or model.BASE, options.teacher
-    )
+    cell_recipe = recipe_of_cell(recipe, cell, seed, options.dpr_base or BASE, options.teacher)
     # The base model is the same for every seed.
     path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
     if not path.is_file():
@@ -174,22 +178,22 @@ def cell_values(
         if cell_recipe is None:
             encoder = export_base(recipe, directory)
         else:
-            encoder = santa.train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
+            encoder = train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
         path.write_text(json.dumps(measure_queries(load_encoder(encoder), options)))
 
     values: ColumnValues = json.loads(path.read_text())
     return values
 
 
-def export_base(recipe: santa.SantaRecipe, directory: Path) -> Path:
+def export_base(recipe: SantaRecipe, directory: Path) -> Path:
     """Export the base model of a recipe as it is."""
     checkpoint, encoder = directory / "base", directory / recipe.name
     checkpoint.mkdir(parents=True, exist_ok=True)
-    model.load_text_model(recipe.model).save(checkpoint)
-    export.export(
+    load_text_model(recipe.model).save(checkpoint)
+    export_encoder(
         checkpoint,
         encoder,
-        export.Card(recipe.name, base_model=recipe.model.base),
+        Card(recipe.name, base_model=recipe.model.base),
         quantization=recipe.export.quantization,
         max_tokens=recipe.export.max_tokens,
         similarity=recipe.model.similarity,
@@ -221,14 +225,14 @@ def _values(
     return np.array([[run[column][query] for query in queries] for run in runs])
 
 
-def judged_path(text: str) -> tuple[judged.JudgedName, Path]:
+def judged_path(text: str) -> tuple[JudgedName, Path]:
     """Read one of `--judged`, NAME=PATH."""
     name, _, path = text.partition("=")
-    for set_name in judged.JUDGED_NAMES:
+    for set_name in JUDGED_NAMES:
         if name == set_name and path:
             return set_name, Path(path)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not NAME=PATH with one of {', '.join(judged.JUDGED_NAMES)}"
+        f"{text!r} is not NAME=PATH with one of {', '.join(JUDGED_NAMES)}"
     )
 
 
@@ -261,12 +265,12 @@ def main() -> None:
         cell for cell in CELLS if all(value for name, value in available.items() if name in cell)
     ]
     if options.teacher:
-        options.teacher = santa.StageTeacher(
+        options.teacher = StageTeacher(
             base=options.teacher, temperature=options.teacher_temperature
         )
 
     options.out.mkdir(parents=True, exist_ok=True)
-    recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
+    recipe = config.load_recipe(options.recipe, SantaRecipe, data=options.data)
 
     # Seed by seed, so that an interrupted call has run every cell equally often.
     cells = list(dict.fromkeys([options.against, *chosen]))

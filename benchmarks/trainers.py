@@ -32,12 +32,16 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
-from purlin.training import export, model
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.loop import LoopSettings, make_accelerator, train
-from purlin.training.model import ModelSettings
-from purlin.training.santa import SantaTask, Stage
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.run import train
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.sentence_models import base_checkpoint
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import load_text_model
+from purlin.training.santa.recipe import Stage
+from purlin.training.santa.task import SantaTask
 
 QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
 Run = Callable[[], float]
@@ -56,7 +60,7 @@ def purlin_run(
     def run() -> float:
         with tempfile.TemporaryDirectory() as work:
             directory = Path(work)
-            text_model = model.load_text_model(settings)
+            text_model = load_text_model(settings)
             task = SantaTask(text_model, [pairs], stage, accelerator, seed=1, directory=directory)
 
             step_ends: list[float] = []
@@ -101,7 +105,7 @@ def sentence_transformers_run(
 
     def run() -> float:
         sentence_model = SentenceTransformer(
-            str(export.base_checkpoint()), device="cpu", config_kwargs=dict(dropouts)
+            str(base_checkpoint()), device="cpu", config_kwargs=dict(dropouts)
         )
         sentence_model.max_seq_length = PASSAGE_TOKENS
         loss = MultipleNegativesRankingLoss(sentence_model, scale=1 / TEMPERATURE)

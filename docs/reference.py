@@ -296,8 +296,11 @@ def _signature(function: Any) -> str:
 
 
 def _recipes() -> Iterator[str]:
-    from purlin.training import ensemble, reader, santa, static
+    from purlin.training import ensemble
     from purlin.training.pesco.recipe import PescoRecipe
+    from purlin.training.reader.recipe import ReaderRecipe
+    from purlin.training.santa.recipe import SantaRecipe
+    from purlin.training.static.recipe import StaticRecipe
 
     yield (
         "## Recipes\nThe keys of the TOML files for `purlin train`; [training](training.md), [qa](qa.md) and "
@@ -305,10 +308,10 @@ def _recipes() -> Iterator[str]:
     )
     shown: dict[type, str] = {}
     for command, recipe in (
-        ("santa", santa.SantaRecipe),
-        ("static", static.StaticRecipe),
+        ("santa", SantaRecipe),
+        ("static", StaticRecipe),
         ("ensemble", ensemble.EnsembleRecipe),
-        ("refqa", reader.ReaderRecipe),
+        ("refqa", ReaderRecipe),
         ("pesco", PescoRecipe),
     ):
         yield f"### purlin train {command}\n"

@@ -122,11 +122,13 @@ def seeded() -> None:
 @pytest.fixture(scope="module")
 def graphs_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Trace each checkpoint once, and copy its graph for every other export: torch takes seconds."""
-    from purlin.training import export
+    from purlin.training.exporting import encoder as encoder_export
+    from purlin.training.exporting.encoder import write_graph
+    from purlin.training.models.architectures import Similarity
 
-    graphs, write_graph = tmp_path_factory.mktemp("graphs"), export.write_graph
+    graphs = tmp_path_factory.mktemp("graphs")
 
-    def write_once(checkpoint: Path, path: Path, similarity: export.Similarity = "cosine") -> None:
+    def write_once(checkpoint: Path, path: Path, similarity: Similarity = "cosine") -> None:
         digest = hashlib.sha256(similarity.encode())
         for file in sorted(path for path in checkpoint.rglob("*") if path.is_file()):
             digest.update(f"\0{file.relative_to(checkpoint)}\0".encode() + file.read_bytes())
@@ -136,7 +138,7 @@ def graphs_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         shutil.copyfile(graph, path)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(export, "write_graph", write_once)
+        patched.setattr(encoder_export, "write_graph", write_once)
         yield
 
 

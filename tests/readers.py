@@ -12,9 +12,11 @@ from tokenizers.models import WordLevel
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
 from purlin.index.qa.spans import ReadingResult, rank_answers
-from purlin.training import reader
-from purlin.training.data.questions import QuestionSource
-from purlin.training.model import ModelSettings
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.models.settings import ModelSettings
+from purlin.training.reader.export import export_reader
+from purlin.training.reader.model import load_reader_model
+from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from tests.tiny import SPECIAL, save_bert
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
@@ -105,7 +107,7 @@ def tiny_mpnet(directory: Path) -> Path:
     return directory
 
 
-def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.ReaderRecipe:
+def tiny_recipe(base: Path, source: Path, **keys: object) -> ReaderRecipe:
     """A recipe on that base whose questions are those of `source`."""
     defaults = {
         "name": "tiny-reader",
@@ -113,17 +115,17 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.ReaderRecipe
             base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16
         ),
         "questions": (QuestionSource(format="squad", path=source),),
-        "reading": reader.ReadingSettings(passages=2, depth=2, max_tokens=64),
+        "reading": ReadingSettings(passages=2, depth=2, max_tokens=64),
     }
-    return reader.ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]
+    return ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]
 
 
 def tiny_reader(directory: Path) -> Path:
     """An exported reader directory."""
     base = tiny_base(directory / "base")
-    recipe = tiny_recipe(base, directory, export=reader.ReaderExport(quantization="none"))
+    recipe = tiny_recipe(base, directory, export=ReaderExport(quantization="none"))
     torch.manual_seed(2)
-    reader.load_reader_model(recipe.model).save(directory / "checkpoint")
+    load_reader_model(recipe.model).save(directory / "checkpoint")
     samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
-    reader.export_reader(recipe, directory / "checkpoint", directory / "reader", samples)
+    export_reader(recipe, directory / "checkpoint", directory / "reader", samples)
     return directory / "reader"

@@ -48,21 +48,23 @@ def tiny_reranker(directory: Path, *, default: tuple[str, ...] = ()) -> Path:
     import torch
     from tokenizers import pre_tokenizers
 
-    from purlin.training import ranker
     from purlin.training.data.pairs import PairSource
-    from purlin.training.model import ModelSettings
+    from purlin.training.models.settings import ModelSettings
+    from purlin.training.ranker.export import export_ranker
+    from purlin.training.ranker.model import load_ranker_model
+    from purlin.training.ranker.recipe import RankerExport, RankerRecipe, RankingSettings
     from tests.tiny import WORDS, save_bert
 
     base = save_bert(directory / "base", WORDS, pre_tokenizers.BertPreTokenizer())
-    recipe = ranker.RankerRecipe(
+    recipe = RankerRecipe(
         name="tiny-reranker",
         pairs=(PairSource(format="pairs", path=directory),),
-        ranking=ranker.RankingSettings(encoder=directory, max_tokens=32),
+        ranking=RankingSettings(encoder=directory, max_tokens=32),
         model=ModelSettings(base=str(base)),
-        export=ranker.RankerExport(quantization="none", default=default),
+        export=RankerExport(quantization="none", default=default),
     )
     torch.manual_seed(2)
-    ranker.load_ranker_model(recipe.model).save(directory / "checkpoint")
+    load_ranker_model(recipe.model).save(directory / "checkpoint")
     samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
-    ranker.export_ranker(recipe, directory / "checkpoint", directory / "reranker", samples)
+    export_ranker(recipe, directory / "checkpoint", directory / "reranker", samples)
     return directory / "reranker"

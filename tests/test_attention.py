@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from purlin.training.attention import float32_gradients
+from purlin.training.loop.attention import float32_gradients
 
 SEEN = torch.tensor([[True] * 5 + [False] * 4, [True] * 9])[:, None, None, :]
 BIAS = torch.randn(1, 3, 9, 9, generator=torch.Generator().manual_seed(1))

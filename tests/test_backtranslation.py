@@ -27,8 +27,10 @@ from purlin.training.data import pair_questions
 from purlin.training.data.backtranslation import back_translate, translate
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.questions import QuestionSource, load_questions
-from purlin.training.data.templates import PAPER_RULES, examples, read_rules
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import load_questions
+from purlin.training.data.template_rules import PAPER_RULES, read_rules
+from purlin.training.data.templates import examples
 from purlin.training.dev import DevSet, read_dev_set
 from tests.tiny import WORDS, save_tokenizer
 

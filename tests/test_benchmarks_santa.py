@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from benchmarks import santa as ablation
-from purlin.training import santa
 from purlin.training.data.pairs import PairSource
-from purlin.training.santa import SantaRecipe, Stage
+from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from tests.conftest import HashEncoder
 
 RECIPE = SantaRecipe(
@@ -77,7 +76,7 @@ def test_dpr_has_two_encoders_and_dot_products() -> None:
 
 
 def test_a_teacher_joins_alignment_or_stands_alone(tmp_path: Path) -> None:
-    teacher = santa.StageTeacher(base=tmp_path, temperature=0.02)
+    teacher = StageTeacher(base=tmp_path, temperature=0.02)
     for cell, sda in (("+SDA +teacher", 1.0), ("teacher", 0.0), ("+SDA", 1.0)):
         cell_recipe = ablation.recipe_of_cell(RECIPE, f"{cell}, in-batch", 1, teacher=teacher)
         assert cell_recipe
@@ -108,7 +107,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
         calls.append((out.parent.name, " ".join(stage.name for stage in recipe.stage)))
         return out
 
-    monkeypatch.setattr(santa, "train_santa", train)
+    monkeypatch.setattr(ablation, "train_santa", train)
     monkeypatch.setattr(ablation, "export_base", lambda recipe, directory: directory)
     monkeypatch.setattr(ablation, "load_encoder", lambda directory: HashEncoder())
     return calls

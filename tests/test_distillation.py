@@ -15,19 +15,25 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
-from purlin.training import distillation, reader
 from purlin.training.config import build_recipe
-from purlin.training.data.questions import Miner, QuestionSource, load_questions
-from purlin.training.distillation import (
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import load_questions
+from purlin.training.data.wrong_passages import Miner
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.reader.distillation import (
     MIN_KEPT,
-    PassageScores,
-    ScoreFiles,
-    TeacherSettings,
     aligned_distributions,
     distillation_loss,
     soft_targets,
 )
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.reader.model import HIDDEN, load_reader_model
+from purlin.training.reader.questions import Questions
+from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, TeacherSettings
+from purlin.training.reader.run import train_reader
+from purlin.training.reader.scores import PassageScores, ScoredQuestion, ScoreFiles
+from purlin.training.reader.task import ReaderTask
+from purlin.training.reader.teacher import _read_checkpoint, teacher_scores
 from tests.readers import WORDS, tiny_base, tiny_mpnet, tiny_recipe
 
 HTML = Path(__file__).parent / "data" / "reference"
@@ -165,7 +171,7 @@ def test_the_loss_is_the_divergence_of_the_equation(none_score: float | None) ->
     ]
     for row, n in enumerate(lengths):
         for logits in (starts, ends):
-            logits[row, :2] = logits[row, n - 1 :] = reader.HIDDEN
+            logits[row, :2] = logits[row, n - 1 :] = HIDDEN
 
     targets = soft_targets([scores[:2], scores[2:]], packed, t, temperature)
     losses = distillation_loss(starts, ends, selected, targets, temperature, none_score)
@@ -223,7 +229,7 @@ def divergence(theirs: list[float], ours: list[float]) -> float:
 
 
 def test_a_student_with_the_teachers_logits_has_no_loss() -> None:
-    logits = torch.tensor([[reader.HIDDEN, 1.0, 2.0, reader.HIDDEN]])
+    logits = torch.tensor([[HIDDEN, 1.0, 2.0, HIDDEN]])
     packed = [PackedPassage(np.arange(4), 1, ((0, 1), (1, 2)))]
     passage = replace(scores_of([1.0, 2.0], [1.0, 2.0], [(0, 1), (1, 2)]), selected=0.4)
     targets = soft_targets([[passage]], packed, 4, 3.0)
@@ -234,7 +240,7 @@ def test_a_student_with_the_teachers_logits_has_no_loss() -> None:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def fake_logits(questions: list[distillation.ScoredQuestion]) -> list[PassageLogits]:
+def fake_logits(questions: list[ScoredQuestion]) -> list[PassageLogits]:
     return [
         PassageLogits(
             PackedPassage(np.arange(length + 3), 2, tuple((k, k + 1) for k in range(length))),
@@ -250,11 +256,11 @@ def fake_logits(questions: list[distillation.ScoredQuestion]) -> list[PassageLog
 def test_scores_are_computed_once_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distillation, "QUESTIONS_PER_FILE", 2)
+    monkeypatch.setattr("purlin.training.reader.scores.QUESTIONS_PER_FILE", 2)
     questions = [(str(n), [ReadingPassage("a" * n), ReadingPassage("bb")]) for n in range(5)]
     reads: list[str] = []
 
-    def read(part: list[distillation.ScoredQuestion]) -> list[PassageLogits]:
+    def read(part: list[ScoredQuestion]) -> list[PassageLogits]:
         reads.extend(text for text, _ in part)
         return fake_logits(part)
 
@@ -280,9 +286,9 @@ def test_scores_are_computed_once_and_resumed(
 
 def test_processes_share_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second process finds the first one's files, and writes its own."""
-    monkeypatch.setattr(distillation, "QUESTIONS_PER_FILE", 1)
+    monkeypatch.setattr("purlin.training.reader.scores.QUESTIONS_PER_FILE", 1)
     questions = [(str(n), [ReadingPassage("ab")]) for n in range(3)]
-    monkeypatch.setattr(distillation.time, "sleep", lambda _: pytest.fail("waits"))
+    monkeypatch.setattr("purlin.training.reader.scores.time.sleep", lambda _: pytest.fail("waits"))
     with pytest.raises(pytest.fail.Exception):
         ScoreFiles(tmp_path, "d", 3).compute(questions, fake_logits, process=0, processes=2)
 
@@ -350,7 +356,7 @@ def test_a_student_learns_from_a_teacher_with_another_tokenizer(
     teacher = tiny_mpnet(tmp_path / "mpnet")
     torch.manual_seed(4)
     settings_of_teacher = tiny_recipe(teacher, sources / "squad.jsonl").model
-    reader.load_reader_model(settings_of_teacher).save(tmp_path / "teacher")
+    load_reader_model(settings_of_teacher).save(tmp_path / "teacher")
     recipe = tiny_recipe(
         tiny_base(tmp_path / "base"),
         sources / "squad.jsonl",
@@ -358,14 +364,14 @@ def test_a_student_learns_from_a_teacher_with_another_tokenizer(
             base=str(tmp_path / "teacher"), passages=2, max_tokens=80, weight=30.0
         ),
         loop=LoopSettings(batch_size=3, steps=40, learning_rate=3e-3, every=40, precision="fp32"),
-        export=reader.ReaderExport(quantization="none"),
+        export=ReaderExport(quantization="none"),
     )
     steps: dict[str, list[int]] = {"teacher": [], "reader": []}
 
     def progress(name: str):  # type: ignore[no-untyped-def]
         return lambda number, total, values: steps[name].append(number)
 
-    directory = reader.train_reader(recipe, tmp_path / "out", progress=progress, say=str, cpu=True)
+    directory = train_reader(recipe, tmp_path / "out", progress=progress, say=str, cpu=True)
 
     assert (steps["teacher"], len(steps["reader"])) == ([1], 40)
     assert (directory / "reader.json").is_file()
@@ -376,7 +382,7 @@ def test_a_student_learns_from_a_teacher_with_another_tokenizer(
 
     changed = replace(recipe, teacher=replace(recipe.teacher, max_tokens=64))
     with pytest.raises(InvalidInput, match="another teacher"):
-        reader.train_reader(changed, tmp_path / "out", progress=progress, say=str, cpu=True)
+        train_reader(changed, tmp_path / "out", progress=progress, say=str, cpu=True)
 
 
 def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -> None:
@@ -389,9 +395,9 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=2, precision="fp32"),
     )
-    student = reader.load_reader_model(recipe.model)
+    student = load_reader_model(recipe.model)
     pool, items = load_questions(unlabelled(sources), {})
-    questions = reader.Questions(pool, items, Miner(pool).wrong(items, 2))
+    questions = Questions(pool, items, Miner(pool).wrong(items, 2))
     packer = student.packer(64)
 
     rows = [questions.candidates(number, 2) for number in range(2)]
@@ -401,11 +407,9 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
     ]
     scores = ScoreFiles(tmp_path / "scores", "digest", 2)
     accelerator = make_accelerator(recipe.loop, cpu=True)
-    scores.compute(
-        read, lambda part: reader._read_checkpoint(student.eval(), packer, accelerator, part)
-    )
+    scores.compute(read, lambda part: _read_checkpoint(student.eval(), packer, accelerator, part))
 
-    task = reader.ReaderTask(student, [questions], recipe, accelerator, scores=scores)
+    task = ReaderTask(student, [questions], recipe, accelerator, scores=scores)
     losses = task.backward(task.batch(0))
     assert [losses[name] for name in ("select", "start", "end")] == [0.0, 0.0, 0.0]
     # It is its own teacher here.
@@ -429,21 +433,23 @@ def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=5, precision="fp32"),
     )
-    student = reader.load_reader_model(recipe.model).eval()
+    student = load_reader_model(recipe.model).eval()
     mined = [
-        reader.Questions(pool, items, Miner(pool).wrong(items, 3), source.distilled)
+        Questions(pool, items, Miner(pool).wrong(items, 3), source.distilled)
         for source in recipe.questions
         for pool, items in [load_questions(source, {})]
     ]
     labelled_count, distilled_count = (len(questions.items) for questions in mined)
 
-    monkeypatch.setattr(reader, "load_reader_model", lambda *_, **__: student)
+    monkeypatch.setattr(
+        "purlin.training.reader.teacher.load_reader_model", lambda *_, **__: student
+    )
     accelerator = make_accelerator(recipe.loop, cpu=True)
-    scores = reader._teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
+    scores = teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
     assert scores is not None
     assert scores.count == distilled_count
 
-    task = reader.ReaderTask(student, mined, recipe, accelerator, scores=scores)
+    task = ReaderTask(student, mined, recipe, accelerator, scores=scores)
     batch = task.batch(0)
     assert sorted(batch.rows) == list(range(labelled_count + distilled_count))
     assert batch.soft is not None
@@ -463,7 +469,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         loop=LoopSettings(batch_size=3, precision="fp32"),
     )
     with pytest.raises(InvalidInput, match=r"\[teacher\] .* is not a reader") as error:
-        reader.train_reader(
+        train_reader(
             recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=str, cpu=True
         )
     assert error.value.field == "teacher.base"
@@ -516,7 +522,7 @@ def test_recipes_with_unusable_teachers_are_refused(
         key: without_labels if value == "unlabelled" else value for key, value in changes.items()
     }
     with pytest.raises(InvalidInput, match=message):
-        build_recipe(reader.ReaderRecipe, content, root=sources)
+        build_recipe(ReaderRecipe, content, root=sources)
 
 
 def test_words_are_pieces_in_the_teacher(tmp_path: Path) -> None:

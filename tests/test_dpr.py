@@ -19,10 +19,18 @@ from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRRe
 from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
-from purlin.training import export, reader
 from purlin.training.config import load_recipe
-from purlin.training.loop import LoopSettings
-from purlin.training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import BertLike, TwoEncoders, load_text_model
+from purlin.training.reader.losses import reading_loss
+from purlin.training.reader.model import load_reader_model
+from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
+from purlin.training.reader.run import train_reader
 from tests.readers import tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer
 
@@ -112,7 +120,7 @@ def checkpoint(dpr: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
 def fp32(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The exported encoders; tests that change a file take a copy."""
     out = tmp_path_factory.mktemp("exported") / "dpr"
-    export.export(checkpoint, out, export.Card("dpr"), max_tokens=32, quantization="none")
+    export_encoder(checkpoint, out, Card("dpr"), max_tokens=32, quantization="none")
     return out
 
 
@@ -125,14 +133,14 @@ def int8(checkpoint: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory)
 
     out = tmp_path_factory.mktemp("exported") / "dpr"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "write_graph", copy_graph)
-        export.export(checkpoint, out, export.Card("dpr"), max_tokens=32)
+        patch.setattr("purlin.training.exporting.encoder.write_graph", copy_graph)
+        export_encoder(checkpoint, out, Card("dpr"), max_tokens=32)
     return out
 
 
 @pytest.mark.parametrize("quantization", ["none", "int8"])
 def test_the_export_has_an_encoder_for_each_role(
-    dpr: tuple[Path, Path], request: pytest.FixtureRequest, quantization: export.Quantization
+    dpr: tuple[Path, Path], request: pytest.FixtureRequest, quantization: Quantization
 ) -> None:
     model = load_text_model(dpr_settings(*dpr, pooling="first")).eval()
     encoder = Encoder.load(request.getfixturevalue("fp32" if quantization == "none" else "int8"))
@@ -153,10 +161,10 @@ def test_the_queries_model_is_fingerprinted(
 ) -> None:
     one_encoder = replace(dpr_settings(*dpr, pooling="first"), query_base=None)
     load_text_model(one_encoder).save(tmp_path / "saved")
-    export.export(
+    export_encoder(
         tmp_path / "saved",
         tmp_path / "one",
-        export.Card("dpr"),
+        Card("dpr"),
         max_tokens=32,
         quantization="none",
     )
@@ -217,10 +225,8 @@ def dpr_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def paper_recipe(dpr_reader: Path, source: Path, **keys: object) -> reader.ReaderRecipe:
-    reading = reader.ReadingSettings(
-        passages=2, depth=2, missing=0.0, max_tokens=48, equations="paper"
-    )
+def paper_recipe(dpr_reader: Path, source: Path, **keys: object) -> ReaderRecipe:
+    reading = ReadingSettings(passages=2, depth=2, missing=0.0, max_tokens=48, equations="paper")
     lengths = {"max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 16}
     return tiny_recipe(
         dpr_reader,
@@ -233,7 +239,7 @@ def paper_recipe(dpr_reader: Path, source: Path, **keys: object) -> reader.Reade
 
 @torch.inference_mode()
 def test_the_readers_logits_are_those_of_dpr(dpr_reader: Path) -> None:
-    ours = reader.load_reader_model(ModelSettings(base=str(dpr_reader), **LENGTHS)).eval()  # type: ignore[arg-type]
+    ours = load_reader_model(ModelSettings(base=str(dpr_reader), **LENGTHS)).eval()  # type: ignore[arg-type]
     theirs = DPRReader.from_pretrained(dpr_reader).eval()
     expected = theirs(input_ids=IDS, attention_mask=MASK)
     starts, ends, selected = ours(IDS, MASK)
@@ -264,17 +270,17 @@ def test_dprs_reader_is_trained_exported_and_served(dpr_reader: Path, tmp_path: 
         dpr_reader,
         squad,
         loop=LoopSettings(batch_size=2, steps=2, every=2, precision="fp32"),
-        export=reader.ReaderExport(quantization="none"),
+        export=ReaderExport(quantization="none"),
     )
     lines: list[str] = []
-    directory = reader.train_reader(
+    directory = train_reader(
         recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=lines.append, cpu=True
     )
     assert "squad.jsonl (squad, train): 2 questions" in lines
 
     served = Reader.load(directory, threads=1)
     (logits,) = served.read("open the file", [ReadingPassage("def open ( path )")])
-    trained = reader.load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
+    trained = load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
     with torch.inference_mode():
         starts, ends, selected = trained(torch.from_numpy(logits.packed.ids)[None])
     np.testing.assert_allclose(logits.start, starts[0], atol=1e-3)
@@ -288,7 +294,7 @@ def test_the_papers_equations_have_no_additions() -> None:
     starts, ends = torch.randn(2, 4, 5, generator=generator)
     selected = torch.randn(4, generator=generator)
     right, spans = torch.tensor([2, 1]), torch.tensor([[0, 4], [3, 3]])
-    losses = reader.reading_loss(starts, ends, selected, right, spans, None)
+    losses = reading_loss(starts, ends, selected, right, spans, None)
 
     expected = {
         "select": -torch.log_softmax(selected.reshape(2, 2), 1)[[0, 1], [1, 0]].mean(),
@@ -301,12 +307,12 @@ def test_the_papers_equations_have_no_additions() -> None:
 
 def test_the_papers_equations_need_answers(dpr_reader: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="set missing = 0"):
-        reader.ReadingSettings(equations="paper")
+        ReadingSettings(equations="paper")
 
     squad = tmp_path / "squad.jsonl"
     squad.write_text(json.dumps({"question": "mode", "context": "file", "answers": []}) + "\n")
     with pytest.raises(InvalidInput, match="has no question with an answer"):
-        reader.train_reader(
+        train_reader(
             paper_recipe(dpr_reader, squad, loop=LoopSettings(batch_size=2, precision="fp32")),
             tmp_path / "out",
             progress=lambda _: lambda *_: None,
@@ -320,7 +326,7 @@ def test_the_recipe_of_the_papers_reader_is_its_equations(tmp_path: Path) -> Non
     recipe = Path(__file__).parent.parent / "configs" / "refqa-dpr-reader.toml"
     (tmp_path / "references/python3.11").mkdir(parents=True)
     (tmp_path / "questions").mkdir()
-    loaded = load_recipe(recipe, reader.ReaderRecipe, data=tmp_path)
+    loaded = load_recipe(recipe, ReaderRecipe, data=tmp_path)
 
     assert loaded.reading.none_score is None
     assert loaded.model.base == "facebook/dpr-reader-single-nq-base"
@@ -340,14 +346,14 @@ def test_a_converted_checkpoint_is_loaded(dpr_reader: Path, tmp_path: Path) -> N
 
     settings = ModelSettings(base=str(old), **LENGTHS)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="To convert them: python -c") as error:
-        reader.load_reader_model(settings)
+        load_reader_model(settings)
     command = error.value.message.partition("To convert them: ")[2]
     assert "weights_only=True" in command
     python = shlex.quote(sys.executable)
     subprocess.run(command.replace("python", python, 1), shell=True, check=True, timeout=120)
 
-    again = reader.load_reader_model(settings).state_dict()
+    again = load_reader_model(settings).state_dict()
     for name, weight in (
-        reader.load_reader_model(replace(settings, base=str(dpr_reader))).state_dict().items()
+        load_reader_model(replace(settings, base=str(dpr_reader))).state_dict().items()
     ):
         torch.testing.assert_close(again[name], weight, rtol=0, atol=0)

@@ -15,8 +15,10 @@ from purlin.index.encoder import Encoder, Role, Vectors
 from purlin.index.errors import Damaged, NotFound
 from purlin.training import encoded
 from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
-from purlin.training.export import Card, export
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
 from tests.tiny import WORDS, save_bert
 
 TEXTS = [" ".join(WORDS[4 + number : 9 + number]) for number in range(7)]
@@ -96,7 +98,9 @@ def test_damaged_piece_is_named(source: Path, tmp_path: Path) -> None:
 def test_exported_encoders_and_checkpoints_give_their_own_vectors(tmp_path: Path) -> None:
     bert = save_bert(tmp_path / "bert")
     SentenceTransformer(str(bert), device="cpu").save(str(tmp_path / "checkpoint"))
-    export(tmp_path / "checkpoint", tmp_path / "exported", Card("tiny"), quantization="none")
+    export_encoder(
+        tmp_path / "checkpoint", tmp_path / "exported", Card("tiny"), quantization="none"
+    )
     accelerator = make_accelerator(LoopSettings(precision="fp32"), cpu=True)
 
     expected = Encoder.load(tmp_path / "exported").encode(TEXTS, role="query")

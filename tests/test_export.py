@@ -24,18 +24,16 @@ from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGe
 
 from purlin.index.encoder import MODEL, SETTINGS, TOKENIZER, TRANSFORMER_ENCODER, Encoder
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training import export as exporting
 from purlin.training.data.judged import JudgedSet, rank
-from purlin.training.export import (
-    BASE_CARD,
-    Card,
-    ExportRefused,
-    base_checkpoint,
-    export,
-    library_texts,
-    probes,
-)
-from purlin.training.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting import encoder as encoder_export
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.directory import replacing_directory
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.graphs import _without_torchvision
+from purlin.training.exporting.model_card import BASE_CARD, CARD, Card
+from purlin.training.exporting.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting.samples import library_texts, probes
+from purlin.training.models.sentence_models import base_checkpoint, load_checkpoint
 from tests.tiny import WORDS, save_bert, save_tokenizer
 
 TEXTS = [
@@ -56,7 +54,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def fp32(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("encoders") / "fp32"
-    export(bert, out, Card("tiny"), quantization="none")
+    export_encoder(bert, out, Card("tiny"), quantization="none")
     return out
 
 
@@ -67,9 +65,9 @@ def exported(bert: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -
     card = Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the ")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+            encoder_export, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
         )
-        export(bert, out, card)
+        export_encoder(bert, out, card)
     return out
 
 
@@ -125,7 +123,11 @@ def test_settings_and_card_are_written(exported: Path) -> None:
 
 
 def test_no_file_names_paths_of_this_machine(exported: Path) -> None:
-    here = [str(Path(exporting.__file__).parents[1]).encode(), b"site-packages", b"stack_trace"]
+    here = [
+        str(Path(encoder_export.__file__).parents[2]).encode(),
+        b"site-packages",
+        b"stack_trace",
+    ]
     for path in [*exported.iterdir(), *TRANSFORMER_ENCODER.iterdir()]:
         content = path.read_bytes()
         assert not [path_part for path_part in here if path_part in content], path
@@ -145,11 +147,11 @@ def test_an_export_replaces_the_last_one(
     (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+        encoder_export, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
     )
 
     assert (
-        export(bert, out, Card("tiny"), quantization="none").fingerprint
+        export_encoder(bert, out, Card("tiny"), quantization="none").fingerprint
         == Encoder.load(fp32).fingerprint
     )
     assert sorted(path.name for path in out.iterdir()) == ["README.md", SETTINGS, MODEL, TOKENIZER]
@@ -162,7 +164,7 @@ def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
     SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="cls")], device="cpu").save(
         str(checkpoint)
     )
-    encoder = export(checkpoint, tmp_path / "out", Card("first"), quantization="none")
+    encoder = export_encoder(checkpoint, tmp_path / "out", Card("first"), quantization="none")
     model = AutoModel.from_pretrained(bert).eval()
 
     for ids, vector in zip(
@@ -179,7 +181,9 @@ def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
     config = T5Config(vocab_size=len(WORDS), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
     T5EncoderModel(config).save_pretrained(checkpoint)
     save_tokenizer(checkpoint)
-    encoder = export(checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100)
+    encoder = export_encoder(
+        checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100
+    )
     model = T5EncoderModel.from_pretrained(checkpoint).eval()
 
     for ids, vector in zip(
@@ -213,7 +217,7 @@ def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole_t5_fp32(whole_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("encoders") / "t5"
-    export(whole_t5, out, Card("t5"), quantization="none")
+    export_encoder(whole_t5, out, Card("t5"), quantization="none")
     return out
 
 
@@ -254,7 +258,7 @@ def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Pa
     save_tokenizer(checkpoint)
 
     out = tmp_path / "dot"
-    encoder = export(checkpoint, out, Card("t5"), quantization="none", similarity="dot")
+    encoder = export_encoder(checkpoint, out, Card("t5"), quantization="none", similarity="dot")
     trained, served = (
         encode(TEXTS, role="passage") for encode in (encoder.trained_vectors, encoder.encode)
     )
@@ -267,7 +271,7 @@ def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Pa
         trained / lengths[:, None], first_positions(checkpoint, encoder, TEXTS), atol=1e-5
     )
     assert json.loads((out / SETTINGS).read_text())["similarity"] == "dot"
-    assert "by cosine, since scores lie in 0 to 1" in (out / exporting.CARD).read_text()
+    assert "by cosine, since scores lie in 0 to 1" in (out / CARD).read_text()
 
     texts = {str(number): text for number, text in enumerate(TEXTS)}
     judged_set = JudgedSet(texts, texts, {})
@@ -283,9 +287,9 @@ def test_a_whole_t5_as_int8(
     whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
+        encoder_export, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
-    encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
+    encoder = export_encoder(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
     vectors = encoder.encode(TEXTS * 3, role="query")
 
     assert (vectors[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(
@@ -309,15 +313,15 @@ def test_modules_json_decides_how_a_t5_is_used(whole_t5: Path, tmp_path: Path) -
     (checkpoint / "config.json").write_text(
         json.dumps(config | {"architectures": ["T5ForConditionalGeneration"]})
     )
-    loaded = exporting.load_checkpoint(checkpoint)
+    loaded = load_checkpoint(checkpoint)
 
     assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
-    assert type(exporting.load_checkpoint(whole_t5)[0]).__name__ == "_FirstPosition"
+    assert type(load_checkpoint(whole_t5)[0]).__name__ == "FirstPosition"
 
 
 def test_more_tokens_than_positions_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="max_tokens is 129, but the model has 128 positions"):
-        export(bert, tmp_path / "out", Card("long"), max_tokens=129)
+        export_encoder(bert, tmp_path / "out", Card("long"), max_tokens=129)
     assert not (tmp_path / "out").exists()
 
 
@@ -331,11 +335,11 @@ def test_altered_decoder_weights_are_refused(
         model.decoder.block[1].layer[1].EncDecAttention.o.weight[0] += 0.1
     model.save_pretrained(altered)
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
+        encoder_export, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
 
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
-        export(altered, tmp_path / "out", Card("t5"), quantization="none")
+        export_encoder(altered, tmp_path / "out", Card("t5"), quantization="none")
     assert not (tmp_path / "out").exists()
 
 
@@ -343,7 +347,7 @@ def test_only_warnings_about_torchvision_are_silenced(caplog: pytest.LogCaptureF
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     for inside in (True, False):
         caplog.clear()
-        with exporting._without_torchvision() if inside else nullcontext():
+        with _without_torchvision() if inside else nullcontext():
             logger.warning("torchvision is not installed. Skipping %s", "torchvision::nms")
             logger.warning("something else")
         assert [record.getMessage()[:9] for record in caplog.records] == ["torchvisi"] * (
@@ -375,7 +379,8 @@ def test_int8_that_is_too_coarse_is_refused(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        exporting, "quantize", partial(quantize, recipe=QuantizationRecipe(weight_limit=1))
+        "purlin.training.exporting.checks.quantize",
+        partial(quantize, recipe=QuantizationRecipe(weight_limit=1)),
     )
     _assert_refused(
         bert, tmp_path, monkeypatch, "int8", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
@@ -392,10 +397,10 @@ def _assert_refused(
     out = home / "encoder"
     out.mkdir()
     (out / SETTINGS).write_text("old")
-    monkeypatch.setattr(exporting, "write_graph", write)
+    monkeypatch.setattr(encoder_export, "write_graph", write)
 
     with pytest.raises(ExportRefused, match=f"The {kind} graph") as caught:
-        export(bert, out, Card("tiny"))
+        export_encoder(bert, out, Card("tiny"))
     assert ("--fp32" in caught.value.message) == (kind == "int8")
     assert [path.name for path in home.iterdir()] == ["encoder"]
     assert [path.name for path in out.iterdir()] == [SETTINGS]
@@ -407,7 +412,7 @@ def test_nothing_but_an_encoder_is_replaced(bert: Path, tmp_path: Path) -> None:
     before = sorted(run.rglob("*"))
     for out in (run, run / "stage" / "step-1", run / "stage" / "step-1" / "config.json"):
         with pytest.raises(InvalidInput, match="neither empty nor an encoder or reader"):
-            export(run / "stage" / "step-1", out, Card("tiny"))
+            export_encoder(run / "stage" / "step-1", out, Card("tiny"))
     assert sorted(run.rglob("*")) == before
 
 
@@ -425,7 +430,7 @@ def test_a_failed_replacement_restores_the_directory(
         return rename(path, to)
 
     monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(KeyboardInterrupt), exporting.replacing_directory(out):
+    with pytest.raises(KeyboardInterrupt), replacing_directory(out):
         pass
     assert (out / SETTINGS).read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
@@ -436,12 +441,12 @@ def test_cut_weights_are_refused(bert: Path, tmp_path: Path) -> None:
     shutil.copytree(bert, checkpoint)
     os.truncate(checkpoint / "model.safetensors", 500)
     with pytest.raises(InvalidInput, match="cannot be loaded"):
-        export(checkpoint, tmp_path / "out", Card("none"))
+        export_encoder(checkpoint, tmp_path / "out", Card("none"))
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"config\.json"):
-        export(tmp_path, tmp_path / "out", Card("none"))
+        export_encoder(tmp_path, tmp_path / "out", Card("none"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -458,7 +463,7 @@ def test_pickled_weights_are_refused(
     with pytest.raises(
         InvalidInput, match=r"cannot be loaded: .* Give a checkpoint with safetensors"
     ):
-        export(checkpoint, tmp_path / "out", Card("none"))
+        export_encoder(checkpoint, tmp_path / "out", Card("none"))
     assert not (tmp_path / "out").exists()
 
 
@@ -479,7 +484,9 @@ def test_probes_and_samples_are_uneven() -> None:
 @pytest.mark.long
 def test_the_base_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     model = SentenceTransformer(str(base_checkpoint()), device="cpu")
-    encoder = export(base_checkpoint(), tmp_path / BASE_CARD.name, BASE_CARD, max_tokens=256)
+    encoder = export_encoder(
+        base_checkpoint(), tmp_path / BASE_CARD.name, BASE_CARD, max_tokens=256
+    )
     expected = model.encode(probes(), normalize_embeddings=True, show_progress_bar=False)
     cosines = (encoder.encode(probes(), role="passage") * expected).sum(axis=1)
     assert cosines.min() > 0.99

@@ -22,30 +22,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
-from purlin.training import loop, precision
-from purlin.training.loop import (
-    CURVES,
-    METRICS,
-    OPTIMIZER,
-    STATE,
-    Diverged,
-    LoopSettings,
-    _Pace,
-    _Prefetcher,
-    add_gradients,
-    best_measures,
-    default_workers,
-    digest,
-    make_accelerator,
-    recorded_precision,
-    same_recipe,
-    train,
-)
+from purlin.training.loop import precision, run
+from purlin.training.loop.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
+from purlin.training.loop.devices import add_gradients, make_accelerator
+from purlin.training.loop.metrics import CURVES, METRICS, plot
+from purlin.training.loop.prefetching import Prefetcher, default_workers
+from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.run import Diverged, _Pace, train
+from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
 STEPS = 6
-DRAW = loop.plot
+DRAW = plot
 
 
 class Stop(Exception):
@@ -127,7 +116,7 @@ def settings(**changes: Any) -> LoopSettings:
 @pytest.fixture(autouse=True)
 def empty_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no curves, which takes longer than these runs."""
-    monkeypatch.setattr(loop, "plot", lambda directory: (directory / CURVES).touch())
+    monkeypatch.setattr(run, "plot", lambda directory: (directory / CURVES).touch())
 
 
 def go(
@@ -525,7 +514,7 @@ def test_a_checkpoint_holds_the_recipe_and_no_pickle(tmp_path: Path) -> None:
 
 
 def test_metrics_and_curves_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "plot", DRAW)
+    monkeypatch.setattr(run, "plot", DRAW)
     go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
     lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
     always = {"step", "loss", "half", "gradient_norm", "learning_rate", "seconds", "pairs_per_s"}
@@ -736,7 +725,7 @@ def test_workers_prepare_the_same_batches_in_order(kind: type[Regression]) -> No
     batches = {}
     for workers in (0, 2):
         task = kind()
-        with closing(_Prefetcher(task, 3, 14, workers)) as prefetcher:
+        with closing(Prefetcher(task, 3, 14, workers)) as prefetcher:
             batches[workers] = [prefetcher.next() for _ in range(3, 14)]
 
     assert [number for number, _ in batches[2]] == list(range(3, 14))
@@ -779,7 +768,7 @@ def test_a_cpu_has_no_workers_and_a_gpu_has_some(monkeypatch: pytest.MonkeyPatch
 def test_workers_need_a_system_that_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(InvalidInput, match="set workers = 0"):
-        _Prefetcher(Regression(), 0, 4, 1)
+        Prefetcher(Regression(), 0, 4, 1)
 
 
 class Scaled(Regression):

@@ -6,7 +6,7 @@ import random
 import re
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,23 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Span
 from purlin.index.sources.identifiers import identifiers
-from purlin.training.data.masking import (
+from purlin.training.data.code_start import code_start
+from purlin.training.data.entities import (
     MAX_MASKED_CHARS,
-    Masked,
-    code_start,
     describe_entities,
-    encode_pairs,
     entities,
+    python_names,
+)
+from purlin.training.data.masking import (
+    Masked,
     entity_share,
     mask_entities,
     mask_spans,
-    prepare,
-    python_names,
-    sentinels,
-    unmask,
+    target_entities,
 )
 from purlin.training.data.pairs import Pair
-from purlin.training.export import base_checkpoint
+from purlin.training.data.sentinels import encode_masked, prepare_tokenizer, sentinels
+from purlin.training.models.sentence_models import base_checkpoint
 
 T5 = tuple(f"<extra_id_{number}>" for number in range(100))
 BERT = tuple(f"[unused{number}]" for number in range(100))
@@ -44,6 +44,15 @@ FUNCTIONS = [
     for line in (Path(__file__).parent / "data/masking/functions.jsonl").read_text().splitlines()
 ]
 WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+def unmask(masked: Masked, sentinels: Sequence[str]) -> str:
+    """Return the text before it was masked; a product's nouns all have their first spelling."""
+    words = dict(target_entities(masked.target, sentinels))
+    if not words:
+        return masked.text
+    any_sentinel = "|".join(map(re.escape, words))
+    return re.sub(any_sentinel, lambda match: words[match[0]], masked.text)
 
 
 def pair(passage: str, language: str = "python") -> Pair:
@@ -386,7 +395,7 @@ def masked_functions(spare: tuple[str, ...]) -> list[Masked]:
 def test_prepare_keeps_berts_unused_tokens_whole(
     bert: Any,
 ) -> None:
-    prepared, spare = prepare(bert)
+    prepared, spare = prepare_tokenizer(bert)
     assert spare == sentinels(bert) == BERT
     assert bert.tokenize("f([unused0])") == ["f", "(", "[", "unused", "##0", "]", ")"]
     assert prepared.tokenize("f([unused0], [unused99]x)") == [
@@ -409,16 +418,16 @@ def test_tokenizer_without_sentinels_is_refused() -> None:
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>"))
     )
     with pytest.raises(InvalidInput, match=r"neither <extra_id_0>.*\[unused0\].*mep = 0"):
-        prepare(bare)
+        prepare_tokenizer(bare)
 
 
 @pytest.mark.parametrize("kind", ["bert", "byte_level", "spaced"])
 def test_ids_keep_every_sentinel(kind: str, request: pytest.FixtureRequest) -> None:
-    prepared, spare = prepare(request.getfixturevalue(kind))
+    prepared, spare = prepare_tokenizer(request.getfixturevalue(kind))
     masked = masked_functions(spare)
     any_sentinel = re.compile("|".join(map(re.escape, spare)))
     for item, (text, target) in zip(
-        masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
+        masked, encode_masked(prepared, masked, spare, 512, 512), strict=True
     ):
         for ids, expected in ((text, item.text), (target, item.target)):
             tokens = prepared.convert_ids_to_tokens(ids)
@@ -426,10 +435,10 @@ def test_ids_keep_every_sentinel(kind: str, request: pytest.FixtureRequest) -> N
 
 
 def test_byte_level_ids_decode_to_text_and_target(byte_level: Any) -> None:
-    prepared, spare = prepare(byte_level)
+    prepared, spare = prepare_tokenizer(byte_level)
     masked = masked_functions(spare)
     for item, (text, target) in zip(
-        masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
+        masked, encode_masked(prepared, masked, spare, 512, 512), strict=True
     ):
         assert prepared.decode(text) == item.text
         # There is no token for a space alone.
@@ -437,7 +446,7 @@ def test_byte_level_ids_decode_to_text_and_target(byte_level: Any) -> None:
 
 
 def test_limits_cut_targets_between_entities(bert: Any) -> None:
-    prepared, spare = prepare(bert)
+    prepared, spare = prepare_tokenizer(bert)
     masked = mask_entities(
         "alpha = beta(gamma, alpha)",
         at("alpha = beta(gamma, alpha)", r"\w+"),
@@ -446,7 +455,7 @@ def test_limits_cut_targets_between_entities(bert: Any) -> None:
     )
 
     def decoded(max_tokens: int, max_target_tokens: int) -> tuple[str, str]:
-        [(text, target)] = encode_pairs(prepared, [masked], spare, max_tokens, max_target_tokens)
+        [(text, target)] = encode_masked(prepared, [masked], spare, max_tokens, max_target_tokens)
         assert len(text) <= max_tokens
         assert len(target) <= max_target_tokens
         return prepared.decode(text), prepared.decode(target)
@@ -461,25 +470,25 @@ def test_limits_cut_targets_between_entities(bert: Any) -> None:
 
 
 def test_nothing_masked_gives_an_empty_target(bert: Any) -> None:
-    prepared, spare = prepare(bert)
-    assert encode_pairs(prepared, [], spare, 8, 8) == []
-    [(text, target), empty] = encode_pairs(
+    prepared, spare = prepare_tokenizer(bert)
+    assert encode_masked(prepared, [], spare, 8, 8) == []
+    [(text, target), empty] = encode_masked(
         prepared, [Masked("a b", "", 0), Masked("", "", 0)], spare, 8, 8
     )
     assert (len(text), target, empty) == (2, [], ([], []))
 
 
 def test_unprepared_tokenizer_is_refused(bert: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"masking\.prepare"):
-        encode_pairs(bert, masked_functions(BERT), BERT, 64, 64)
+    with pytest.raises(InvalidInput, match="prepare_tokenizer"):
+        encode_masked(bert, masked_functions(BERT), BERT, 64, 64)
 
 
 def test_target_has_only_visible_entities(bert: Any) -> None:
-    prepared, spare = prepare(bert)
+    prepared, spare = prepare_tokenizer(bert)
     ids: Callable[[list[str]], list[int]] = prepared.convert_tokens_to_ids
     sentinel_ids = set(ids(list(spare)))
     for limit in range(1, 60, 7):
-        for text, target in encode_pairs(prepared, masked_functions(spare), spare, limit, 512):
+        for text, target in encode_masked(prepared, masked_functions(spare), spare, limit, 512):
             assert {token for token in target if token in sentinel_ids} == {
                 token for token in text if token in sentinel_ids
             }

@@ -36,19 +36,16 @@ from transformers import (
 
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
-from purlin.training.export import positions
 from purlin.training.losses import IGNORED, reconstruction
-from purlin.training.model import (
+from purlin.training.models.architectures import positions
+from purlin.training.models.padding import pad, pad_targets, pad_texts
+from purlin.training.models.settings import ModelSettings, Scratch
+from purlin.training.models.text_model import (
     DECODER,
     BertLike,
     FirstDecoderPosition,
-    ModelSettings,
-    Scratch,
     TextModel,
     load_text_model,
-    pad,
-    pad_targets,
-    pad_texts,
 )
 from tests.tiny import WORDS, save_bert, save_tokenizer
 

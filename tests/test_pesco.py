@@ -29,11 +29,14 @@ from purlin.index.builds import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
-from purlin.training import export
-from purlin.training.dev import encode
-from purlin.training.export import ExportRefused
-from purlin.training.loop import LoopSettings, make_accelerator
-from purlin.training.model import ModelSettings, TextModel
+from purlin.training.exporting import encoder as encoder_export
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco import publishing, rounds, self_training, serving
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
@@ -41,14 +44,14 @@ from purlin.training.pesco.losses import Loss, matching_loss, multi_positive_los
 from purlin.training.pesco.outcome import CalibratedClassifier, Outcome
 from purlin.training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
 from purlin.training.pesco.report import render_report
-from purlin.training.pesco.rounds import ROUND_STATE, RoundState, SelfTraining
+from purlin.training.pesco.round_state import ROUND_STATE, RoundState
+from purlin.training.pesco.rounds import SelfTraining
 from purlin.training.pesco.self_training import RUN, train_pesco
 from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
 from purlin.training.pesco.student import PescoBatch, PescoTask, RoundTexts
 from purlin.training.pesco.teacher import Teacher, class_offsets
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import linear_head
-from purlin.training.santa import averaged
 from tests.blobs import blobs
 from tests.tiny import SPECIAL, save_bert
 from tests.training_runs import largest_file, metrics_rows, run_two_processes
@@ -581,7 +584,7 @@ def test_refused_export_resumes_without_training(
 ) -> None:
     recipe = recipe_of(base)
     eight = replace(recipe, export=replace(recipe.export, quantization="int8", serve="prompts"))
-    monkeypatch.setattr(export, "MIN_COSINE", 2.0)
+    monkeypatch.setattr(encoder_export, "MIN_COSINE", 2.0)
     with pytest.raises(ExportRefused, match="quantization"):
         publish_topics(eight, tmp_path / "out", tmp_path / "home")
     checked = replace(recipe, check=CheckLimits())

@@ -24,7 +24,8 @@ from benchmarks.pesco_baselines import (
     word_id,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
 from tests.test_pesco import COMMON, TOPIC_NAMES, TOPICS, topic_texts
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 

@@ -14,9 +14,10 @@ from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
 from purlin.index.errors import InvalidInput
-from purlin.training import loop, precision
-from purlin.training.loop import LoopSettings, device_line, make_accelerator
-from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
+from purlin.training.loop import devices, precision
+from purlin.training.loop.devices import device_line, make_accelerator
+from purlin.training.loop.precision import ROUNDS, Precision, choose, speedup, training_step
+from purlin.training.loop.settings import LoopSettings
 from tests.training_runs import run_with_torchrun
 
 ROOT = Path(__file__).parent.parent
@@ -192,7 +193,7 @@ def test_a_build_for_cpus_beside_a_gpu_is_pointed_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    monkeypatch.setattr(loop, "NVIDIA", tmp_path / "version")
+    monkeypatch.setattr(devices, "NVIDIA", tmp_path / "version")
     assert device_line(torch.device("cpu"), 1) == "device: cpu, 1 process"
 
     (tmp_path / "version").touch()
@@ -210,14 +211,14 @@ def test_fp16_on_a_cpu_is_refused() -> None:
 def test_processes_give_up_after_the_recipes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of the two starts the group of processes, it gets the same limit."""
     timeouts: list[timedelta] = []
-    state, handler = loop.PartialState, loop.InitProcessGroupKwargs
+    state, handler = devices.PartialState, devices.InitProcessGroupKwargs
 
     def recorded(kind: Callable[..., Any], *args: Any, timeout: timedelta, **keys: Any) -> Any:
         timeouts.append(timeout)
         return kind(*args, **keys) if kind is state else kind(timeout=timeout)
 
-    monkeypatch.setattr(loop, "PartialState", partial(recorded, state))
-    monkeypatch.setattr(loop, "InitProcessGroupKwargs", partial(recorded, handler))
+    monkeypatch.setattr(devices, "PartialState", partial(recorded, state))
+    monkeypatch.setattr(devices, "InitProcessGroupKwargs", partial(recorded, handler))
     make_accelerator(LoopSettings(timeout_minutes=90), cpu=True)
     assert timeouts == [timedelta(minutes=90)] * 2
     with pytest.raises(InvalidInput, match="timeout_minutes must be from 1"):
@@ -229,7 +230,7 @@ import sys
 from pathlib import Path
 
 from accelerate import Accelerator, PartialState
-from purlin.training.precision import choose
+from purlin.training.loop.precision import choose
 
 state, out = PartialState(cpu=True), Path(sys.argv[1])
 lines = []

@@ -18,20 +18,12 @@ from typer.testing import CliRunner
 from purlin.cli import commands
 from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, open_session
 from purlin.index.qa.reader import Reader
-from purlin.training.export import (
-    Card,
-    ExportRefused,
-    export,
-    library_texts,
-    probes,
-    refuse_saturation,
-)
-from purlin.training.quantize import (
-    QuantizationRecipe,
-    prevent_saturation,
-    quantize,
-    saturating_layers,
-)
+from purlin.training.exporting.checks import ExportRefused, refuse_saturation
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting.samples import library_texts, probes
+from purlin.training.exporting.saturation import prevent_saturation, saturating_layers
 from tests.tiny import save_bert
 
 MODELS = sorted(path.parent for path in TRANSFORMER_ENCODER.parent.glob("*/*.onnx"))
@@ -145,14 +137,17 @@ def test_onnxruntime_adds_limited_weights_exactly(tmp_path: Path, rows: int, inp
 @pytest.fixture(scope="module")
 def fp32(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("encoders")
-    export(save_bert(directory / "bert"), directory / "fp32", Card("tiny"), quantization="none")
+    export_encoder(
+        save_bert(directory / "bert"), directory / "fp32", Card("tiny"), quantization="none"
+    )
     return directory / "fp32"
 
 
 @pytest.fixture(scope="module")
 def saturating(fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder as earlier versions exported it."""
-    from purlin.training.export import SETTINGS, TOKENIZER, _update_digests
+    from purlin.training.exporting.directory import _update_digests
+    from purlin.training.exporting.encoder import SETTINGS, TOKENIZER
 
     directory = tmp_path_factory.mktemp("old") / "encoder"
     directory.mkdir()

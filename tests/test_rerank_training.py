@@ -22,16 +22,26 @@ from purlin.index.encoder import load_encoder
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.qa.reader import RELEASED_READER
 from purlin.index.reranker import Reranker
-from purlin.training import ranker
-from purlin.training.candidates import BLOCK, nearest, teacher_scores
 from purlin.training.config import build_recipe
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
-from purlin.training.model import ModelSettings
-from purlin.training.reader import load_reader_model
-from purlin.training.restore import HEAD
+from purlin.training.models.restore import HEAD
+from purlin.training.models.settings import ModelSettings
+from purlin.training.ranker.candidates import BLOCK, nearest, score_lists
+from purlin.training.ranker.lists import make_lists, open_teacher
+from purlin.training.ranker.model import load_ranker_model
+from purlin.training.ranker.recipe import (
+    RankerExport,
+    RankerRecipe,
+    RankingSettings,
+    RankingTeacher,
+)
+from purlin.training.ranker.run import train_ranker
+from purlin.training.ranker.task import RankerTask
+from purlin.training.reader.model import load_reader_model
 from tests.tiny import WORDS, save_bert, tiny_encoder
 from tests.training_runs import metrics_rows
 
@@ -54,27 +64,25 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def recipe(directory: Path, **keys: Any) -> ranker.RankerRecipe:
+def recipe(directory: Path, **keys: Any) -> RankerRecipe:
     values: dict[str, Any] = {
         "name": "tiny-ranker",
         "pairs": (PairSource(format="pairs", path=directory / "pairs.jsonl"),),
-        "ranking": ranker.RankingSettings(
+        "ranking": RankingSettings(
             encoder=directory / "encoder", candidates=3, depth=6, max_tokens=24, held_out=2
         ),
         "model": ModelSettings(base=str(directory / "base")),
         "loop": LoopSettings(
             batch_size=8, steps=60, every=60, learning_rate=3e-3, precision="fp32"
         ),
-        "export": ranker.RankerExport(quantization="none"),
+        "export": RankerExport(quantization="none"),
     }
-    return ranker.RankerRecipe(**values | keys)
+    return RankerRecipe(**values | keys)
 
 
-def run(recipe: ranker.RankerRecipe, out: Path, lines: list[str] | None = None) -> Path:
+def run(recipe: RankerRecipe, out: Path, lines: list[str] | None = None) -> Path:
     say = (lambda line: None) if lines is None else lines.append
-    return ranker.train_ranker(
-        recipe, out, progress=lambda name: lambda *_: None, say=say, cpu=True
-    )
+    return train_ranker(recipe, out, progress=lambda name: lambda *_: None, say=say, cpu=True)
 
 
 # ---- losses, against loops written from the equations
@@ -188,7 +196,7 @@ def test_a_teacher_scores_a_list_once(directory: Path, tmp_path: Path) -> None:
         return score
 
     def scores(rows: Any) -> list[list[float]]:
-        values = teacher_scores(
+        values = score_lists(
             pairs, rows, opened, directory / "encoder", tmp_path, progress=lambda *_: None
         )
         return values.tolist()  # type: ignore[no-any-return]
@@ -210,10 +218,10 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
     settings = recipe(directory)
     loaded, _ = load_pairs(settings.pairs)
     encoder = load_encoder(settings.ranking.encoder)
-    source = ranker._lists(loaded[0], settings, encoder, tmp_path, print)
-    model = ranker.load_ranker_model(settings.model).eval()
+    source = make_lists(loaded[0], settings, encoder, tmp_path, print)
+    model = load_ranker_model(settings.model).eval()
     accelerator = make_accelerator(settings.loop, cpu=True, out=tmp_path, say=str)
-    task = ranker.RankerTask(model, [source], settings, accelerator)
+    task = RankerTask(model, [source], settings, accelerator)
 
     batch = task.batch(0)
     assert len(batch.sequences) == 3 * len(batch.relevant) == 3 * 8
@@ -245,10 +253,10 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
     assert all(parameter.grad is not None for parameter in model.head.parameters())
 
 
-def taught_recipe(directory: Path) -> ranker.RankerRecipe:
+def taught_recipe(directory: Path) -> RankerRecipe:
     return recipe(
         directory,
-        teacher=ranker.RankingTeacher(model=directory / "encoder", margin=0.5, labels=0.0),
+        teacher=RankingTeacher(model=directory / "encoder", margin=0.5, labels=0.0),
         loop=LoopSettings(batch_size=4, steps=6, every=3, precision="fp32"),
     )
 
@@ -276,7 +284,7 @@ def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -
 
     run(taught_recipe(directory), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        ranker.train_ranker(
+        train_ranker(
             taught_recipe(directory),
             tmp_path / "cut",
             progress=lambda name: interrupt,
@@ -293,7 +301,7 @@ def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -
 
 def assert_scores_by_text(teacher: Path) -> None:
     """The score of a text must not depend on the other texts of its list."""
-    score = ranker.open_teacher(teacher)
+    score = open_teacher(teacher)
     texts = [f"def {name} ( file )" for name in NAMES]
     scores = score("open the file", texts)
     assert scores.shape == (4,)
@@ -310,21 +318,21 @@ def test_an_encoder_and_a_reader_can_teach(directory: Path, name: str) -> None:
 
 def test_layers_are_kept_evenly(tmp_path: Path) -> None:
     base = save_bert(tmp_path, WORDS, pre_tokenizers.BertPreTokenizer(), num_hidden_layers=6)
-    whole = ranker.load_ranker_model(ModelSettings(base=str(base)))
+    whole = load_ranker_model(ModelSettings(base=str(base)))
     for count, kept in ((3, [1, 3, 5]), (4, [1, 2, 3, 5]), (1, [5]), (6, [0, 1, 2, 3, 4, 5])):
-        model = ranker.load_ranker_model(ModelSettings(base=str(base), layers=count))
+        model = load_ranker_model(ModelSettings(base=str(base), layers=count))
         weights = [layer.output.dense.weight for layer in model.transformer.encoder.layer]
         expected = [whole.transformer.encoder.layer[n].output.dense.weight for n in kept]
         assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
     with pytest.raises(InvalidInput, match="layers is 7, but the base model has 6"):
-        ranker.load_ranker_model(ModelSettings(base=str(base), layers=7))
+        load_ranker_model(ModelSettings(base=str(base), layers=7))
 
 
 def test_a_pruned_model_is_restored_as_it_was(directory: Path, tmp_path: Path) -> None:
     settings = ModelSettings(base=str(directory / "base"), layers=1)
-    model = ranker.load_ranker_model(settings)
+    model = load_ranker_model(settings)
     model.save(tmp_path)
-    again = ranker.load_ranker_model(settings, directory=tmp_path)
+    again = load_ranker_model(settings, directory=tmp_path)
     ids = torch.randint(4, len(WORDS), (2, 9))
     assert torch.equal(model.eval()(ids), again.eval()(ids))
 
@@ -334,16 +342,16 @@ def test_a_readers_selection_is_the_first_head(directory: Path, tmp_path: Path) 
     reading.save(tmp_path)
     ids = torch.randint(4, len(WORDS), (3, 12))
     selected = reading.eval()(ids)[2]
-    ranking = ranker.load_ranker_model(ModelSettings(base=str(tmp_path)))
+    ranking = load_ranker_model(ModelSettings(base=str(tmp_path)))
     assert torch.allclose(ranking.eval()(ids), selected, atol=1e-6)
 
 
 def test_a_damaged_head_is_named(directory: Path, tmp_path: Path) -> None:
     settings = ModelSettings(base=str(directory / "base"))
-    ranker.load_ranker_model(settings).save(tmp_path)
+    load_ranker_model(settings).save(tmp_path)
     (tmp_path / HEAD).write_bytes(b"no weights")
     with pytest.raises(Damaged, match=HEAD):
-        ranker.load_ranker_model(settings, directory=tmp_path)
+        load_ranker_model(settings, directory=tmp_path)
 
 
 # ---- recipes
@@ -376,7 +384,7 @@ def test_a_wrong_key_is_named(
     }
     content[table] = content[table] | change
     with pytest.raises(InvalidInput, match=words) as refusal:
-        build_recipe(ranker.RankerRecipe, content, root=directory)
+        build_recipe(RankerRecipe, content, root=directory)
     assert str(refusal.value.field).startswith(table)
 
 
@@ -387,13 +395,13 @@ def test_a_missing_encoder_is_named(directory: Path) -> None:
         "ranking": {"encoder": "gone"},
     }
     with pytest.raises(NotFound, match=r"ranking\.encoder"):
-        build_recipe(ranker.RankerRecipe, content, root=directory)
+        build_recipe(RankerRecipe, content, root=directory)
 
 
 def test_the_released_recipe_is_valid() -> None:
     from purlin.training.config import read_toml
 
     content = read_toml(Path(__file__).parents[1] / "configs" / "rerank-minilm.toml")
-    export = build_recipe(ranker.RankerExport, content["export"], root=Path(), key="export")
+    export = build_recipe(RankerExport, content["export"], root=Path(), key="export")
     assert export.quantization == "int8"
     assert replace(export, default=("code",)).shares() == export.shares()

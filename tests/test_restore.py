@@ -15,11 +15,17 @@ from transformers import RobertaConfig, RobertaModel
 
 from purlin.index.errors import InvalidInput
 from purlin.index.exported import MODEL
-from purlin.training import export as exporting
-from purlin.training import model, reader
-from purlin.training.export import Card
-from purlin.training.model import ModelSettings
-from purlin.training.restore import restore
+from purlin.training.exporting import encoder as encoder_export
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.pretrained import base_name, base_path
+from purlin.training.models.restore import restore
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import load_text_model
+from purlin.training.reader.export import export_reader
+from purlin.training.reader.model import load_reader_model
+from purlin.training.reader.recipe import ReaderExport
 from tests.readers import tiny_base, tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer, tiny_encoder
 
@@ -40,7 +46,7 @@ def trained(checkpoint: Path) -> Path:
 
 
 def export_fp32(checkpoint: Path, out: Path) -> Path:
-    exporting.export(checkpoint, out, Card("tiny"), quantization="none", max_tokens=64)
+    export_encoder(checkpoint, out, Card("tiny"), quantization="none", max_tokens=64)
     return out
 
 
@@ -67,9 +73,9 @@ def test_quantized_weights_are_restored_to_half_a_step(
 ) -> None:
     # The graph that is quantized was traced for `fp32`.
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+        encoder_export, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
     )
-    exporting.export(bert, tmp_path / "int8", Card("tiny"), max_tokens=64)
+    export_encoder(bert, tmp_path / "int8", Card("tiny"), max_tokens=64)
     restore(tmp_path / "int8", tmp_path)
     before, after = (load_file(directory / "model.safetensors") for directory in (bert, tmp_path))
     assert after.keys() == before.keys()
@@ -88,14 +94,14 @@ def test_a_reader_is_a_base_model(tmp_path: Path) -> None:
     recipe = tiny_recipe(
         trained(tiny_base(tmp_path / "base")),
         tmp_path,
-        export=reader.ReaderExport(quantization="none"),
+        export=ReaderExport(quantization="none"),
     )
     torch.manual_seed(2)
-    before = reader.load_reader_model(recipe.model).eval()
+    before = load_reader_model(recipe.model).eval()
     before.save(tmp_path / "checkpoint")
     samples = [torch.randint(4, 30, (length,)).numpy() for length in (5, 9, 30)]
-    reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "reader", samples)
-    after = reader.load_reader_model(
+    export_reader(recipe, tmp_path / "checkpoint", tmp_path / "reader", samples)
+    after = load_reader_model(
         ModelSettings(base=str(tmp_path / "reader"), max_passage_tokens=64)
     ).eval()
     ids = torch.randint(0, 30, (3, 17))
@@ -116,12 +122,10 @@ def test_an_encoder_is_a_base_model(bert: Path, fp32: Path) -> None:
         "max_target_tokens": 32,
         "dropout": 0.0,
     }
-    ids, mask = model.pad_texts([[2, 5, 6, 3], [2, 7, 3]], 0)
+    ids, mask = pad_texts([[2, 5, 6, 3], [2, 7, 3]], 0)
     with torch.no_grad():
         before, after = (
-            model.load_text_model(ModelSettings(base=str(base), **settings))
-            .eval()
-            .vectors(ids, mask)  # type: ignore[arg-type]
+            load_text_model(ModelSettings(base=str(base), **settings)).eval().vectors(ids, mask)  # type: ignore[arg-type]
             for base in (bert, fp32)
         )
 
@@ -132,7 +136,7 @@ def test_the_released_weights_can_be_restored(tmp_path: Path) -> None:
     import onnxruntime  # type: ignore[import-untyped]
 
     released = Path("models/reference-reader-int8")
-    model = reader.load_reader_model(ModelSettings(base=str(released))).eval()
+    model = load_reader_model(ModelSettings(base=str(released))).eval()
     session = onnxruntime.InferenceSession(released / MODEL)
     for question, passage in [
         ("default step?", "class range(start, stop, step=1)"),
@@ -201,7 +205,7 @@ def test_two_encoders_are_refused(damageable: Path, tmp_path: Path) -> None:
 def test_a_graph_that_is_no_bert_is_refused(tmp_path: Path) -> None:
     tiny_encoder(tmp_path / "tiny")
     with pytest.raises(InvalidInput, match="Name the checkpoint"):
-        model.load_text_model(ModelSettings(base=str(tmp_path / "tiny")))
+        load_text_model(ModelSettings(base=str(tmp_path / "tiny")))
 
 
 def test_a_directory_without_a_tokenizer_is_refused(damageable: Path, tmp_path: Path) -> None:
@@ -215,16 +219,16 @@ def test_a_directory_without_a_tokenizer_is_refused(damageable: Path, tmp_path: 
 
 def test_words_name_released_encoders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    restored = Path(model.base_path("labels"))
+    restored = Path(base_path("labels"))
 
     weights = load_file(restored / "model.safetensors")
     assert weights["embeddings.word_embeddings.weight"].shape == (30522, 384)
-    assert model.base_name("labels") == "labels-minilm-l6-int8"
-    assert model.base_name("org/model") == model.base_path("org/model") == "org/model"
+    assert base_name("labels") == "labels-minilm-l6-int8"
+    assert base_name("org/model") == base_path("org/model") == "org/model"
 
 
 def test_a_path_is_no_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     save_bert(tmp_path / "labels")
-    assert model.base_path("./labels") == "./labels"
-    assert model.base_name("./labels") == "./labels"
+    assert base_path("./labels") == "./labels"
+    assert base_name("./labels") == "./labels"

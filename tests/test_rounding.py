@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from purlin.training.quantize import MAX_PAIR, _pair_sums
-from purlin.training.rounding import BLOCK, DAMPING, compensated
+from purlin.training.exporting.rounding import BLOCK, DAMPING, compensated
+from purlin.training.exporting.saturation import MAX_PAIR, pair_sums
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def test_what_the_layer_computes_is_nearer(pair_limit: int | None) -> None:
     weight, inputs = _layer(200, 40, seed=2)
     scales = _steps(weight)
     if pair_limit is not None:
-        scales = np.maximum(scales, _pair_sums(weight) / (pair_limit - 1))
+        scales = np.maximum(scales, pair_sums(weight) / (pair_limit - 1))
     rounded = compensated(weight, scales, inputs.T @ inputs, 127, pair_limit)
 
     errors = [
@@ -87,4 +87,4 @@ def test_no_pair_exceeds_its_limit(rows: int, seed: int, used: float, limit: int
 
     rounded = compensated(weight, scales, inputs.T @ inputs, limit, MAX_PAIR)
     assert np.abs(rounded.astype(int)).max() <= limit
-    assert _pair_sums(rounded).max() <= MAX_PAIR
+    assert pair_sums(rounded).max() <= MAX_PAIR

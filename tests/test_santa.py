@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import shutil
 import signal
 import sys
@@ -34,30 +33,26 @@ from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.records import Role
-from purlin.training import config, export, mining, model, santa
+from purlin.training import config, mining
 from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.dev import (
-    LOSS_BATCH,
-    DevEvaluator,
-    DevSet,
-    encode,
-    rank_passages,
-    read_dev_set,
-)
+from purlin.training.dev import LOSS_BATCH, DevEvaluator, DevSet, rank_passages, read_dev_set
 from purlin.training.encoded import RoleEncoder
-from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, same_recipe, train
-from purlin.training.model import ModelSettings, TextModel
-from purlin.training.santa import (
-    SantaRecipe,
-    SantaTask,
-    Schedule,
-    Stage,
-    StageTeacher,
-    averaged,
-    package_numbers,
-)
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import OPTIMIZER
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import same_recipe
+from purlin.training.loop.run import train
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import TextModel, load_text_model
+from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
+from purlin.training.santa.run import REPORT, _recipe_until, train_santa
+from purlin.training.santa.task import SantaTask
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
 
@@ -136,7 +131,7 @@ def tiny(base: Path, **changes: Any) -> TextModel:
         **changes,
     }
 
-    return model.load_text_model(ModelSettings(**values))
+    return load_text_model(ModelSettings(**values))
 
 
 def task_of(
@@ -165,97 +160,10 @@ def spaced(text: str) -> str:
 # -- batches -------------------------------------------------------------------------------------
 
 
-def batch_stage(size: int, batches: Any = "mixed") -> Stage:
-    return Stage(name="a", loop=replace(LOOP, batch_size=size), batches=batches)
-
-
-@given(
-    sizes=st.lists(st.integers(6, 30), min_size=1, max_size=3),
-    size=st.integers(2, 6),
-    batches=st.sampled_from(["mixed", "one-source"]),
-    seed=st.integers(0, 99),
-)
-def test_every_pair_comes_once_in_an_epoch(
-    sizes: list[int], size: int, batches: str, seed: int
-) -> None:
-    schedule = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
-    count = schedule.batches_per_epoch()
-    epochs = [
-        [schedule.rows(epoch * count + number) for number in range(count)] for epoch in range(2)
-    ]
-
-    for epoch in epochs:
-        drawn = np.concatenate(epoch)
-        assert len(set(drawn.tolist())) == len(drawn) == size * count
-        assert set(drawn.tolist()) <= set(range(sum(sizes)))
-    left_over = sum(sizes) - size * count
-    assert (
-        left_over < size
-        if batches == "mixed"
-        else left_over == sum(source_size % size for source_size in sizes)
-    )
-
-    if batches == "one-source":
-        owners = np.repeat(range(len(sizes)), sizes)
-        assert all(len(set(owners[batch])) == 1 for epoch in epochs for batch in epoch)
-    again = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
-    for number in random.Random(seed).sample(range(2 * count), 2 * count):
-        assert again.rows(number).tolist() == epochs[number // count][number % count].tolist()
-
-
-def test_epochs_and_seeds_differ() -> None:
-    first, second = (Schedule([40], [1.0], batch_stage(8), seed) for seed in (1, 2))
-    assert (
-        len({str(schedule.rows(number)) for schedule in (first, second) for number in (0, 5, 10)})
-        == 6
-    )
-
-
-@pytest.mark.parametrize("batches", ["mixed", "one-source"])
-def test_sources_come_by_their_weight(batches: str) -> None:
-    schedule = Schedule([10, 20, 8], [2.0, 0.5, 1.5], batch_stage(2, batches), 1)
-    drawn = np.concatenate(
-        [schedule.rows(number) for number in range(schedule.batches_per_epoch())]
-    )
-    counts = np.bincount(drawn, minlength=38)
-    assert counts[:10].tolist() == [2] * 10
-    assert sorted(counts[10:30]) == [0] * 10 + [1] * 10
-    assert sorted(counts[30:]) == [1] * 4 + [2] * 4
-
-
-def test_a_batch_has_groups_of_one_package() -> None:
-    sources = [
-        [Pair((f"{source} {number}",), "", group=f"p{number % 2}") for number in range(16)]
-        for source in range(2)
-    ]
-    stage = replace(batch_stage(8, "one-source"), group=4)
-    schedule = Schedule([16, 16], [1.0, 1.0], stage, 1, package_numbers(sources))
-    pairs = [pair for source in sources for pair in source]
-    drawn = [[pairs[row] for row in schedule.rows(number)] for number in range(4)]
-    assert len({pair.queries for batch in drawn for pair in batch}) == 32
-    assert all(
-        len({pair.group for pair in part}) == 1
-        for batch in drawn
-        for part in (batch[:4], batch[4:])
-    )
-
+def test_groups_of_one_package_need_batches_of_one_source() -> None:
     with pytest.raises(InvalidInput, match="one-source") as error:
-        replace(stage, batches="mixed")
+        Stage(name="a", loop=LOOP, group=4)
     assert error.value.field == "group"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "batches", "words"),
-    [
-        ([5, 6], "mixed", "A batch of 12 exceeds the 11 pairs there are"),
-        ([40, 8], "one-source", "8 pairs .* of one"),
-    ],
-)
-def test_a_batch_larger_than_its_sources_is_refused(
-    sizes: list[int], batches: str, words: str
-) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        Schedule(sizes, [1.0] * len(sizes), batch_stage(12, batches), 1)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -501,7 +409,7 @@ def test_the_teachers_loss_is_the_divergence_of_its_ranking(
     directory = teacher_base
     if exported:
         directory = tmp_path / "exported"
-        export.export(teacher_base, directory, export.Card("teacher"), quantization="none")
+        export_encoder(teacher_base, directory, Card("teacher"), quantization="none")
     teacher = StageTeacher(base=directory, weight=3.0, temperature=0.2)
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     stage = Stage(name="a", loop=LOOP, temperature=0.1, hard_negatives=1, teacher=teacher)
@@ -555,7 +463,7 @@ def test_a_query_is_encoded_as_a_query_by_the_teacher(
 
         return encode
 
-    monkeypatch.setattr(santa, "role_encoder", knowing)
+    monkeypatch.setattr("purlin.training.santa.task.role_encoder", knowing)
     stage = Stage(name="a", loop=LOOP, teacher=StageTeacher(base=bert))
     task = task_of(bert, tmp_path, stage)
     task.backward(task.batch(0))
@@ -568,7 +476,7 @@ def test_a_missing_teacher_is_refused_before_the_first_stage(bert: Path, tmp_pat
     path = write_recipe(tmp_path, bert, lambda recipe: recipe.replace("depth = 5", text))
     recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
     with pytest.raises(NotFound, match="There is no encoder in"):
-        santa.train_santa(recipe, tmp_path / "out", progress=refusing, say=refusing, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=refusing, say=refusing, cpu=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -582,10 +490,10 @@ def test_a_run_is_another_with_another_teacher(bert: Path, tmp_path: Path) -> No
     shutil.copytree(bert, directory)
     stage = Stage(name="a", teacher=StageTeacher(base=directory))
     recipe = SantaRecipe(name="tiny", pairs=(source,), stage=(stage,))
-    before = santa._recipe_until(recipe, 0, ["d"])
+    before = _recipe_until(recipe, 0, ["d"])
 
     (directory / "model.safetensors").write_bytes(b"other weights")
-    assert not same_recipe(santa._recipe_until(recipe, 0, ["d"]), before)
+    assert not same_recipe(_recipe_until(recipe, 0, ["d"]), before)
 
 
 @pytest.mark.parametrize(
@@ -631,7 +539,7 @@ def test_the_next_stage_starts_from_the_trained_decoder(bert: Path, tmp_path: Pa
     first = task_of(bert, tmp_path, alone)
     checkpoint = train(first, alone.loop, tmp_path, first.accelerator, seed=1, recipe={})
 
-    second = model.load_text_model(first.model.settings, checkpoint)
+    second = load_text_model(first.model.settings, checkpoint)
     for name, weight in first.model.state_dict().items():
         assert torch.equal(second.state_dict()[name], weight)
     assert all(weight.requires_grad for weight in second.parameters())
@@ -683,7 +591,7 @@ def test_labelled_negatives_come_before_mined_ones(bert: Path, tmp_path: Path) -
         batch = task.batch(number)
         negatives = words(task, batch.passages[0])[8:]
         for slot, row in enumerate(batch.rows.tolist()):
-            candidates = [spaced(task.candidates[candidate]) for candidate in mined[row]]
+            candidates = [spaced(task.negatives.candidates[candidate]) for candidate in mined[row]]
             first, second = negatives[2 * slot : 2 * slot + 2]
             assert first == spaced(labelled) if row % 2 else first in candidates
             assert second in candidates
@@ -700,8 +608,9 @@ def test_hard_negatives_are_labelled_in_the_stages_share(
     pairs = [replace(pair, negatives=(labelled,)) for pair in PAIRS]
     stage = Stage(name="a", loop=LOOP, hard_negatives=1, depth=1, labelled_share=share)
     task = task_of(bert, tmp_path, stage, pairs)
-    task.candidates = mining.candidate_passages(pairs)
-    task.mined = 0, np.zeros((len(pairs), 1), np.int32)
+    task.negatives.candidates = mining.candidate_passages(pairs)
+    task.negatives.mined = np.zeros((len(pairs), 1), np.int32)
+    task.negatives.round = 0
 
     drawn = [
         negative
@@ -727,7 +636,7 @@ def test_hard_negatives_are_mined_every_refresh_epochs(bert: Path, tmp_path: Pat
     assert (tmp_path / "mined-1.npy").read_bytes() != first
     resumed = task_of(bert, tmp_path, task.stage)
     resumed.prepare(per_round + 1)  # within a round: reads the file of its beginning
-    assert same(resumed.mined[1], np.load(tmp_path / "mined-1.npy"))
+    assert same(resumed.negatives.mined, np.load(tmp_path / "mined-1.npy"))
     np.save(tmp_path / "mined-0.npy", np.zeros((2, 3), np.int32))
     resumed.prepare(0)  # at the beginning of a round: replaces the file of another run
     assert (tmp_path / "mined-0.npy").read_bytes() == first
@@ -1155,14 +1064,14 @@ def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None
 
 
 def test_a_run_records_what_was_masked(trained: Path) -> None:
-    report = (trained / "out" / santa.REPORT).read_text()
+    report = (trained / "out" / REPORT).read_text()
     assert "masks: identifiers by Python's tokenizer and tree-sitter" in report
     assert "pairs; 0 removed as copies" in report
 
 
 def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
-    mixed = model.load_text_model(recipe.model, trained / "out/averaged")
+    mixed = load_text_model(recipe.model, trained / "out/averaged")
     expected = DevEvaluator(
         recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
     ).measure()
@@ -1193,9 +1102,11 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from purlin.training import config, santa
+from purlin.training.config import load_recipe
+from purlin.training.santa.recipe import SantaRecipe
+from purlin.training.santa.run import train_santa
 
-recipe, out = config.load_recipe(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
+recipe, out = load_recipe(Path(sys.argv[1]), SantaRecipe), Path(sys.argv[2])
 
 def killing(stage, step):
     def of_stage(name):
@@ -1208,7 +1119,7 @@ def killing(stage, step):
 for stage, step in (("pretrain", 5), ("finetune", 5)):
     pid = os.fork()
     if not pid:
-        santa.train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
+        train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     logged = len((out / stage / "metrics.jsonl").read_text().splitlines())
@@ -1234,7 +1145,7 @@ def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path
 
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
-        santa.train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
+        train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
     # The run is resumed from the checkpoint of step 4.
     assert steps == [("finetune", number) for number in range(5, 10)]
     for stage in ("pretrain", "finetune"):
@@ -1251,15 +1162,15 @@ def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> No
 
     recipe = config.load_recipe(write_recipe(tmp_path, bert), SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
-        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     kept = (tmp_path / "pairs.jsonl").read_text()
     for changed in (kept.replace("open", "shut"), "".join(kept.splitlines(keepends=True)[:-4])):
         (tmp_path / "pairs.jsonl").write_text(changed)
         with pytest.raises(InvalidInput, match="other texts"):
-            santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+            train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     (tmp_path / "pairs.jsonl").write_text(kept)
     with pytest.raises(KeyboardInterrupt):
-        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
 
 
 def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> None:
@@ -1268,7 +1179,7 @@ def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> Non
     plain = SantaRecipe(name="tiny", pairs=(source,), stage=(Stage(name="a"),))
     changed = replace(plain, stage=(Stage(name="a", labelled_share=0.5),))
 
-    content = santa._recipe_until(plain, 0, ["d"])
+    content = _recipe_until(plain, 0, ["d"])
     earlier = json.loads(json.dumps(content, default=str))
     for key in ("labelled_share", "trains", "teacher"):
         del earlier["stage"][0][key]
@@ -1276,7 +1187,7 @@ def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> Non
     earlier["pairs"][0]["locale"] = "us"
 
     assert same_recipe(content, earlier)
-    assert not same_recipe(santa._recipe_until(changed, 0, ["d"]), earlier)
+    assert not same_recipe(_recipe_until(changed, 0, ["d"]), earlier)
 
 
 def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:
@@ -1298,7 +1209,7 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
     )
     AcceleratorState._reset_state(reset_partial_state=True)
     with pytest.raises(KeyboardInterrupt):
-        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
     assert lines[0].startswith("precision: ")
 
     path = tmp_path / "out/pretrain/step-000004/training.json"
@@ -1311,13 +1222,13 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
 
     steps.clear()
     with pytest.raises(KeyboardInterrupt):
-        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
     assert steps == [("pretrain", 5)]
 
     content["recipe"]["stage"][0]["loop"]["batch_size"] = 4
     path.write_text(json.dumps(content))
     with pytest.raises(InvalidInput, match="another recipe"):
-        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
 
 
 # -- several processes ---------------------------------------------------------------------------
@@ -1503,7 +1414,7 @@ def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
     for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    recipe = config.load_recipe(path, santa.SantaRecipe, data=tmp_path)
+    recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
 
     assert recipe.stage
 

@@ -15,7 +15,8 @@ from purlin.index.sources import reference
 from purlin.index.sources.html import read_page
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.questions import QuestionSource, load_questions
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import load_questions
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.dev import DevSet
 

@@ -24,22 +24,15 @@ from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
 from purlin.training.data.augment import Forms
 from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.export import Card, ExportRefused
-from purlin.training.loop import LoopSettings
-from purlin.training.static import (
-    CHECKPOINTS,
-    StaticRecipe,
-    StaticTask,
-    WordVectors,
-    choose_words,
-    count_words,
-    distilled,
-    drop_shared,
-    export_static,
-    make_bags,
-    make_schedule,
-    train_static,
-)
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.static.export import export_static
+from purlin.training.static.model import WordVectors, count_words, drop_shared, make_bags
+from purlin.training.static.recipe import CHECKPOINTS, StaticRecipe
+from purlin.training.static.run import train_static
+from purlin.training.static.task import StaticTask, make_schedule
+from purlin.training.static.vocabulary import choose_words, distilled
 from tests.conftest import HashEncoder
 from tests.pair_files import write_jsonl
 from tests.tiny import tiny_encoder

@@ -18,7 +18,7 @@ from purlin.index.records import Document, Location, Passage, Skipped, Span
 from purlin.index.search import names
 from purlin.index.search import store as store_module
 from purlin.index.search.filters import Filter
-from purlin.index.search.store import MAX_NAMED, Documents, Store, StoreWriter
+from purlin.index.search.store import MAX_NAMED, Documents, Store, StoreWriter, entry_of
 
 DOCUMENTS = [
     Document(
@@ -73,7 +73,8 @@ def add_file(writer: StoreWriter, documents: list[Document]) -> None:
     number = writer.add_file()
     for document in documents:
         passages = [Passage(document.id, n, 0, 1, "c") for n in range(2)]
-        writer.add(document, number, [(p, p.id.encode().ljust(16)) for p in passages])
+        entry = entry_of(document, [(p, p.id.encode().ljust(16)) for p in passages])
+        writer.add(entry, number)
     writer.add_skipped(SKIPPED, number)
 
 
@@ -322,15 +323,10 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
         assert store.document(3).location == Location("")
 
 
-def test_texts_that_cannot_be_stored_change_nothing(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
+def test_texts_that_cannot_be_stored_are_refused(store: Store) -> None:
     with pytest.raises(UnicodeEncodeError):
-        writer.add(Document("x", "code", "t", "\ud800"), writer.add_file(), [])
-    add_file(writer, DOCUMENTS[:1])
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
-        assert list(store.read_file(1)) == [DOCUMENTS[0], SKIPPED]
-        assert store.rows_of(["\ud800"]) == {}
+        entry_of(Document("x", "code", "t", "\ud800"), [])
+    assert store.rows_of(["\ud800"]) == {}
 
 
 def test_a_store_without_documents_is_empty(tmp_path: Path) -> None:

@@ -15,17 +15,9 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Span
 from purlin.index.sources.html import read_page
 from purlin.index.sources.reference import documents
-from purlin.training.data.templates import (
-    TEMPLATE_RULES,
-    Example,
-    Rules,
-    examples,
-    read_rules,
-    sentence_spans,
-    split_of,
-    third_person,
-    unambiguous,
-)
+from purlin.training.data.template_entries import sentence_spans
+from purlin.training.data.template_rules import TEMPLATE_RULES, Rules, read_rules, third_person
+from purlin.training.data.templates import Example, examples, split_of, unambiguous
 
 DRAWS = 30  # so many that every wording is drawn
 

@@ -30,22 +30,29 @@ from purlin.index.encoder import (
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
-from purlin.training import export as exporting
-from purlin.training import reader
 from purlin.training.config import load_recipe
+from purlin.training.data.question_sources import QuestionSource
 from purlin.training.data.questions import (
-    Miner,
     PassagePool,
     Pools,
-    QuestionSource,
     TrainingQuestion,
     balanced,
     load_questions,
 )
-from purlin.training.export import ExportRefused
-from purlin.training.loop import LoopSettings, make_accelerator
-from purlin.training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
-from purlin.training.restore import HEAD
+from purlin.training.data.wrong_passages import Miner
+from purlin.training.exporting.checks import ExportRefused
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.restore import HEAD
+from purlin.training.reader.export import _softmax, export_reader
+from purlin.training.reader.losses import reading_loss
+from purlin.training.reader.model import HIDDEN, load_reader_model
+from purlin.training.reader.questions import Questions, read_source_questions
+from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
+from purlin.training.reader.run import train_reader
+from purlin.training.reader.task import ReaderTask, hidden, token_span
 from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.tiny import save_bert
 
@@ -99,7 +106,7 @@ def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
     torch.manual_seed(1)
 
     return ReaderTask(
-        reader.load_reader_model(recipe.model),
+        load_reader_model(recipe.model),
         [questions_of(squad)],
         recipe,
         make_accelerator(loop, cpu=True),
@@ -293,10 +300,8 @@ def test_a_resumed_run_encodes_no_passage_again(
         str(tmp_path / "checkpoint")
     )
     directory = tmp_path / "encoder"
-    exporting.export(
-        tmp_path / "checkpoint", directory, exporting.Card("tiny"), quantization="none"
-    )
-    reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(directory))
+    export_encoder(tmp_path / "checkpoint", directory, Card("tiny"), quantization="none")
+    reading = ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(directory))
     recipe = tiny_recipe(base, squad, reading=reading)
     encoded: list[str] = []
     encode = Encoder.encode
@@ -308,14 +313,14 @@ def test_a_resumed_run_encodes_no_passage_again(
     monkeypatch.setattr(Encoder, "encode", counting)
     kept = tmp_path / "passages"
     encoded_counts: list[tuple[int, int]] = []
-    [first], _ = reader._read_questions(
+    [first], _ = read_source_questions(
         recipe, kept, lambda number, total, values: encoded_counts.append((number, total))
     )
     assert len(encoded) == len(first.pool.passages) == 5
     assert encoded_counts == [(5, 5)]
 
     encoded.clear()
-    [again], _ = reader._read_questions(recipe, kept, lambda *step: None)
+    [again], _ = read_source_questions(recipe, kept, lambda *step: None)
     assert encoded == []
     assert again.wrong.tolist() == first.wrong.tolist()
 
@@ -323,9 +328,9 @@ def test_a_resumed_run_encodes_no_passage_again(
 def test_a_static_encoder_finds_wrong_passages_too(base: Path, squad: Path, tmp_path: Path) -> None:
     by_encoder = []
     for encoder in (STATIC_ENCODER, TRANSFORMER_ENCODER):
-        reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(encoder))
+        reading = ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(encoder))
         recipe = tiny_recipe(base, squad, reading=reading)
-        [questions], _ = reader._read_questions(recipe, tmp_path / encoder.name, lambda *step: None)
+        [questions], _ = read_source_questions(recipe, tmp_path / encoder.name, lambda *step: None)
         by_encoder.append(questions.wrong)
 
     # Those by BM25 are the same; both encoders add as many of their own.
@@ -383,7 +388,7 @@ def test_token_spans_of_answers(base: Path, squad: Path) -> None:
 
 def test_batches_leave_out_a_share_of_the_answers(base: Path, squad: Path) -> None:
     task = task_of(
-        base, squad, reading=reader.ReadingSettings(passages=2, depth=2, max_tokens=64, missing=0.5)
+        base, squad, reading=ReadingSettings(passages=2, depth=2, max_tokens=64, missing=0.5)
     )
     batches = [task.batch(number) for number in range(40)]
     again = task.batch(7)
@@ -428,7 +433,7 @@ def test_processes_draw_the_batch_that_a_single_one_would(base: Path, squad: Pat
 
 
 def test_wrong_passages_are_drawn_once(base: Path, squad: Path) -> None:
-    reading = reader.ReadingSettings(passages=3, depth=3, missing=0.0, max_tokens=64)
+    reading = ReadingSettings(passages=3, depth=3, missing=0.0, max_tokens=64)
     task = task_of(base, squad, reading=reading)
     source = replace(task.sources[0], wrong=np.array([[1, 2, 2, 1], [0, 3, 3, 3], *[[4] * 4] * 2]))
     for seed in range(20):
@@ -451,10 +456,10 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
         squad,
         dev=(QuestionSource(format="squad", path=squad, limit=3),),
         loop=LoopSettings(batch_size=4, steps=80, learning_rate=3e-3, every=40, precision="fp32"),
-        export=reader.ReaderExport(quantization="none", trained_on=("four questions",)),
+        export=ReaderExport(quantization="none", trained_on=("four questions",)),
     )
     lines: list[str] = []
-    directory = reader.train_reader(
+    directory = train_reader(
         recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
     )
 
@@ -473,7 +478,7 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
     assert "four questions" in card
     assert "dev exact" in card
     assert (
-        reader.train_reader(
+        train_reader(
             recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
         )
         == directory
@@ -481,7 +486,7 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
     kept = squad.read_text()
     squad.write_text(kept.replace("step is omitted", "step is missing"))
     with pytest.raises(InvalidInput, match="other texts"):
-        reader.train_reader(
+        train_reader(
             recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
         )
     squad.write_text(kept)
@@ -490,7 +495,7 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
 def test_sequences_longer_than_the_positions_are_refused(
     base: Path, squad: Path, tmp_path: Path
 ) -> None:
-    reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=129)
+    reading = ReadingSettings(passages=2, depth=2, max_tokens=129)
     recipe = tiny_recipe(
         base, squad, reading=reading, loop=LoopSettings(batch_size=4, precision="fp32")
     )
@@ -498,7 +503,7 @@ def test_sequences_longer_than_the_positions_are_refused(
     with pytest.raises(
         InvalidInput, match=r"reading.max_tokens is 129, but the model has 128 positions"
     ):
-        reader.train_reader(
+        train_reader(
             recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True
         )
     assert not (tmp_path / "out").exists()
@@ -507,30 +512,30 @@ def test_sequences_longer_than_the_positions_are_refused(
 def test_a_reader_of_fewer_layers_begins_with_the_head_of_its_base(
     base: Path, squad: Path, tmp_path: Path
 ) -> None:
-    whole = reader.load_reader_model(tiny_recipe(base, squad).model)
+    whole = load_reader_model(tiny_recipe(base, squad).model)
     whole.save(tmp_path / "whole")
     settings = replace(tiny_recipe(base, squad).model, base=str(tmp_path / "whole"), layers=1)
-    student = reader.load_reader_model(settings)
+    student = load_reader_model(settings)
     assert len(cast(Any, student.transformer).encoder.layer) == 1
     assert torch.equal(student.head.weight, whole.head.weight)
 
     student.save(tmp_path / "student")
-    again = reader.load_reader_model(settings, tmp_path / "student")
+    again = load_reader_model(settings, tmp_path / "student")
     assert again.state_dict().keys() == student.state_dict().keys()
 
 
 def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(base, squad)
-    reader.load_reader_model(recipe.model).save(tmp_path)
+    load_reader_model(recipe.model).save(tmp_path)
     content = (tmp_path / HEAD).read_bytes()
     for torn in (content[:20], content[:-4]):
         (tmp_path / HEAD).write_bytes(torn)
         with pytest.raises(Damaged, match=HEAD):
-            reader.load_reader_model(recipe.model, tmp_path)
+            load_reader_model(recipe.model, tmp_path)
     (tmp_path / HEAD).unlink()
 
     with pytest.raises(Damaged, match=HEAD):
-        reader.load_reader_model(recipe.model, tmp_path)
+        load_reader_model(recipe.model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -543,7 +548,7 @@ def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> Non
 )
 def test_weights_that_are_not_finite_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        reader.ReaderExport(**changes)
+        ReaderExport(**changes)
 
 
 @pytest.mark.usefixtures("one_process")
@@ -589,11 +594,11 @@ def test_the_command_makes_a_reader_of_a_recipe(
 def test_export_refuses_a_graph_that_differs(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = tiny_recipe(base, squad, export=reader.ReaderExport(quantization="none"))
-    reader.load_reader_model(recipe.model).save(tmp_path / "checkpoint")
-    monkeypatch.setattr(reader, "MAX_LOGIT_DIFFERENCE", 0.0)
+    recipe = tiny_recipe(base, squad, export=ReaderExport(quantization="none"))
+    load_reader_model(recipe.model).save(tmp_path / "checkpoint")
+    monkeypatch.setattr("purlin.training.reader.export.MAX_LOGIT_DIFFERENCE", 0.0)
     with pytest.raises(ExportRefused, match="differ"):
-        reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
+        export_reader(recipe, tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
     assert not (tmp_path / "out").exists()
 
 
@@ -602,16 +607,16 @@ def test_a_readers_checkpoint_keeps_its_head_as_a_base(
 ) -> None:
     """Another base gets a new head; the card names the model behind the checkpoint."""
     recipe = tiny_recipe(base, squad)
-    first = reader.load_reader_model(recipe.model)
+    first = load_reader_model(recipe.model)
     first.save(tmp_path / "checkpoint")
     again = replace(recipe, model=replace(recipe.model, base=str(tmp_path / "checkpoint")))
 
-    for name, weight in reader.load_reader_model(again.model).state_dict().items():
+    for name, weight in load_reader_model(again.model).state_dict().items():
         torch.testing.assert_close(weight, first.state_dict()[name], rtol=0, atol=0)
-    assert not torch.equal(reader.load_reader_model(recipe.model).head.weight, first.head.weight)
+    assert not torch.equal(load_reader_model(recipe.model).head.weight, first.head.weight)
 
-    export = reader.ReaderExport(quantization="none", base_model="some/model")
-    reader.export_reader(
+    export = ReaderExport(quantization="none", base_model="some/model")
+    export_reader(
         replace(again, export=export), tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)]
     )
     assert "**Base model**: some/model" in (tmp_path / "out" / "README.md").read_text()
@@ -620,24 +625,22 @@ def test_a_readers_checkpoint_keeps_its_head_as_a_base(
 def test_a_share_of_the_base_is_mixed_in(base: Path, squad: Path, tmp_path: Path) -> None:
     """The base has to be a reader, and the card has the measures of what is exported."""
     torch.manual_seed(3)
-    first = reader.load_reader_model(tiny_recipe(base, squad).model)
+    first = load_reader_model(tiny_recipe(base, squad).model)
     first.save(tmp_path / "first")
     recipe = tiny_recipe(
         tmp_path / "first",
         squad,
         dev=(QuestionSource(format="squad", path=squad, limit=3),),
         loop=LoopSettings(batch_size=4, steps=2, every=2, learning_rate=1e-2, precision="fp32"),
-        export=reader.ReaderExport(quantization="none", base_share=0.25),
+        export=ReaderExport(quantization="none", base_share=0.25),
     )
 
-    def train(recipe: reader.ReaderRecipe, out: Path) -> Path:
-        return reader.train_reader(
-            recipe, out, progress=lambda name: lambda *_: None, say=str, cpu=True
-        )
+    def train(recipe: ReaderRecipe, out: Path) -> Path:
+        return train_reader(recipe, out, progress=lambda name: lambda *_: None, say=str, cpu=True)
 
     directory = train(recipe, tmp_path / "out")
     trained, mixed = (
-        reader.load_reader_model(recipe.model, tmp_path / "out" / checkpoint).state_dict()
+        load_reader_model(recipe.model, tmp_path / "out" / checkpoint).state_dict()
         for checkpoint in ("reader/step-000002", "averaged")
     )
     for name, weight in first.state_dict().items():
@@ -653,16 +656,18 @@ def test_eight_bits_answer_alike(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(3)
-    recipe = tiny_recipe(base, squad, export=reader.ReaderExport(quantization="none"))
-    reader.load_reader_model(recipe.model).save(tmp_path / "checkpoint")
+    recipe = tiny_recipe(base, squad, export=ReaderExport(quantization="none"))
+    load_reader_model(recipe.model).save(tmp_path / "checkpoint")
     samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
-    full = reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "none", samples)
+    full = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "none", samples)
 
     # The graph is traced once: what is quantized is a copy of it.
     graph = tmp_path / "none" / MODEL
-    monkeypatch.setattr(exporting, "trace", lambda *args: shutil.copy(graph, args[2]))
-    recipe = replace(recipe, export=reader.ReaderExport(quantization="int8"))
-    eight = reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
+    monkeypatch.setattr(
+        "purlin.training.reader.export.trace", lambda *args: shutil.copy(graph, args[2])
+    )
+    recipe = replace(recipe, export=ReaderExport(quantization="int8"))
+    eight = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
 
     passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
     exact, quantized = (
@@ -682,9 +687,9 @@ def test_a_recipe_without_questions_is_refused(base: Path, squad: Path) -> None:
     with pytest.raises(InvalidInput, match="questions"):
         tiny_recipe(base, squad, questions=())
     with pytest.raises(InvalidInput, match="five numbers"):
-        reader.ReaderExport(calibration=(1.0,))
+        ReaderExport(calibration=(1.0,))
     with pytest.raises(InvalidInput, match="passages"):
-        reader.ReadingSettings(passages=1)
+        ReadingSettings(passages=1)
 
 
 def test_the_packer_needs_its_special_tokens(base: Path) -> None:
@@ -701,7 +706,7 @@ def test_the_recipe_in_the_manual_is_valid(tmp_path: Path) -> None:
     (tmp_path / "manual" / "html").mkdir(parents=True)
     (tmp_path / "questions.jsonl").touch()
     (tmp_path / "own.toml").write_text(content)
-    recipe = load_recipe(tmp_path / "own.toml", reader.ReaderRecipe)
+    recipe = load_recipe(tmp_path / "own.toml", ReaderRecipe)
     assert [source.format for source in recipe.questions] == ["templates", "questions"]
     assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()
 
@@ -740,18 +745,18 @@ def test_an_mpnet_is_trained_exported_and_served(squad: Path, tmp_path: Path) ->
         squad,
         loop=LoopSettings(batch_size=4, steps=2, every=2, precision="fp32"),
     )
-    directory = reader.train_reader(
+    directory = train_reader(
         recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True
     )
 
     served = Reader.load(directory, threads=1)
     passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
-    trained = reader.load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
+    trained = load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
     for logits in served.read("What is the default step of range?", passages):
         with torch.inference_mode():
             starts, ends, _ = trained(torch.from_numpy(logits.packed.ids)[None])
         for graph, expected in ((logits.start, starts[0]), (logits.end, ends[0])):
-            overlap = np.minimum(reader._softmax(graph), expected.softmax(0).numpy()).sum()
+            overlap = np.minimum(_softmax(graph), expected.softmax(0).numpy()).sum()
             assert overlap > 0.95
 
 
@@ -772,7 +777,7 @@ def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "questions").mkdir(exist_ok=True)
-    recipe = load_recipe(path, reader.ReaderRecipe, data=tmp_path)
+    recipe = load_recipe(path, ReaderRecipe, data=tmp_path)
 
     measured = tmp_path / "references" / "python3.11"
     over_python = [s for s in recipe.questions if measured in (s.path, s.reference)]

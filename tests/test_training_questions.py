@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.questions import QuestionSource, TrainingQuestion
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions import TrainingQuestion
 from purlin.training.dev import DevSet
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from purlin.training.loop import METRICS
+from purlin.training.loop.metrics import METRICS
 
 ROOT = Path(__file__).parent.parent
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

@@ -21,6 +21,7 @@ from purlin.index.errors import InvalidInput
 __all__ = ["Anova", "PairDifference", "tukey_hsd", "two_way_anova"]
 
 Values = NDArray[np.float64]
+CONFIDENCE = 0.95  # of the intervals of all differences together
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def two_way_anova(values: Values) -> Anova:
     return Anova(f, p, systems_freedom, error_freedom, error)
 
 
-def tukey_hsd(values: Values, *, confidence: float = 0.95) -> Iterator[PairDifference]:
+def tukey_hsd(values: Values) -> Iterator[PairDifference]:
     """Yield the difference of each pair of systems by Tukey's honestly significant difference.
 
     `values` (questions, systems) are as for `two_way_anova`, whose error and degrees of freedom
@@ -93,7 +94,7 @@ def tukey_hsd(values: Values, *, confidence: float = 0.95) -> Iterator[PairDiffe
     means = values.mean(axis=0)
     standard_error = math.sqrt(anova.error / questions)
     studentized = stats.studentized_range(systems, anova.error_freedom)
-    margin = float(studentized.ppf(confidence)) * standard_error
+    margin = float(studentized.ppf(CONFIDENCE)) * standard_error
 
     for a, b in combinations(range(systems), 2):
         mean = float(means[b] - means[a])

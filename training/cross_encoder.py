@@ -14,9 +14,12 @@ from torch import Tensor, nn
 
 from purlin.index.errors import Damaged
 from purlin.index.qa.reader import Packer
-from purlin.training.model import BertLike
-from purlin.training.restore import HEAD
-from purlin.training.santa import Schedule
+from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.restore import HEAD
+from purlin.training.models.text_model import BertLike
+from purlin.training.reasons import first_line
+from purlin.training.schedule import Schedule
 
 # Pairs of texts are few in a batch and differ much in length: groups of 32 are a third padding.
 PAIRS_PER_GROUP = 8
@@ -45,6 +48,10 @@ class CrossEncoder(nn.Module):
         tokenizer = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
         return Packer(tokenizer, max_tokens)
 
+    def padded(self, sequences: Sequence[TokenIds]) -> tuple[Tensor, Tensor]:
+        """Return ids and mask (n, longest) of packed sequences."""
+        return pad_texts([ids.tolist() for ids in sequences], self.tokenizer.pad_token_id or 0)
+
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
         self.transformer.save_pretrained(directory)
@@ -65,7 +72,7 @@ class CrossEncoder(nn.Module):
                 weights = {name: rows[output : output + 1] for name, rows in weights.items()}
             self.head.load_state_dict(weights)
         except (OSError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = str(error).strip().partition("\n")[0][:300]
+            reason = first_line(error)
             raise Damaged(
                 f"{path} is damaged: {reason}. Remove {directory} to resume from the checkpoint "
                 "before it, or name another base."
@@ -73,7 +80,7 @@ class CrossEncoder(nn.Module):
 
 
 class CrossEncoderTask:
-    """The part of a `loop.Task` that is the same for all cross-encoders.
+    """The part of a `purlin.training.loop.task.Task` that is the same for all cross-encoders.
 
     No batch depends on the weights, and `schedule` decides what is in it.
     """

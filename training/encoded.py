@@ -20,8 +20,10 @@ from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import Damaged, NotFound
 from purlin.index.records import Role
 from purlin.index.storage import atomic_write
-from purlin.training.export import is_exported, load_checkpoint, prompt_of
-from purlin.training.loop import digest, storing
+from purlin.training.exporting.directory import is_exported
+from purlin.training.loop.checkpoints import storing
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.models.sentence_models import load_checkpoint, prompt_of
 
 ABOUT = "encoded.json"
 

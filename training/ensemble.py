@@ -30,15 +30,8 @@ from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
-from purlin.training.export import (
-    CARD,
-    Card,
-    file_digests,
-    markdown_list,
-    markdown_measures,
-    replacing_directory,
-    write_settings,
-)
+from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
+from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from purlin.index.encoder import Vectors
 from purlin.training.data.pairs import Pair
-from purlin.training.dev import encode
-from purlin.training.loop import storing
-from purlin.training.model import TextModel
+from purlin.training.loop.checkpoints import storing
+from purlin.training.models.encoding import encode
+from purlin.training.models.text_model import TextModel
 
 Rows = NDArray[np.int64]
 

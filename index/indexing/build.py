@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from purlin.index import builds, self_check, storage
 from purlin.index.builds import Manifest
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors, available_cpus
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
 from purlin.index.indexing import gate
+from purlin.index.indexing.ahead import MOST_PROCESSES
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.gate import Judgements
@@ -300,8 +301,17 @@ class _Builder:
         plan, encoding = self._plan, self._encode_with(encoder)
         # Code has names, and questions to references are read in English.
         language = None if plan.kind == "product" else ENGLISH
+        # Where encoding takes longer than reading, other processes would only slow it down.
+        is_fast = encoder.architecture == "static"
+        processes = min(available_cpus(), MOST_PROCESSES) if is_fast else 1
         reader = Reader(
-            self.directory, plan.splitter, self._earlier, encoding, plan.progress, language
+            self.directory,
+            plan.splitter,
+            self._earlier,
+            encoding,
+            plan.progress,
+            language,
+            processes,
         )
         listing = reader.read(sources, self._earlier.comparable(encoder), self._unfinished)
         self._kept, self._new_segment = reader.kept, reader.segment

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -11,14 +12,15 @@ from typing import TypeVar
 from purlin.index import builds
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
+from purlin.index.indexing.ahead import Item, read_ahead
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
-from purlin.index.indexing.segment import SegmentWriter
+from purlin.index.indexing.segment import SegmentWriter, prepare
 from purlin.index.indexing.unfinished import Unfinished
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
-from purlin.index.search.languages import Language
+from purlin.index.search.languages import ENGLISH, Language
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
 from purlin.index.search.segments import BASE, DELTA
 
@@ -30,6 +32,9 @@ _T = TypeVar("_T")
 MOST_CHANGED, LARGEST_DELTA = 0.1, 10_000
 # A base of fewer passages is written anew: that takes no longer.
 SMALLEST_BASE = 1000
+# Documents that are read before other processes are started for the rest: that takes them less time
+# than half a second.
+READ_ALONE = 3000
 
 
 # A source file that has changed or is new, one that the earlier build has, or what is left out.
@@ -41,7 +46,8 @@ class Reader:
 
     `kept` is the number of segments that the build takes over from the earlier one; `segment` is
     the name of the new one, which has the documents of all other files, or "" if there are none.
-    `language` is that of a build anew, None to tell it by the texts.
+    `language` is that of a build anew, None to tell it by the texts. With more than one of
+    `processes`, so many read what is large, unless it has to tell its language.
     """
 
     def __init__(
@@ -52,8 +58,9 @@ class Reader:
         encoding: Encoding,
         progress: Progress,
         language: Language | None,
+        processes: int = 1,
     ) -> None:
-        self._language = language
+        self._language, self._processes = language, processes
         self._staging_dir, self._splitter = staging_dir, splitter
         self._earlier, self._encoding, self._progress = earlier, encoding, progress
         self.kept = 0
@@ -61,6 +68,8 @@ class Reader:
         self.first_skipped: Skipped | None = None
         # Whether some file failed in a way that may not repeat.
         self.failed = False
+        # Documents that no earlier build had.
+        self._documents_read = 0
 
         self._writer: SegmentWriter | None = None
         self._key = hashlib.blake2b(digest_size=16)
@@ -119,18 +128,30 @@ class Reader:
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:
         files, skipped = [], []
-        for position, entry in enumerate(entries):
-            if isinstance(entry, Skipped):
-                self.first_skipped = self.first_skipped or entry
-                skipped.append(entry)
-            elif isinstance(entry, SourceFile):
-                files.append(self._add_source(entry, position))
-            # A file whose document gave way to that of an earlier file has no position any more.
-            elif self._positions.get((entry.segment, entry.number)) == position:
-                files.append(entry)
-            else:
-                files.append(self._add_earlier(entry, position))
+        with closing(self._with_items(entries)) as contents:
+            for position, (entry, items) in enumerate(contents):
+                if isinstance(entry, Skipped):
+                    self.first_skipped = self.first_skipped or entry
+                    skipped.append(entry)
+                elif isinstance(entry, SourceFile):
+                    files.append(self._add_source(entry, items, position))
+                # A file whose document gave way to that of an earlier file has no position any more.
+                elif self._positions.get((entry.segment, entry.number)) == position:
+                    files.append(entry)
+                else:
+                    files.append(self._add_earlier(entry, position))
         return Listing(files, skipped)
+
+    def _with_items(
+        self, entries: Iterable[_Entry]
+    ) -> Generator[tuple[_Entry, Iterable[Item] | None]]:
+        """Yield each entry, with what is in it if another process has read that."""
+        remaining = iter(entries)
+        for entry in remaining:
+            yield entry, None
+            is_large = self._documents_read >= READ_ALONE
+            if is_large and self._processes > 1 and self._language is ENGLISH:
+                yield from read_ahead(remaining, self._splitter, self._processes)
 
     # ---- what stays
 
@@ -186,13 +207,18 @@ class Reader:
 
     # ---- what is added
 
-    def _add_source(self, source: SourceFile, position: int) -> IndexedFile:
-        """Read a file into the new segment."""
+    def _add_source(
+        self, source: SourceFile, items: Iterable[Item] | None, position: int
+    ) -> IndexedFile:
+        """Add a file to the new segment; it is read here unless its items are there."""
         writer = self._writer_of_segment()
         number = writer.store.add_file()
+        if items is None:
+            items = readable(source.read())
+        before = writer.store.documents
         # Not `any`, which would stop before all items are added.
-        items = readable(source.read())
         outdated = sum(self._add(writer, item, number, position) for item in items) > 0
+        self._documents_read += writer.store.documents - before
         file_digest = "" if outdated else source.digest
         return IndexedFile(source.path, file_digest, source.stamp, self.kept, number)
 
@@ -213,7 +239,6 @@ class Reader:
             first_row = self._earlier.starts[self.kept] if self.kept else 0
             self._writer = SegmentWriter(
                 self._staging_dir / self.segment,
-                self._splitter,
                 self._encoding,
                 first_row,
                 self._language,
@@ -234,9 +259,7 @@ class Reader:
             self._ids.add(key, number)
         return True
 
-    def _add(
-        self, writer: SegmentWriter, item: Document | Skipped, number: int, position: int
-    ) -> bool:
+    def _add(self, writer: SegmentWriter, item: Item, number: int, position: int) -> bool:
         """Add an item of a file.
 
         Returns whether the file may yield something else next time though it is unchanged: after a
@@ -247,7 +270,7 @@ class Reader:
             self.failed |= item.passing
             return item.passing
 
-        path = item.location.path
+        path = item.location.path if isinstance(item, Document) else item.path
         key = digest(item.id)
         if (owner := self._owner(item.id, key, position)) is not None:
             reason = f"the id {item.id[:200]!r} exists already"
@@ -255,7 +278,8 @@ class Reader:
             return owner != number
 
         try:
-            writer.add(item, number)
+            prepared = prepare(item, self._splitter) if isinstance(item, Document) else item
+            writer.add(prepared, number)
         except UnicodeEncodeError:
             reason = "its text is not valid Unicode"
             self._skip(writer, Skipped(path or ascii(item.id), reason), number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,48 @@ from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
 from purlin.index.search.languages import Language
-from purlin.index.search.lexical_builder import LexicalBuilder
+from purlin.index.search.lexical_builder import LexicalBuilder, Tokenizer
 from purlin.index.search.segments import LEXICAL_DIRECTORY
-from purlin.index.search.store import StoreWriter
+from purlin.index.search.store import Entry, StoreWriter, entry_of
 
 # Vectors that are gathered and written together.
 _WRITTEN_TOGETHER = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPassage:
+    """A passage's text for the encoder, and that for BM25 or the tokens of it."""
+
+    text: str
+    lexical: str | Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a segment writes of a document; made without the segment, so by any process.
+
+    `path` is the file that the document's location names.
+    """
+
+    id: str
+    path: str | None
+    entry: Entry
+    passages: Sequence[PreparedPassage]
+
+
+def prepare(document: Document, splitter: Splitter, tokenizer: Tokenizer | None = None) -> Prepared:
+    """Return what a segment writes of a document, with tokens if a `tokenizer` makes them.
+
+    Raises UnicodeEncodeError.
+    """
+    passages = split(document, splitter)
+    texts = [render(document, passage) for passage in passages]
+    entry = entry_of(document, zip(passages, map(digest, texts), strict=True))
+
+    lexical_texts = [lexical_text(document, passage) for passage in passages]
+    lexical = lexical_texts if tokenizer is None else map(tokenizer.tokens, lexical_texts)
+    prepared = list(map(PreparedPassage, texts, lexical))
+    return Prepared(document.id, document.location.path, entry, prepared)
 
 
 class SegmentWriter:
@@ -33,29 +71,27 @@ class SegmentWriter:
     def __init__(
         self,
         directory: Path,
-        splitter: Splitter,
         encoding: Encoding,
         first_row: int,
         language: Language | None,
     ) -> None:
         directory.mkdir()
         self.directory = directory
-        self._splitter = splitter
         self._encoding, self._first_row = encoding, first_row
         self.store = StoreWriter(directory)
         self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY, language=language)
 
-    def add(self, document: Document, file: int) -> None:
-        """Append a document that was read. Raises UnicodeEncodeError before anything is added."""
-        passages = split(document, self._splitter)
-        texts = [render(document, passage) for passage in passages]
-        digests = list(map(digest, texts))
+    def add(self, prepared: Prepared, file: int) -> None:
+        """Append a document that was read."""
         row = self._first_row + self.store.passages
-        self.store.add(document, file, zip(passages, digests, strict=True))
+        self.store.add(prepared.entry, file)
 
-        for passage, text, key in zip(passages, texts, digests, strict=True):
-            self._lexical.add(lexical_text(document, passage))
-            self._encoding.add(row, key, text)
+        for passage, key in zip(prepared.passages, prepared.entry.digests, strict=True):
+            if isinstance(passage.lexical, str):
+                self._lexical.add(passage.lexical)
+            else:
+                self._lexical.add_tokens(passage.lexical)
+            self._encoding.add(row, key, passage.text)
             row += 1
 
     def copy(self, segment: EarlierSegment, file: int, number: int) -> None:

@@ -73,21 +73,49 @@ class _Source(Protocol):
         ...
 
 
+class _Vocabulary(dict[bytes, int]):
+    """Token -> its number in a run; a token gets one when it is looked up first."""
+
+    def __missing__(self, token: bytes) -> int:
+        number = self[token] = len(self)
+        return number
+
+
 class _Numbers(dict[str, tuple[int, ...]]):
-    """Word -> numbers of its tokens in a run; a word is split when it is asked for first."""
+    """Word -> numbers of its tokens in a run; a word is split when it is looked up first."""
 
     def __init__(self, language: Language) -> None:
         super().__init__()
         self.language = language
-        self.vocabulary: dict[bytes, int] = {}
+        self.vocabulary = _Vocabulary()
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        vocabulary = self.vocabulary
-        contents = [token.encode(*CODEC) for token in split(word, self.language)]
-        numbers = tuple(vocabulary.setdefault(token, len(vocabulary)) for token in contents)
+        numbers = tuple(self.vocabulary[token] for token in _encoded(word, self.language))
         if len(self) < _MAX_CACHED_WORDS:
             self[word] = numbers
         return numbers
+
+
+class Tokenizer(dict[str, tuple[bytes, ...]]):
+    """Cuts texts into the tokens that a segment stores, and remembers the tokens of their words."""
+
+    def __init__(self, language: Language) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, word: str) -> tuple[bytes, ...]:
+        tokens = tuple(_encoded(word, self._language))
+        if len(self) < _MAX_CACHED_WORDS:
+            self[word] = tokens
+        return tokens
+
+    def tokens(self, text: str) -> list[bytes]:
+        """Return the tokens of a text in their order."""
+        return list(chain.from_iterable(map(self.__getitem__, words(text))))
+
+
+def _encoded(word: str, language: Language) -> list[bytes]:
+    return [token.encode(*CODEC) for token in split(word, language)]
 
 
 class LexicalBuilder:
@@ -125,7 +153,7 @@ class LexicalBuilder:
     def add(self, text: str) -> None:
         """Append one row."""
         if self._language is not None:
-            self._add(text)
+            self._add_numbers(chain.from_iterable(map(self._numbers.__getitem__, words(text))))
             return
         self._sample.append(text)
         self._sample_chars += len(text)
@@ -137,13 +165,16 @@ class LexicalBuilder:
         self._language = detect(fold(text).lower() for text in self._sample)
         self._numbers = _Numbers(self._language)
         for text in self._sample:
-            self._add(text)
+            self.add(text)
         self._sample.clear()
 
-    def _add(self, text: str) -> None:
+    def add_tokens(self, tokens: Iterable[bytes]) -> None:
+        """Append one row by the tokens that a `Tokenizer` of the builder's language made of it."""
+        self._add_numbers(map(self._numbers.vocabulary.__getitem__, tokens))
+
+    def _add_numbers(self, numbers: Iterable[int]) -> None:
         before = len(self._tokens)
-        numbers = map(self._numbers.__getitem__, words(text))
-        self._tokens.extend(chain.from_iterable(numbers))
+        self._tokens.extend(numbers)
         self._text_rows.append(len(self._lengths))
         self._text_lengths.append(len(self._tokens) - before)
         self._lengths.append(len(self._tokens) - before)

@@ -21,7 +21,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ from purlin.index.errors import Altered, NotFound
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
 from purlin.index.search.columns import Columns, ColumnsWriter
-from purlin.index.search.filters import ANY_CASE, Clause, Filter, Held, clauses, filterable
+from purlin.index.search.filters import ANY_CASE, Clause, Filter, Held, Scalar, clauses, filterable
 from purlin.index.search.names import Names, hash_of, write_names
 from purlin.index.search.tokens import distinct_tokens
 from purlin.index.storage import read_array
@@ -72,6 +72,37 @@ class Head(NamedTuple):
     path: str | None
     title_tokens: str
     path_tokens: str
+
+
+class Entry(NamedTuple):
+    """What a store writes of a document. `path` is empty for a record of a list.
+
+    `digests` are those of its passages' rendered texts.
+    """
+
+    record: bytes
+    id_hash: int
+    title_hash: int
+    path: str
+    fields: Sequence[tuple[str, Scalar]]
+    digests: Sequence[bytes]
+
+
+def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> Entry:
+    """Return the entry of a document with its passages and the digests of their rendered texts.
+
+    Raises UnicodeEncodeError.
+    """
+    listed = list(passages)
+    any_case = document.kind in ANY_CASE
+    return Entry(
+        _record(document, [passage for passage, _ in listed]),
+        hash_of(document.id),
+        hash_of(_folded(document.title)),
+        _path_of(document),
+        list(filterable(document.fields, any_case=any_case)),
+        [digest for _, digest in listed],
+    )
 
 
 class StoreWriter:
@@ -116,30 +147,22 @@ class StoreWriter:
         """Record what the reader of a file skipped."""
         self._skipped.write(_line([file, *storable(skipped)]))
 
-    def add(self, document: Document, file: int, passages: Iterable[tuple[Passage, bytes]]) -> None:
-        """Append a document with its passages and the digests of their rendered texts.
-
-        Raises UnicodeEncodeError before anything is added.
-        """
+    def add(self, entry: Entry, file: int) -> None:
+        """Append a document, which comes from this source file."""
         row = self.documents
-        listed = list(passages)
-        record = _record(document, [passage for passage, _ in listed])
-
-        self._records.write(record)
+        self._records.write(entry.record)
         self._ends.append(self._records.tell())
         self._file_of.append(file)
-        self._ids.append(hash_of(document.id))
-        self._titles.append(hash_of(_folded(document.title)))
-        path = _path_of(document)
-        if path and path != self._last_path:
-            self._paths.append(hash_of(path))
+        self._ids.append(entry.id_hash)
+        self._titles.append(entry.title_hash)
+        if entry.path and entry.path != self._last_path:
+            self._paths.append(hash_of(entry.path))
             self._path_rows.append(row)
-        self._last_path = path
-        self._document_of.extend([row] * len(listed))
-        for _, digest in listed:
+        self._last_path = entry.path
+        self._document_of.extend([row] * len(entry.digests))
+        for digest in entry.digests:
             self._digests.write(digest)
-        any_case = document.kind in ANY_CASE
-        for name, value in filterable(document.fields, any_case=any_case):
+        for name, value in entry.fields:
             self._columns.add(name, value, row)
 
     def copy(self, store: Store, file: int, number: int) -> None:
@@ -590,7 +613,7 @@ def _line(value: object) -> bytes:
 def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
     path = _path_of(document)
-    names = distinct_tokens(document.title), distinct_tokens(path_text(path))
+    names = distinct_tokens(document.title), _path_tokens(path)
     head = [document.id, document.title, len(path), *names]
     values = {
         "body": document.body,
@@ -605,6 +628,12 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
         ],
     }
     return _line(head) + _line({key: value for key, value in values.items() if value})
+
+
+# The documents of a file follow each other.
+@lru_cache(maxsize=16)
+def _path_tokens(path: str) -> str:
+    return distinct_tokens(path_text(path))
 
 
 def _path_of(document: Document) -> str:

@@ -7,7 +7,7 @@ import threading
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, chain
 
 import Stemmer
@@ -27,15 +27,14 @@ _OTHER_UNSPACED = (
 # Regular expressions of a run of letters and digits, and of one of a script without spaces.
 LETTERS = rf"[^\W_{_KATAKANA}{_OTHER_UNSPACED}]+"
 UNSPACED_RUN = rf"[{_KATAKANA}]+|[{_OTHER_UNSPACED}]+"
-_UNSPACED = re.compile(f"[{_KATAKANA}{_OTHER_UNSPACED}]")
+_UNSPACED, _HAN_CHARACTER = f"[{_KATAKANA}{_OTHER_UNSPACED}]", f"[{_HAN}]"
 # Voicing marks of kana, and vowels and finals of Hangul, in texts that are not composed.
 _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
-_HAN_CHARACTER = re.compile(f"[{_HAN}]")
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
 # The same, and each run of a script without spaces, in a text that has such.
-_WORD_OR_RUN = re.compile(
+_WORD_OR_RUN = (
     rf"[A-Za-z](?:\+\+|\#)(?![^\W{_KATAKANA}{_OTHER_UNSPACED}])"
     rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}"
 )
@@ -73,6 +72,12 @@ class _Bare(dict[int, int | str | None]):
 _BARE = _Bare(_LETTERS_OF)
 
 
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern once it is needed: whole scripts take longer than a search without them."""
+    return re.compile(pattern)
+
+
 def words(text: str) -> list[str]:
     """Return the words of `text`, in order; `split` gives the tokens of each."""
     folded = fold(text)
@@ -82,7 +87,7 @@ def words(text: str) -> list[str]:
 def _pattern(folded: str) -> re.Pattern[str]:
     if folded.isascii():
         return _ASCII_WORD
-    return _WORD_OR_RUN if _UNSPACED.search(folded) else _WORD
+    return compiled(_WORD_OR_RUN) if compiled(_UNSPACED).search(folded) else _WORD
 
 
 def tokens(text: str, language: Language = ENGLISH) -> list[str]:
@@ -247,13 +252,13 @@ def pieces(word: str) -> list[str]:
 
 
 def _is_unspaced(word: str) -> bool:
-    return not word.isascii() and _UNSPACED.match(word) is not None
+    return not word.isascii() and compiled(_UNSPACED).match(word) is not None
 
 
 def _grams(run: str) -> Iterator[tuple[int, str]]:
     """Yield the offset and text of each pair of characters, and of characters that can be a word."""
     for start, character in enumerate(run):
-        if len(run) == 1 or _HAN_CHARACTER.match(character):
+        if len(run) == 1 or compiled(_HAN_CHARACTER).match(character):
             yield start, character
         if start + 1 < len(run):
             yield start, run[start : start + 2]

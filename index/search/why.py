@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
 from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
-from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, pieces, tokens
+from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
 from purlin.index.search.uses import used_name
 
-_WORD = re.compile(rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}")
+_WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
+_ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
 # Words that are listed for each part of a hit.
 _LISTED = 4
 # The parts of a score in words.
@@ -58,7 +58,8 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         "text": frozenset(tokens(hit.text, language)),
     }
     words: dict[str, list[str]] = {part: [] for part in tokens_of}
-    for word in dict.fromkeys(_WORD.findall(query)):
+    pattern = compiled(_ASCII_WORD if query.isascii() else _WORD)
+    for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if not own.isdisjoint(part_tokens):

@@ -43,8 +43,6 @@ from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 from purlin.index.sources.identifiers import identifiers
 from purlin.index.sources.languages import DIALECTS
-from purlin.index.sources.pattern_languages import PATTERN_LANGUAGES
-from purlin.index.sources.patterns import pattern_outline
 from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
@@ -271,12 +269,11 @@ def _all_documents(
         yield from sections.section_documents(source.decode(), path, kind.language, fields)
         return
     if kind.grammar is None:
-        if (patterns := PATTERN_LANGUAGES.get(kind.language)) is not None:
-            contents = pattern_outline(source, patterns)
-            if contents.definitions:
-                yield from _outlined_documents(contents, source, path, fields)
-                return
-        yield from sections.text_documents(source.decode(), path, fields)
+        contents = _outline_by_patterns(source, kind.language)
+        if contents is not None and contents.definitions:
+            yield from _outlined_documents(contents, source, path, fields)
+        else:
+            yield from sections.text_documents(source.decode(), path, fields)
         return
 
     tree, grammar = _parsed(source, kind.grammar)
@@ -287,6 +284,15 @@ def _all_documents(
 
     contents = outline(tree.root_node, source, grammar)
     yield from _outlined_documents(contents, source, path, fields)
+
+
+def _outline_by_patterns(source: bytes, language: str) -> Outline | None:
+    # Most searches find no such file, and compiling the patterns takes as long as a small search.
+    from purlin.index.sources.pattern_languages import PATTERN_LANGUAGES
+    from purlin.index.sources.patterns import pattern_outline
+
+    patterns = PATTERN_LANGUAGES.get(language)
+    return None if patterns is None else pattern_outline(source, patterns)
 
 
 def _outlined_documents(

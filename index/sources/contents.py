@@ -10,18 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.index.sources.languages import (
-    BASH,
-    BY_SUFFIX,
-    CPP,
-    LANGUAGES,
-    OBJECTIVE_C,
-    PERL,
-    PHP,
-    PYTHON,
-    RUBY,
-    C,
-)
+from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.sources.languages.c_family import CPP, OBJECTIVE_C, C
+from purlin.index.sources.languages.scripting import BASH, PERL, PHP, PYTHON, RUBY
 from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.

@@ -1,7 +1,7 @@
 """Find the definitions in a syntax tree, and the lines of the file that are in none of them.
 
 A cursor walks the tree and enters only nodes that may contain definitions; what they are is data,
-in `languages.py`. The tags queries that some grammars bring would be shorter, but their time is
+in `languages`. The tags queries that some grammars bring would be shorter, but their time is
 quadratic in a run of tokens (100 kB of brackets take 8 s), and they cannot be interrupted: the
 progress callback of `QueryCursor.matches` crashes the interpreter in tree-sitter 0.26.1. They also
 know neither owners nor doc comments, and a third of the grammars have none.

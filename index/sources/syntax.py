@@ -23,6 +23,9 @@ _SYNOPSIS = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
+# What most grammars call their names.
+COMMON_NAMES = "identifier type_identifier field_identifier simple_identifier property_identifier"
+
 KindOf = Callable[[ts.Node], str | None]
 Rewrite = Callable[[bytes], bytes]
 NameOf = Callable[[ts.Node], ts.Node | str | None]

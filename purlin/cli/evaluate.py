@@ -226,17 +226,18 @@ def evaluate_santa(
     need_training()
     from purlin.index.errors import InvalidInput
     from purlin.training.data import judged as published
+    from purlin.training.data.published import JUDGED_NAMES, read_judged
 
-    name = next((name for name in published.JUDGED_NAMES if name == judged), None)
+    name = next((name for name in JUDGED_NAMES if name == judged), None)
     if name is None:
-        set_names = ", ".join(published.JUDGED_NAMES)
+        set_names = ", ".join(JUDGED_NAMES)
         raise InvalidInput(f"--set must be one of {set_names}, not {judged!r:.80}.", field="set")
     if similarity not in ("trained", "cosine"):
         raise InvalidInput(
             f"--similarity must be trained or cosine, not {similarity!r:.80}.", field="similarity"
         )
 
-    sets = published.read_judged(name, data, split)
+    sets = read_judged(name, data, split)
     opened = open_encoder(encoder)
     with progress_bars() as tell:
         runs = [

@@ -90,7 +90,10 @@ def train_export(
     """
     need_training()
     from purlin.index.errors import InvalidInput
-    from purlin.training.export import Card, Quantization, export, export_again, is_exported
+    from purlin.training.exporting.checks import Quantization
+    from purlin.training.exporting.directory import export_again, is_exported
+    from purlin.training.exporting.encoder import export_encoder
+    from purlin.training.exporting.model_card import Card
 
     if is_exported(checkpoint):
         if fp32 or name is not None:
@@ -105,7 +108,7 @@ def train_export(
         raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
     card = Card(name, base_model=base_model, base_licence=base_licence)
     quantization: Quantization = "none" if fp32 else "int8"
-    export(checkpoint, to, card, quantization=quantization, own_prompts=True)
+    export_encoder(checkpoint, to, card, quantization=quantization, own_prompts=True)
     out.print(f"{to}: written")
 
 
@@ -119,9 +122,10 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """
     need_training()
-    from purlin.training import santa
+    from purlin.training.santa.recipe import SantaRecipe
+    from purlin.training.santa.run import train_santa
 
-    directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
+    directory = _trained(train_santa, SantaRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
@@ -134,9 +138,10 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     Example: purlin train static --config configs/static-code.toml --data DATA
     """
     need_training()
-    from purlin.training import static
+    from purlin.training.static.recipe import StaticRecipe
+    from purlin.training.static.run import train_static
 
-    directory = _trained(static.train_static, static.StaticRecipe, config, data, to, cpu)
+    directory = _trained(train_static, StaticRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
@@ -167,10 +172,11 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     """
     need_training()
     from purlin.training import config as recipes
-    from purlin.training import reader
+    from purlin.training.reader.recipe import ReaderRecipe
+    from purlin.training.reader.run import train_reader
 
     if "questions" in recipes.read_toml(config):
-        directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
+        directory = _trained(train_reader, ReaderRecipe, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
         santa_command(config, data, to, cpu)
@@ -185,9 +191,10 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     Example: purlin train ranker --config configs/rerank-minilm.toml --data DATA
     """
     need_training()
-    from purlin.training import ranker
+    from purlin.training.ranker.recipe import RankerRecipe
+    from purlin.training.ranker.run import train_ranker
 
-    directory = _trained(ranker.train_ranker, ranker.RankerRecipe, config, data, to, cpu)
+    directory = _trained(train_ranker, RankerRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; the server takes it with PURLIN_RERANKER={directory}")
 
 

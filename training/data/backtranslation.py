@@ -19,6 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.config import in_range
 from purlin.training.data.templates import Rephrase
+from purlin.training.reasons import first_line
 
 __all__ = ["back_translate", "rephraser", "translate"]
 
@@ -115,7 +116,7 @@ def _load(name: str) -> tuple[Any, Any]:
             name, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0][:300]
+        reason = first_line(error)
         raise NotFound(
             f"The translator {name} cannot be loaded: {reason} Give the directory of a model with "
             "safetensors and a tokenizer, or its name if the hub can be reached.",

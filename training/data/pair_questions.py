@@ -14,7 +14,8 @@ from purlin.training.data.backtranslation import rephraser
 from purlin.training.data.pair_documents import read_documents
 from purlin.training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
 from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
-from purlin.training.data.questions import QuestionSource, excluded_entries, load_questions
+from purlin.training.data.question_sources import QuestionSource, excluded_entries
+from purlin.training.data.questions import load_questions
 from purlin.training.data.splitting import SplitReference, read_split
 
 # Of a passage, there and back: a hundred words of code may have four tokens each.

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.answers import Question, read_questions
-from purlin.index.qa.reader import ReadingPassage, model_text, reading_passage
+from purlin.index.qa.reader import ReadingPassage, reading_passage
 from purlin.index.records import Document, Skipped, Splitter
-from purlin.index.search.lexical import Lexical, top
-from purlin.index.search.lexical_builder import LexicalBuilder
-from purlin.index.search.postings import Postings
 from purlin.index.sources import tables
-from purlin.training.config import in_range
 from purlin.training.data import templates
 from purlin.training.data.backtranslation import rephraser
+from purlin.training.data.question_sources import QuestionFormat, QuestionSource, excluded_entries
 from purlin.training.data.splitting import SplitReference, read_split
-
-QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
-WITH_REFERENCE = ("linked", "questions", "unlabelled", "searches")
-WITH_LEAVE_OUT = ("templates", "linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -42,148 +29,18 @@ MIN_SAME_ANSWER = 20
 # as if they had it.
 MAX_SAME_FORM = 0.3
 
-# Queries whose cosines with all passages are in memory at a time.
-QUERIES_PER_BLOCK = 128
 
-
-def check_options(
-    format: str,
-    reference: Path | None,
-    rules: templates.RulesChoice | None,
-    translators: Sequence[str],
-    leave_out: Sequence[Path],
-    splitter: Splitter | None = None,
-) -> None:
-    """Raise InvalidInput, naming the field, for an option that the format needs or does not use."""
-    if splitter is not None and format not in ("templates", "questions"):
-        raise InvalidInput(
-            "splitter belongs to the formats templates and questions; remove it.", field="splitter"
-        )
-
-    if (format in WITH_REFERENCE) != bool(reference):
-        raise InvalidInput(
-            f"reference belongs to the formats {', '.join(WITH_REFERENCE)}, which need one.",
-            field="reference",
-        )
-
-    for name, value in (("rules", rules), ("translators", translators)):
-        if value and format != "templates":
-            raise InvalidInput(
-                f"{name} belongs to the format templates, not to {format}; remove it.", field=name
-            )
-
-    if leave_out and format not in WITH_LEAVE_OUT:
-        raise InvalidInput(
-            f"leave_out belongs to the formats {', '.join(WITH_LEAVE_OUT)}; remove it.",
-            field="leave_out",
-        )
-    rephraser(translators)
-
-
-def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
-    """Return the entries that question sets ask about, to keep them out of training.
-
-    Of a directory, all sets directly in it count, whichever of them ask about these documents.
-    Raises NotFound for a missing file and InvalidInput for a set, or a directory, that asks about
-    none of the documents.
-    """
-    if not paths:
-        return frozenset()
-
-    entries = {templates.document_entry(document) for document in documents}
-    excluded: set[str] = set()
-    for path in paths:
-        sets = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-        questions = [question for each in sets for question in read_questions(each)]
-        covered = entries & {question.entry or question.about or "" for question in questions}
-        if not covered:
-            raise InvalidInput(
-                f"{path} asks about no entry of the reference: nothing is left out.",
-                field="leave_out",
-            )
-        excluded |= covered
-    return frozenset(excluded)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSource:
-    """Where questions come from, as a recipe names it. Raises InvalidInput naming the field.
-
-    templates: questions made from the definitions in a reference's HTML, for the entries of
-    `split`. `rules` is a file of custom templates, or "paper" for the paper's single one;
-    `translators` are two models, there and back, whose rephrasings are added.
-
-    linked: rows {title, question, entry} of questions that led to an entry of `reference`, whose
-    term is the answer.
-
-    questions: a question set over `reference`, as `purlin.index.evaluation.answers` reads it. Used are
-    the questions of `split` whose answer is in their entry, and those without an answer that name
-    the entry they are `about`. For these formats, no questions are produced about the entries
-    that the question sets in `leave_out`, files or a directory of them, ask about.
-
-    squad: rows {question, context, answers}; questions without answers ask for something that the
-    context does not say.
-
-    unlabelled: rows {question} or {title} of questions to ask `reference`, without answers: for a
-    recipe with a teacher, whose scores are all that is learnt from them. Of rows that name an
-    `entry`, those are dropped whose entry is left out.
-
-    A recipe's teacher reads the questions of sources that are `distilled`. Of the others, only the
-    labels are learnt, so that the teacher passes on nothing about entries that are left out.
-
-    `splitter` cuts the passages of templates and questions as the paper's splitter of that name
-    does (`purlin.training.data.splitting`); by default they are those that are served.
-    """
-
-    format: QuestionFormat
-    path: Path
-    reference: Path | None = None
-    weight: float = 1.0
-    limit: int | None = None
-    split: str = "train"
-    rules: templates.RulesChoice | None = None
-    translators: tuple[str, ...] = ()
-    leave_out: tuple[Path, ...] = ()
-    splitter: Splitter | None = None
-    distilled: bool = True
-
-    def __post_init__(self) -> None:
-        formats = get_args(QuestionFormat)
-        if self.format not in formats:
-            raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
-        if self.format == "unlabelled" and not self.distilled:
-            raise InvalidInput(
-                "Nothing can be learnt from questions without labels that no teacher reads; remove "
-                "distilled = false.",
-                field="distilled",
-            )
-
-        check_options(
-            self.format,
-            self.reference,
-            self.rules,
-            self.translators,
-            self.leave_out,
-            self.splitter,
-        )
-        in_range("weight", self.weight, 1e-6, 100.0)
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 1 << 30)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PassagePool:
     """The passages of one reference, which serve as each other's negatives.
 
     `entries` has the entry of each passage, or its page where passages are cut from whole pages.
-    `reference` says which of them hold a definition's words; it is empty for SQuAD. `miner` is
-    created once for all sources over it.
+    `reference` says which of them hold a definition's words; it is empty for SQuAD.
     """
 
     passages: list[ReadingPassage]
     entries: list[str]
     reference: SplitReference = field(default_factory=SplitReference)
-    miner: Miner | None = None
 
 
 # The pools of the references that were read, by path and splitter.
@@ -251,7 +108,7 @@ def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> Pass
     return pools[path, splitter]
 
 
-# ---- templates
+# -- templates -------------------------------------------------------------------------------------
 
 
 def _template_questions(
@@ -315,7 +172,7 @@ def balanced(questions: Sequence[TrainingQuestion]) -> Iterator[TrainingQuestion
         yield question
 
 
-# ---- linked questions
+# -- linked questions ------------------------------------------------------------------------------
 
 
 def _linked_questions(
@@ -361,7 +218,7 @@ def _find_term(text: str, title: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-# ---- question sets
+# -- question sets ---------------------------------------------------------------------------------
 
 
 def _question_set(
@@ -412,7 +269,7 @@ def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
-# ---- unlabelled questions
+# -- unlabelled questions --------------------------------------------------------------------------
 
 
 def _unlabelled_questions(
@@ -433,7 +290,7 @@ def _unlabelled_questions(
     )
 
 
-# ---- SQuAD
+# -- SQuAD -----------------------------------------------------------------------------------------
 
 
 def _squad_questions(
@@ -472,6 +329,7 @@ def _squad_question(
 
 
 _Reader = Callable[[QuestionSource, Pools], tuple[PassagePool, Iterator[TrainingQuestion]]]
+
 _READERS: dict[QuestionFormat, _Reader] = {
     "templates": _template_questions,
     "linked": _linked_questions,
@@ -479,90 +337,3 @@ _READERS: dict[QuestionFormat, _Reader] = {
     "squad": _squad_questions,
     "unlabelled": _unlabelled_questions,
 }
-
-
-class Miner:
-    """Finds passages of a pool that look like answers but are not, as negatives for a reader."""
-
-    def __init__(
-        self,
-        pool: PassagePool,
-        encoder: TextEncoder | None = None,
-        passage_vectors: Callable[[Sequence[str]], Vectors] | None = None,
-    ) -> None:
-        """Index the pool; `passage_vectors` returns vectors of texts that were encoded before."""
-        self.encoder = encoder
-        self.entries = _number(pool.entries)
-        # Manuals repeat themselves: the same text on another page is not a negative.
-        self.texts = _number([passage.text for passage in pool.passages])
-
-        texts = [model_text(passage) for passage in pool.passages]
-        with tempfile.TemporaryDirectory() as directory:
-            builder = LexicalBuilder(Path(directory))
-            for text in texts:
-                builder.add(text)
-            builder.close()
-            # Open files outlive their directory.
-            self.lexical = Lexical([Postings.load(Path(directory))])
-
-        self.vectors = None
-        if encoder is not None:
-            encode = passage_vectors or partial(encoder.encode, role="passage")
-            self.vectors = encode(texts)
-
-    def wrong(self, questions: Sequence[TrainingQuestion], depth: int) -> NDArray[np.int32]:
-        """Return rows (len(questions), depth) of the best wrong passages, best first.
-
-        They are those that BM25 ranks highest, without those of the question's own entry, if that is
-        known. With an
-        encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and by cosine, in
-        turns. If fewer than `depth` passages share a word with the question, they are repeated; if
-        none does, the passages after its own are used.
-        """
-        rows = np.arange(len(self.texts))
-        lexical = (
-            self.lexical.scores(self.lexical.weights(question.question), rows)
-            for question in questions
-        )
-        rankings = [self._rank(questions, lexical, depth)]
-
-        if self.encoder is not None and self.vectors is not None:
-            texts = [question.question for question in questions]
-            queries = self.encoder.encode(texts, role="query")
-            rankings.append(self._rank(questions, _cosines(queries, self.vectors), depth))
-
-        return np.stack(rankings, axis=2).reshape(len(questions), -1)
-
-    def _rank(
-        self,
-        questions: Sequence[TrainingQuestion],
-        scores: Iterable[NDArray[np.float32]],
-        depth: int,
-    ) -> list[NDArray[np.int32]]:
-        return [
-            self._best(passage_scores, question, depth)
-            for passage_scores, question in zip(scores, questions, strict=True)
-        ]
-
-    def _best(
-        self, scores: NDArray[np.float32], question: TrainingQuestion, depth: int
-    ) -> NDArray[np.int32]:
-        row = question.passage
-        if question.labelled:
-            own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
-            scores = np.where(own, np.float32(0.0), scores)
-        best = top(scores, depth)
-        following = (row + 1 + np.arange(depth)) % len(scores)
-        return np.resize(best if len(best) else following, depth).astype(np.int32)
-
-
-def _cosines(queries: Vectors, passages: Vectors) -> Iterator[NDArray[np.float32]]:
-    """Yield each query's cosines with all passages, computed in blocks."""
-    for start in range(0, len(queries), QUERIES_PER_BLOCK):
-        yield from queries[start : start + QUERIES_PER_BLOCK] @ passages.T
-
-
-def _number(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Number the texts so that equal texts have the same number."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(text, len(numbers)) for text in texts])

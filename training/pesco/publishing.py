@@ -20,9 +20,11 @@ from purlin.index.classify.trained import (
 from purlin.index.classify.zero_shot import ClassScores, mean_vectors
 from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput
-from purlin.training import export
-from purlin.training.loop import storing
-from purlin.training.model import TextModel, base_name
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import storing
+from purlin.training.models.pretrained import base_name
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
@@ -126,7 +128,7 @@ def _export_encoder(
 
     accuracy = outcome.published.dev_accuracy
     pool_size = len(training.pool.texts)
-    card = export.Card(
+    card = Card(
         outcome.name,
         base_model=base_name(recipe.model.base),
         base_licence=recipe.export.base_licence,
@@ -134,7 +136,7 @@ def _export_encoder(
         measures={} if accuracy is None else {"dev accuracy": accuracy},
         limits=recipe.export.limits,
     )
-    encoder = export.export(
+    encoder = export_encoder(
         checkpoint,
         staged / ENCODER,
         card,

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompts
 from purlin.index.errors import InvalidInput
-from purlin.training import export
 from purlin.training.config import MAX_SEED, in_range, load_recipe
-from purlin.training.loop import LoopSettings
-from purlin.training.model import ModelSettings
+from purlin.training.exporting.checks import Quantization
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.settings import ModelSettings
 from purlin.training.pesco.check import CheckLimits
 from purlin.training.pesco.losses import Loss
 from purlin.training.pesco.teacher import Teacher
@@ -75,7 +75,7 @@ class ClassifierExport:
     "head" a linear head trained on the last teacher's pseudo-labels is added to them.
     """
 
-    quantization: export.Quantization = "int8"
+    quantization: Quantization = "int8"
     max_tokens: int = 128
     serve: Literal["prompts", "head"] = "head"
     base_licence: str = "unknown"

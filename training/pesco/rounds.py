@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import torch
@@ -20,14 +17,17 @@ from purlin.index.classify.zero_shot import ClassScores, LabelSet, label_name, m
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
-from purlin.index.storage import atomic_write
-from purlin.training import export, model
-from purlin.training.dev import encode
 from purlin.training.encoded import encode_once, frozen_encoder
-from purlin.training.loop import StepProgress, digest, storing, train
-from purlin.training.model import TextModel
+from purlin.training.loop.checkpoints import Checkpoints
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.models.architectures import refuse_longer
+from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
+from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.outcome import Round, label_shares
 from purlin.training.pesco.recipe import PescoRecipe
+from purlin.training.pesco.round_state import NO_KEY, NOT_MEASURED, ROUND_STATE, RoundState
 from purlin.training.pesco.student import PescoTask, RoundTexts
 from purlin.training.pesco.teacher import (
     ModelVectors,
@@ -38,63 +38,12 @@ from purlin.training.pesco.teacher import (
 )
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import Indices, WordIndex
-from purlin.training.santa import averaged
-
-ROUND_STATE = "teacher.npz"
 
 # Below a run's directory: the vectors of prompts and texts by the teacher's base.
 TEACHER_VECTORS = "teacher"
 
 # Fewer texts are encoded in seconds, without progress.
 SHOWN_TEXTS = 1_000
-
-# In a round's state: accuracy without dev rows, and the key of a text with one sentence.
-NOT_MEASURED, NO_KEY = -1.0, -1
-
-
-@dataclass(frozen=True, slots=True)
-class RoundState:
-    """What a round's teacher decided, kept on disk.
-
-    `scores` (N, L) of all texts, the `rows` to train on, none in the last round, and the numbers of
-    their key sentences. `dev_accuracy` is that of the dev rows with `dev_digest`.
-    """
-
-    scores: ClassScores
-    rows: Indices
-    keys: Indices
-    dev_accuracy: float
-    dev_digest: str
-
-    @classmethod
-    def read(cls, path: Path) -> RoundState:
-        """Read what `write` wrote. Raises Damaged."""
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return cls(
-                    arrays["scores"],
-                    arrays["rows"],
-                    arrays["keys"],
-                    float(arrays["dev"]),
-                    # The first versions did not write it.
-                    str(arrays.get("dev_digest", "")),
-                )
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise Damaged(
-                f"{path} is damaged: {error}. Remove its directory and those of later rounds."
-            ) from error
-
-    def write(self, path: Path) -> None:
-        """Write the state atomically."""
-        with writing(path) as stream:
-            np.savez(
-                stream,
-                scores=self.scores,
-                rows=self.rows,
-                keys=self.keys,
-                dev=np.array(self.dev_accuracy),
-                dev_digest=np.array(self.dev_digest),
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +178,10 @@ class SelfTraining:
     def _load(self, checkpoint: Path | None) -> TextModel:
         """Load a checkpoint with the base's share mixed in, or the base model without one."""
         torch.manual_seed(self.recipe.seed)
-        text_model = model.load_text_model(self.recipe.model, checkpoint)
-        export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
+        text_model = load_text_model(self.recipe.model, checkpoint)
+        refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
         if checkpoint and self.recipe.student.base_share:
-            base = model.load_text_model(self.recipe.model)
+            base = load_text_model(self.recipe.model)
             text_model = averaged(base, text_model, self.recipe.student.base_share)
 
         # PESCO does not train what starts at random.
@@ -412,13 +361,10 @@ class SelfTraining:
             return None
 
         directory = self.round_directory(number)
-        checkpoints = sorted(
-            directory.glob("step-[0-9]*"),
-            key=lambda checkpoint: int(checkpoint.name.removeprefix("step-")),
-        )
-        if not checkpoints:
+        checkpoint = Checkpoints(directory).last()
+        if checkpoint is None:
             raise Damaged(f"{directory} has lost its checkpoint. Remove {self.out} to start again.")
-        return checkpoints[-1]
+        return checkpoint
 
     def _remove_checkpoints(self, number: int) -> None:
         """Remove the checkpoints of a round that no later one starts from."""
@@ -426,15 +372,3 @@ class SelfTraining:
             return
         for checkpoint in self.round_directory(number).glob("step-*"):
             shutil.rmtree(checkpoint, ignore_errors=True)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file that replaces `path` if the block ends without an error.
-
-    The directory is created. Raises StorageFailed.
-    """
-    with storing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as stream:
-            yield stream

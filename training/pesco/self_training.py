@@ -17,12 +17,16 @@ from purlin.index.builds import CLASSIFIERS, locked
 from purlin.index.classify.zero_shot import label_name
 from purlin.index.errors import InvalidInput
 from purlin.training.encoded import require_encoder
-from purlin.training.loop import StepProgress, digest, make_accelerator, only_run, same_recipe
-from purlin.training.model import TextModel
+from purlin.training.loop.checkpoints import only_run
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.run import StepProgress
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.outcome import Outcome
 from purlin.training.pesco.publishing import check_publishable, publish_outcome
 from purlin.training.pesco.recipe import PescoRecipe
-from purlin.training.pesco.rounds import ROUND_STATE, SelfTraining, writing
+from purlin.training.pesco.round_state import ROUND_STATE, writing
+from purlin.training.pesco.rounds import SelfTraining
 from purlin.training.pesco.serving import calibrated_classifier, compare_classifiers
 from purlin.training.pesco.teacher import check_pool_size
 from purlin.training.pesco.texts import Labelled, TextPool

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
-from purlin.training.model import TextModel
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.check import TrainingCheck, check_training
 from purlin.training.pesco.outcome import CalibratedClassifier
 from purlin.training.pesco.rounds import SelfTraining

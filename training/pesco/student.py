@@ -13,14 +13,13 @@ from torch import Tensor
 
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
-from purlin.training import model
-from purlin.training.loop import add_gradients
-from purlin.training.model import TextModel, pad_texts
+from purlin.training.loop.devices import add_gradients, gathered
+from purlin.training.models.padding import pad_texts
+from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.texts import remove_sentence, split_sentences
 from purlin.training.pesco.views import Indices
-from purlin.training.santa import gathered
 
 # Texts of similar length that are encoded together.
 LENGTH_GROUP = 16
@@ -227,7 +226,7 @@ class PescoTask:
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
-        saved = model.load_text_model(self._model.settings, directory)
+        saved = load_text_model(self._model.settings, directory)
         self._model.load_state_dict(saved.state_dict())
 
 

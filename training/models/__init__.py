@@ -1,0 +1,1 @@
+"""The models that are trained, and the base models that they start from."""

@@ -1,0 +1,1 @@
+"""The reranker: a cross-encoder that scores the first hits of a search again."""

@@ -1,0 +1,149 @@
+"""Export a reranker: its ONNX graph, compared with the checkpoint, its settings and its model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from purlin.index import reranker as serving
+from purlin.index.encoder import open_session
+from purlin.index.exported import MODEL, TOKENIZER
+from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
+from purlin.training.exporting.directory import (
+    file_digests,
+    replacing_directory,
+    write_settings,
+    write_tokenizer,
+)
+from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.ranker.model import RankerModel, load_ranker_model
+from purlin.training.ranker.recipe import RankerRecipe
+
+MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
+
+# int8 graph against torch: correlation of the logits of the samples.
+MIN_CORRELATION = 0.99
+
+
+def export_ranker(
+    recipe: RankerRecipe,
+    checkpoint: Path,
+    out: Path,
+    samples: Sequence[TokenIds],
+    measures: Mapping[str, float] = MappingProxyType({}),
+) -> serving.Reranker:
+    """Write the reranker directory `out` from a checkpoint, replacing it.
+
+    `samples` are sequences of query and passage. The scales of int8 are measured on them, and the
+    graph's logits are compared with the checkpoint's; ExportRefused is raised if they differ, and
+    `out` then stays as it was.
+    """
+    trained = load_ranker_model(recipe.model, directory=checkpoint).eval()
+    with torch.no_grad():
+        expected = [float(trained(torch.from_numpy(ids)[None])) for ids in samples]
+
+    with replacing_directory(out) as new:
+        graph_path = new / MODEL
+        write_tokenizer(trained.tokenizer, new / TOKENIZER)
+        trace(_RankerGraph(trained), trained.transformer, graph_path, ["logits"])
+        _compare(expected, graph_path, samples, "none")
+
+        if recipe.export.quantization == "int8":
+            quantize_graphs(new, samples)
+            _compare(expected, graph_path, samples, "int8")
+
+        _write_reranker_settings(recipe, measures, new)
+        (new / CARD).write_text(_card_text(recipe, measures))
+    return serving.Reranker.load(out)
+
+
+class _RankerGraph(nn.Module):
+    """What the ONNX graph computes: ids without padding -> logits."""
+
+    def __init__(self, trained: RankerModel) -> None:
+        super().__init__()
+        self.trained = trained
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        logits: Tensor = self.trained(input_ids)
+        return logits
+
+
+def _compare(
+    expected: Sequence[float],
+    graph: Path,
+    samples: Sequence[TokenIds],
+    quantization: Quantization,
+) -> None:
+    """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
+    session = open_session(graph.read_bytes())
+    computed = [float(session.run(None, {"input_ids": ids[None]})[0][0]) for ids in samples]
+    refuse_difference(
+        "logits",
+        quantization,
+        difference=float(np.abs(np.subtract(expected, computed)).max()),
+        max_difference=MAX_LOGIT_DIFFERENCE,
+        similarity=float(np.corrcoef(expected, computed)[0, 1]),
+        min_similarity=MIN_CORRELATION,
+        similarity_name="correlation",
+    )
+
+
+def _write_reranker_settings(
+    recipe: RankerRecipe, measures: Mapping[str, float], directory: Path
+) -> None:
+    settings = serving.RerankerSettings(
+        name=recipe.name,
+        max_tokens=recipe.ranking.max_tokens,
+        weights=recipe.export.shares(),
+        default=recipe.export.default,
+        files=file_digests(directory, (MODEL, TOKENIZER)),
+    )
+    details = {
+        "base_model": _base_model(recipe),
+        "trained_on": list(recipe.export.trained_on),
+        "measures": dict(measures),
+    }
+    write_settings(directory / serving.RERANKER_SETTINGS, settings, details)
+
+
+def _base_model(recipe: RankerRecipe) -> str:
+    return recipe.export.base_model or recipe.model.base
+
+
+def _card_text(recipe: RankerRecipe, measures: Mapping[str, float]) -> str:
+    precisions = {"int8": "8-bit, with 8-bit activations at fixed scales", "none": "32-bit"}
+    shares = recipe.export.shares()
+    weights = [f"{kind}: {share:.2f} of the score" for kind, share in shares.items()]
+
+    return f"""# {recipe.name}
+
+A reranker for Purlin: `model.onnx` maps ids of `[CLS] query [SEP] passage [SEP]`, int64 (n, t) without padding, to a \
+logit of relevance (n,), where 0 is as likely as not.
+
+- **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
+- **Layers**: {recipe.model.layers or "all of the base model's"}
+- **Longest sequence**: {recipe.ranking.max_tokens} tokens, of which the query takes at most a third
+- **Weights**: {precisions[recipe.export.quantization]}
+
+## Trained on
+{markdown_list(recipe.export.trained_on)}
+
+## Share in the score
+{markdown_list(weights)}
+
+Reranked unless a request says otherwise: {", ".join(recipe.export.default) or "no kind"}.
+
+## Measures
+{markdown_measures(measures, ".4f")}
+
+## Limits
+{markdown_list(recipe.export.limits)}
+"""

@@ -1,0 +1,138 @@
+"""The recipe of a reranker: its pairs, its candidates, its teacher and its export."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from purlin.index import reranker as serving
+from purlin.index.errors import InvalidInput
+from purlin.training.config import MAX_SEED, in_range
+from purlin.training.data import augment
+from purlin.training.data.pairs import PairSource
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.settings import ModelSettings
+
+STAGE = "ranker"  # the directory of the checkpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingSettings:
+    """Which candidates the ranker is trained on, and how large it is.
+
+    A query comes with `candidates` passages: its own, and others drawn from the `depth` that the
+    exported `encoder` ranks nearest. For a share `missing` of the queries their own is left out,
+    so that none is relevant. `max_tokens` counts query, passage and special tokens. The pairs are
+    drawn in `forms`, and of each source `held_out` are not trained on, but measured.
+    """
+
+    encoder: Path
+    candidates: int = 8
+    depth: int = 30
+    missing: float = 0.1
+    max_tokens: int = 128
+    held_out: int = 50
+    forms: augment.Forms = field(default_factory=augment.Forms)
+
+    def __post_init__(self) -> None:
+        in_range("candidates", self.candidates, 2, 256)
+        in_range("depth", self.depth, self.candidates, 1000)
+        in_range("missing", self.missing, 0.0, 0.9)
+        in_range("max_tokens", self.max_tokens, 16, 8192)
+        in_range("held_out", self.held_out, 0, 100_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingTeacher:
+    """Whose scores the ranker learns from: the directory `model` of an exported encoder, reranker
+    or reader.
+
+    Its scores (cosines, or logits) are multiplied by `scale`, which for cosines is the inverse of a
+    temperature. `margin` weighs Margin-MSE, `divergence` the divergence of lists at `temperature`,
+    beside the loss of the labels, whose weight is `labels`.
+    """
+
+    model: Path
+    scale: float = 1.0
+    margin: float = 0.0
+    divergence: float = 1.0
+    temperature: float = 1.0
+    labels: float = 1.0
+
+    def __post_init__(self) -> None:
+        in_range("scale", self.scale, 1e-6, 1e6)
+        for name in ("margin", "divergence", "labels"):
+            in_range(name, getattr(self, name), 0.0, 1000.0)
+        in_range("temperature", self.temperature, 1e-3, 1000.0)
+        if not self.margin + self.divergence:
+            raise InvalidInput(
+                "A teacher whose margin and divergence are both 0 teaches nothing: raise one, or "
+                "omit [teacher].",
+                field="margin",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWeights:
+    """The share of the relevance in the score, by kind; 0 leaves the kind to the search alone."""
+
+    code: float = 0.0
+    product: float = 0.0
+    reference: float = 0.0
+
+    def __post_init__(self) -> None:
+        for kind, share in asdict(self).items():
+            in_range(kind, share, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankerExport:
+    """How the reranker is exported; `weights` and `default` as in
+    `purlin.index.reranker.RerankerSettings`.
+
+    `benchmarks/rerank.py` prints what each weight gives on dev queries. `base_model` is named in the
+    model card, if the recipe's base is a checkpoint of one's own.
+    """
+
+    quantization: Quantization = "int8"
+    weights: KindWeights = field(default_factory=lambda: KindWeights(code=0.3, product=0.3))
+    default: tuple[str, ...] = ()
+    base_model: str = ""
+    base_licence: str = "unknown"
+    trained_on: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        serving.check_weights(self.shares(), self.default)
+
+    def shares(self) -> dict[str, float]:
+        """Return the weights of the kinds that the reranker reranks."""
+        return {kind: share for kind, share in asdict(self.weights).items() if share}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankerRecipe:
+    """All that decides a run."""
+
+    name: str
+    pairs: tuple[PairSource, ...]
+    ranking: RankingSettings
+    exclude: tuple[Path, ...] = ()
+    model: ModelSettings = field(default_factory=ModelSettings)
+    teacher: RankingTeacher | None = None
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    export: RankerExport = field(default_factory=RankerExport)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        Card(self.name)  # refuses a name that cannot be exported
+        in_range("seed", self.seed, 0, MAX_SEED)
+        if not self.pairs:
+            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+        if self.name == STAGE:
+            raise InvalidInput(
+                f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",
+                field="name",
+            )

@@ -1,0 +1,173 @@
+"""Export a reader: its ONNX graph, compared with the checkpoint, its settings and its model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from purlin.index.encoder import open_session
+from purlin.index.qa import reader as serving
+from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
+from purlin.training.exporting.directory import (
+    file_digests,
+    replacing_directory,
+    write_settings,
+    write_tokenizer,
+)
+from purlin.training.exporting.graphs import trace
+from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.saturation import FloatArray
+from purlin.training.reader.model import ReaderModel, load_reader_model
+from purlin.training.reader.recipe import ReaderRecipe
+
+MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
+
+# int8 graph against torch: the mean overlap of their distributions over tokens.
+MIN_OVERLAP = 0.95
+
+
+def export_reader(
+    recipe: ReaderRecipe,
+    checkpoint: Path,
+    out: Path,
+    samples: Sequence[TokenIds],
+    measures: Mapping[str, float] = MappingProxyType({}),
+) -> serving.Reader:
+    """Write the reader directory `out` from a checkpoint, replacing it.
+
+    `samples` are sequences of question and passage. The scales of int8 are measured on them, and
+    the graph's logits are compared with the checkpoint's; ExportRefused is raised if they differ,
+    and `out` then stays as it was.
+    """
+    trained = load_reader_model(recipe.model, checkpoint).eval()
+    expected = _torch_outputs(trained, samples)
+
+    with replacing_directory(out) as new:
+        graph_path = new / serving.MODEL
+        write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
+        trace(_ReaderGraph(trained), trained.transformer, graph_path, ["start", "end", "selected"])
+        _compare(expected, _graph_outputs(graph_path, samples), "none")
+
+        if recipe.export.quantization == "int8":
+            quantize_graphs(new, samples)
+            _compare(expected, _graph_outputs(graph_path, samples), "int8")
+
+        _write_reader_settings(recipe, measures, new)
+        (new / CARD).write_text(_card_text(recipe, measures))
+    return serving.Reader.load(out)
+
+
+class _ReaderGraph(nn.Module):
+    """What the ONNX graph computes: ids without padding -> logits."""
+
+    def __init__(self, trained: ReaderModel) -> None:
+        super().__init__()
+        self.trained = trained
+
+    def forward(self, input_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits: tuple[Tensor, Tensor, Tensor] = self.trained(input_ids)
+        return logits
+
+
+Outputs = list[tuple[FloatArray, ...]]
+"""Start logits, end logits and selection logit of each sample."""
+
+
+def _torch_outputs(trained: ReaderModel, samples: Sequence[TokenIds]) -> Outputs:
+    with torch.no_grad():
+        return [
+            tuple(logits[0].numpy() for logits in trained(torch.from_numpy(ids)[None]))
+            for ids in samples
+        ]
+
+
+def _graph_outputs(path: Path, samples: Sequence[TokenIds]) -> Outputs:
+    session = open_session(path.read_bytes())
+    return [
+        tuple(logits[0] for logits in session.run(None, {"input_ids": ids[None]}))
+        for ids in samples
+    ]
+
+
+def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -> None:
+    """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
+    pairs = [
+        pair
+        for sample_pair in zip(expected, computed, strict=True)
+        for pair in zip(*sample_pair, strict=True)
+    ]
+    difference = max(float(np.abs(reference - logits).max()) for reference, logits in pairs)
+    overlaps = [_overlap(reference, logits) for reference, logits in pairs if reference.ndim]
+
+    refuse_difference(
+        "logits",
+        quantization,
+        difference=difference,
+        max_difference=MAX_LOGIT_DIFFERENCE,
+        similarity=float(np.mean(overlaps)),
+        min_similarity=MIN_OVERLAP,
+        similarity_name="mean overlap of distributions",
+    )
+
+
+def _overlap(reference: FloatArray, logits: FloatArray) -> float:
+    """Return the overlap of two softmax distributions, which is 1 if they are equal."""
+    return float(np.minimum(_softmax(reference), _softmax(logits)).sum())
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    exponentials = np.exp(logits - logits.max())
+    shares: FloatArray = exponentials / exponentials.sum()
+    return shares
+
+
+def _write_reader_settings(
+    recipe: ReaderRecipe, measures: Mapping[str, float], directory: Path
+) -> None:
+    settings = serving.ReaderSettings(
+        name=recipe.name,
+        max_tokens=recipe.reading.max_tokens,
+        prior_weight=recipe.export.prior_weight,
+        calibration=recipe.export.calibration,
+        files=file_digests(directory, (serving.MODEL, serving.TOKENIZER)),
+    )
+    details = {
+        "base_model": _base_model(recipe),
+        "trained_on": list(recipe.export.trained_on),
+        "measures": dict(measures),
+    }
+    write_settings(directory / serving.READER_SETTINGS, settings, details)
+
+
+def _base_model(recipe: ReaderRecipe) -> str:
+    return recipe.export.base_model or recipe.model.base
+
+
+def _card_text(recipe: ReaderRecipe, measures: Mapping[str, float]) -> str:
+    precisions = {"int8": "8-bit, with 8-bit activations at fixed scales", "none": "32-bit"}
+
+    return f"""# {recipe.name}
+
+A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without \
+padding, to
+start and end logits (n, t) and a passage's selection logit (n,), where 0 is the logit of "no passage answers".
+
+- **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
+- **Longest sequence**: {recipe.reading.max_tokens} tokens, of which the question takes at most a third
+- **Weights**: {precisions[recipe.export.quantization]}
+
+## Trained on
+{markdown_list(recipe.export.trained_on)}
+
+## Measures
+{markdown_measures(measures, ".4f")}
+
+## Limits
+{markdown_list(recipe.export.limits)}
+"""

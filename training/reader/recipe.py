@@ -1,0 +1,162 @@
+"""The recipe of a reader: its questions, its passages, its teacher and its export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from purlin.index.errors import InvalidInput
+from purlin.training.config import MAX_SEED, in_range
+from purlin.training.data.question_sources import QuestionSource
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import AVERAGED
+from purlin.training.models.settings import ModelSettings
+
+STAGE = "reader"  # the directory of the checkpoints
+TEACHER = "teacher"  # the directory of a teacher's scores
+PASSAGES = "passages"  # the directory of the passages' vectors, by which wrong ones are found
+MAX_WEIGHT = 1e6
+NONE_SCORE = 0.0  # of the choice that no passage answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingSettings:
+    """Which passages the reader is trained on, and how long sequences are.
+
+    A question comes with `passages` passages: the one with the answer, and others drawn from the
+    `depth` best by BM25 and, with an `encoder` directory, as many again that are nearest by its
+    vectors. For a share `missing` of the questions the passage with the answer is left out, so that
+    no passage answers.
+
+    `equations` "paper" is equations 1 to 3 as published: the softmax over passages has no choice of
+    none of them, that over tokens is over a whole sequence, and questions without an answer are not
+    used. By default there is such a choice, and answers are in passages.
+    """
+
+    passages: int = 4
+    depth: int = 20
+    missing: float = 0.15
+    max_tokens: int = 256
+    encoder: str = ""
+    equations: Literal["paper"] | None = None
+
+    def __post_init__(self) -> None:
+        in_range("passages", self.passages, 2, 64)
+        in_range("depth", self.depth, self.passages, 1000)
+        in_range("missing", self.missing, 0.0, 0.9)
+        in_range("max_tokens", self.max_tokens, 32, 8192)
+        if self.equations and self.missing:
+            raise InvalidInput(
+                'With equations = "paper" some passage has to answer: set missing = 0.',
+                field="missing",
+            )
+
+    @property
+    def none_score(self) -> float | None:
+        """The score of the choice that no passage answers; None if there is no such choice."""
+        return None if self.equations else NONE_SCORE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderExport:
+    """How the reader is exported; `prior_weight` and `calibration` as in
+    `purlin.index.qa.reader.ReaderSettings`.
+
+    Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
+    dev questions. `base_share` is the share of the base's weights that is mixed into the trained
+    ones: the base has to be a reader, which then forgets less. `base_model` is named in the model
+    card, if the recipe's base is a checkpoint of one's own.
+    """
+
+    quantization: Quantization = "int8"
+    base_share: float = 0.0
+    prior_weight: float = 0.55
+    calibration: tuple[float, ...] = (1.1663, 4.5191, -5.0551, -0.3409, 0.6905)
+    base_model: str = ""
+    base_licence: str = "unknown"
+    trained_on: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.calibration) != 5:
+            raise InvalidInput(
+                "calibration has five numbers: a constant and four weights.", field="calibration"
+            )
+        in_range("base_share", self.base_share, 0.0, 0.99)
+        in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
+        for weight in self.calibration:
+            in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderRecipe:
+    """All that decides a run."""
+
+    name: str
+    questions: tuple[QuestionSource, ...]
+    dev: tuple[QuestionSource, ...] = ()
+    model: ModelSettings = field(default_factory=ModelSettings)
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    export: ReaderExport = field(default_factory=ReaderExport)
+    teacher: TeacherSettings | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        Card(self.name)  # refuses a name that cannot be exported
+        in_range("seed", self.seed, 0, MAX_SEED)
+        if not self.questions:
+            raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")
+        if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
+            raise InvalidInput(
+                f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
+                "recipe.",
+                field="name",
+            )
+        if self.teacher is None:
+            self._refuse_unlabelled(self.questions, "questions", "the recipe has no [teacher]")
+        else:
+            low, high = self.reading.passages, self.reading.depth
+            in_range("teacher.passages", self.teacher.passages, low, high)
+            if not any(source.distilled for source in self.questions):
+                raise InvalidInput(
+                    "The recipe has a [teacher], but no [[questions]] is distilled. Remove [teacher], or "
+                    "distilled = false.",
+                    field="teacher",
+                )
+        self._refuse_unlabelled(self.dev, "dev", "nothing can be measured on them")
+
+    def _refuse_unlabelled(self, sources: Sequence[QuestionSource], name: str, reason: str) -> None:
+        for source in sources:
+            if source.format == "unlabelled":
+                raise InvalidInput(
+                    f"{source.path} has questions without labels, but {reason}.", field=name
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherSettings:
+    """Which reader teaches, and how much its scores count.
+
+    `base` is the directory of a reader's checkpoint, of an exported reader, or a reader of DPR's.
+    It reads each question with `passages` passages, from which training draws. `temperature`
+    divides the logits of teacher and student, and `weight` multiplies the loss beside that of the
+    labels. `max_tokens` is the longest sequence of a checkpoint; None is the student's.
+    """
+
+    base: str
+    temperature: float = 2.0
+    weight: float = 1.0
+    passages: int = 8
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.base:
+            raise InvalidInput("Name the reader that teaches.", field="base")
+        in_range("temperature", self.temperature, 0.01, 100.0)
+        in_range("weight", self.weight, 1e-6, 1e6)
+        in_range("passages", self.passages, 2, 1000)
+        in_range("max_tokens", self.max_tokens or 32, 32, 8192)

@@ -1,0 +1,56 @@
+"""Passages whose entities are masked, as token ids with their targets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from purlin.training.data import masking
+from purlin.training.data.entities import entities
+from purlin.training.data.pairs import Pair
+from purlin.training.data.sentinels import encode_masked, prepare_tokenizer
+from purlin.training.models.padding import pad_targets, pad_texts
+from purlin.training.models.settings import ModelSettings
+from purlin.training.santa.recipe import Stage
+
+SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
+
+
+class PassageMasker:
+    """Masks the passages of pairs as a stage says."""
+
+    def __init__(self, stage: Stage, tokenizer: Any, settings: ModelSettings) -> None:
+        self.stage = stage
+        self.settings = settings
+        self.tokenizer, self.sentinels = prepare_tokenizer(tokenizer)
+
+    def mask(
+        self, pairs: Sequence[Pair], rngs: Sequence[random.Random]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ids and mask (n, T) of the masked passages, and the targets (n, K)."""
+        masked = [self._mask_passage(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
+        encoded = encode_masked(
+            self.tokenizer,
+            masked,
+            self.sentinels,
+            self.settings.max_passage_tokens,
+            self.settings.max_target_tokens,
+        )
+
+        ids, mask = pad_texts([row for row, _ in encoded], self.tokenizer.pad_token_id)
+        return ids, mask, pad_targets([target for _, target in encoded])
+
+    def _mask_passage(self, pair: Pair, rng: random.Random) -> masking.Masked:
+        """Mask a pair's entities, or random spans if the stage says so or the pair has none."""
+        stage, sentinels = self.stage, self.sentinels
+        spans = entities(pair) if stage.mask == "entity" else ()
+        if not spans:
+            share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
+            return masking.mask_spans(pair.passage, sentinels, rng, share)
+
+        return masking.mask_entities(
+            pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind
+        )

@@ -1,0 +1,231 @@
+"""The recipe of SANTA: stages, and what they are trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from purlin.index.errors import InvalidInput
+from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.data import augment
+from purlin.training.data.pairs import PairSource
+from purlin.training.dev import DevSet
+from purlin.training.exporting.checks import Quantization
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import AVERAGED
+from purlin.training.models.settings import ModelSettings
+
+Mask = Literal["entity", "span"]
+Trains = Literal["all", "decoder"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTeacher:
+    """An encoder from whose ranking of a batch's passages a stage learns.
+
+    `base` is the directory of an exported encoder or of a checkpoint. The loss is `weight` times
+    the divergence KL(softmax(teacher's cosines / `temperature`) || softmax(similarities / the
+    stage's temperature)) over the batch's passages, the mean over its queries.
+    """
+
+    base: Path
+    weight: float = 1.0
+    temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        in_range("weight", self.weight, 1e-3, 1000.0)
+        in_range("temperature", self.temperature, 1e-3, 100.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of training, which starts from the best checkpoint of the stage before it.
+
+    `pairs` names the sources, by default all; `weights` gives, for each of `pairs`, how often its
+    pairs come in an epoch, by default the sources' own. Pairs are drawn in `forms`. `batches`
+    "one-source" draws each batch from one source, whose passages are harder negatives of each
+    other. Those of one package are harder still: it has them together in groups of at most `group`
+    pairs, where the source names the packages.
+
+    The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
+    same) plus `mep` times that of masked entity prediction, eq. 7. `mask_share` is the share of
+    different entities that is masked, by default all, or of words with the "span" mask, by default
+    T5's 0.15.
+
+    `hard_negatives` are drawn for each pair: `labelled_share` of them from its labelled negatives,
+    if it has any, the others from the `depth` best passages of the current model, which are mined
+    again every `refresh` epochs. `part` computes the contrastive loss in parts of that many pairs,
+    in the memory of one part.
+
+    With a `teacher`, the loss of its ranking is added; with sda = 0 a stage learns from it without
+    labels.
+
+    A stage that `trains` the "decoder" alone keeps the encoder as it is: the light decoder of a
+    BERT-like model, which starts at random, learns to predict before its errors reach the encoder.
+    """
+
+    name: str
+    pairs: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    sda: float = 1.0
+    mep: float = 0.0
+    mask: Mask = "entity"
+    mask_share: float | None = None
+    temperature: float = 1.0
+    hard_negatives: int = 0
+    depth: int = 100
+    refresh: int = 1
+    part: int | None = None
+    forms: augment.Forms = field(default_factory=augment.Forms)
+    batches: Literal["mixed", "one-source"] = "mixed"
+    group: int = 1
+    labelled_share: float = 1.0
+    trains: Trains = "all"
+    teacher: StageTeacher | None = None
+
+    def __post_init__(self) -> None:
+        self._check_name_and_loss()
+        if self.weights and len(self.weights) != len(self.pairs):
+            raise InvalidInput(
+                f"Stage {self.name} has {len(self.pairs)} pairs and {len(self.weights)} weights; "
+                "give one for each.",
+                field="weights",
+            )
+        for weight in self.weights:
+            in_range("weights", weight, 1e-6, 100.0)
+
+        if self.mask_share is not None:
+            in_range("mask_share", self.mask_share, 0.01, 1.0)
+        in_range("temperature", self.temperature, 1e-3, 100.0)
+        in_range("hard_negatives", self.hard_negatives, 0, 32)
+        in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
+        in_range("refresh", self.refresh, 1, 1000)
+        in_range("labelled_share", self.labelled_share, 0.0, 1.0)
+        in_range("group", self.group, 1, 1 << 20)
+        if self.group > 1 and self.batches != "one-source":
+            raise InvalidInput(
+                f'Stage {self.name} has groups of one package: they need batches = "one-source".',
+                field="group",
+            )
+        if self.part is not None:
+            in_range("part", self.part, 1, 1 << 20)
+
+    @property
+    def compares(self) -> bool:
+        """Whether a loss of this stage compares queries with passages."""
+        return bool(self.sda or self.teacher)
+
+    def _check_name_and_loss(self) -> None:
+        if not self.name.replace("-", "").isalnum():
+            raise InvalidInput(
+                f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name"
+            )
+
+        for name in ("sda", "mep"):
+            in_range(name, getattr(self, name), 0.0, 1000.0)
+        if not (self.sda + self.mep or self.teacher):
+            raise InvalidInput(
+                f"Stage {self.name} trains nothing: sda and mep are both 0, and it has no teacher.",
+                field="sda",
+            )
+        if self.trains == "decoder" and (self.compares or not self.mep):
+            raise InvalidInput(
+                f"Stage {self.name} trains the decoder alone, which only masked entity prediction "
+                "does: set sda = 0 and mep above 0, and leave the teacher out.",
+                field="trains",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SantaExport:
+    """How the encoder is exported.
+
+    `base_share` is the share of the base model's weights that is mixed into the trained ones.
+    """
+
+    quantization: Quantization = "int8"
+    max_tokens: int = 256
+    base_share: float = 0.0
+    base_licence: str = "unknown"
+    trained_on: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        in_range("base_share", self.base_share, 0.0, 0.99)
+        in_range("max_tokens", self.max_tokens, 8, 8192)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SantaRecipe:
+    """All that decides a run.
+
+    Pairs that resemble a text of `exclude`, which are evaluation sets, are left out of training.
+    """
+
+    name: str
+    pairs: tuple[PairSource, ...]
+    stage: tuple[Stage, ...]
+    model: ModelSettings = field(default_factory=ModelSettings)
+    exclude: tuple[Path, ...] = ()
+    dev: tuple[DevSet, ...] = ()
+    export: SantaExport = field(default_factory=SantaExport)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        Card(self.name)  # refuses a name that cannot be exported
+        in_range("seed", self.seed, 0, MAX_SEED)
+        if not self.pairs or not self.stage:
+            raise InvalidInput(
+                "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
+            )
+
+        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
+        self._check_directories()
+        self._check_stages()
+
+    def _check_directories(self) -> None:
+        """Raise InvalidInput if two checkpoints or the encoder would share a directory."""
+        names = [stage.name for stage in self.stage]
+        refuse_repeated(names, "Stages", "stage")
+        if self.name in names:
+            raise InvalidInput(
+                f"The stage {self.name!r} has the recipe's name, so the encoder would replace its "
+                "checkpoints. Rename one of them.",
+                field="stage",
+            )
+        if self.export.base_share and AVERAGED in (self.name, *names):
+            owner, field_name = ("recipe", "name") if self.name == AVERAGED else ("stage", "stage")
+            raise InvalidInput(
+                f"With base_share the directory {AVERAGED!r} holds the averaged checkpoint. Rename the "
+                f"{owner}.",
+                field=field_name,
+            )
+
+    def _check_stages(self) -> None:
+        """Raise InvalidInput if stages contradict the sources, each other or the model."""
+        source_names = {source.name for source in self.pairs if source.name}
+        unknown = [name for stage in self.stage for name in stage.pairs if name not in source_names]
+        if unknown:
+            names = ", ".join(sorted(source_names))
+            hint = f"there are {names}." if names else "give each a name."
+            raise InvalidInput(f"No [[pairs]] is named {unknown[0]!r}; {hint}", field="stage")
+        if len({stage.loop.precision for stage in self.stage}) > 1:
+            raise InvalidInput("All stages need the same precision.", field="stage")
+        if self.export.base_share and self.model.scratch:
+            raise InvalidInput(
+                "A model from scratch has no base whose weights could be mixed in: leave base_share "
+                "out.",
+                field="export.base_share",
+            )
+
+    def sources_of(self, stage: Stage) -> dict[int, float]:
+        """Return the numbers of the sources that a stage uses, with their weights in it."""
+        own = dict(zip(stage.pairs, stage.weights, strict=False))
+        return {
+            number: own.get(source.name, source.weight)
+            for number, source in enumerate(self.pairs)
+            if not stage.pairs or source.name in stage.pairs
+        }

@@ -1,0 +1,1 @@
+"""The static encoder: word vectors, distilled from a transformer and aligned on pairs."""

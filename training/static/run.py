@@ -1,0 +1,100 @@
+"""Train a static encoder: word vectors distilled from a transformer, then aligned on pairs.
+
+Every word of the vocabulary is encoded by the transformer alone, as in Model2Vec; the vectors are
+reduced to their principal components and weighted by how rare a word is (SIF, Arora et al. 2017).
+That is the start of contrastive training, which changes vectors and weights alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from purlin.index.encoder import TextEncoder, load_encoder
+from purlin.index.errors import InvalidInput
+from purlin.training.data.pair_loading import Report, load_pairs
+from purlin.training.data.pairs import Pair
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import best_measures
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import StepProgress, train
+from purlin.training.static.export import export_static
+from purlin.training.static.model import WordVectors
+from purlin.training.static.recipe import CHECKPOINTS, StaticExport, StaticRecipe
+from purlin.training.static.task import StaticTask
+from purlin.training.static.vocabulary import choose_words, distilled
+
+
+def train_static(
+    recipe: StaticRecipe,
+    out: Path,
+    *,
+    progress: Callable[[str], StepProgress],
+    say: Callable[[str], None],
+    cpu: bool = False,
+) -> Path:
+    """Train word vectors and export them; return the encoder directory `out`/NAME.
+
+    A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
+    called after each of its steps; `say` is called with a line of text now and then. Raises
+    InvalidInput in a run of several processes.
+    """
+    # Sums of word vectors gain nothing from bf16.
+    settings = replace(recipe.loop, precision="fp32")
+    accelerator = make_accelerator(settings, cpu=cpu, out=out, say=say)
+    if accelerator.num_processes > 1:
+        raise InvalidInput("A static encoder is trained by a single process; start only one.")
+
+    sources, report = load_pairs(recipe.pairs, recipe.exclude)
+    say(str(report))
+    teacher = load_encoder(recipe.teacher)
+    vocabulary, shares = choose_words(sources, recipe)
+    say(f"{len(vocabulary):,} words; each is encoded by {teacher.name}")
+    vectors = distilled(vocabulary, teacher, recipe.dim)
+    model = WordVectors(vectors, np.log(recipe.rarity / (recipe.rarity + shares)))
+
+    task = StaticTask(model, vocabulary, sources, recipe, accelerator)
+    checkpoint = train(
+        task,
+        settings,
+        out / CHECKPOINTS,
+        accelerator,
+        seed=recipe.seed,
+        recipe=_recorded(recipe, sources, teacher),
+        progress=progress(CHECKPOINTS),
+        say=say,
+    )
+    task.restore(checkpoint)
+    export_static(
+        model,
+        vocabulary,
+        out / recipe.name,
+        _card(recipe, report, checkpoint),
+        recipe.export.max_tokens,
+    )
+    return out / recipe.name
+
+
+def _recorded(
+    recipe: StaticRecipe, sources: Sequence[Sequence[Pair]], teacher: TextEncoder
+) -> dict[str, Any]:
+    """Return what decides the curve; the export does not."""
+    content = asdict(replace(recipe, export=StaticExport()))
+    return content | {"texts": list(map(digest, sources)), "teacher": teacher.fingerprint}
+
+
+def _card(recipe: StaticRecipe, report: Report, checkpoint: Path) -> Card:
+    counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
+    return Card(
+        recipe.name,
+        base_model=recipe.export.base_model,
+        base_licence=recipe.export.base_licence,
+        trained_on=recipe.export.trained_on or counts,
+        measures=best_measures(checkpoint),
+        limits=recipe.export.limits,
+    )

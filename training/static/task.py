@@ -1,0 +1,160 @@
+"""A static encoder and its pairs: batches, losses and dev measures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from purlin.index.static_encoder import Vocabulary
+from purlin.training.data import augment
+from purlin.training.data.judged import mean_measure, rank
+from purlin.training.data.pairs import Pair, text_digest
+from purlin.training.dev import read_dev_set
+from purlin.training.losses import contrastive
+from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
+from purlin.training.static.export import in_memory
+from purlin.training.static.model import Bags, WordVectors, count_words, drop_shared, make_bags
+from purlin.training.static.recipe import StaticRecipe
+
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticBatch:
+    """Queries and passages of the same rows. Texts of equal digest (n,) are not told apart."""
+
+    rows: RowNumbers
+    queries: Bags
+    passages: Bags
+    query_digests: Tensor
+    passage_digests: Tensor
+
+
+class StaticTask:
+    """Contrastive training of word vectors, as a `purlin.training.loop.task.Task`."""
+
+    def __init__(
+        self,
+        model: WordVectors,
+        vocabulary: Vocabulary,
+        sources: Sequence[Sequence[Pair]],
+        recipe: StaticRecipe,
+        accelerator: Accelerator,
+    ) -> None:
+        self.model = model.to(accelerator.device)
+        self.vocabulary = vocabulary
+        self.recipe = recipe
+        self.device = accelerator.device
+        self.pairs = [_with_first_query(pair) for source in sources for pair in source]
+        self.schedule = make_schedule(sources, recipe)
+        self.dev = [(dev_set, read_dev_set(dev_set)) for dev_set in recipe.dev]
+
+    def fresh(self) -> Sequence[nn.Parameter]:
+        """Return the logarithms of the weights, whose rate is `fresh_rate` times that of vectors."""
+        return list(self.model.log_weights.values())
+
+    def batches_per_epoch(self) -> int:
+        """Return the number of batches in which every pair comes once."""
+        return self.schedule.batches_per_epoch()
+
+    def batch(self, number: int) -> StaticBatch:
+        """Return a batch, which depends on seed and number only."""
+        rows = self.schedule.rows(number)
+        rng = random.Random(f"{self.recipe.seed} {number}")
+        drawn = [augment.draw(self.pairs[row], self.recipe.forms, rng) for row in rows]
+        queries, passages = (
+            count_words(self.vocabulary, texts, self.recipe.max_tokens)
+            for texts in zip(*drawn, strict=True)
+        )
+        for query, passage in zip(queries, passages, strict=True):
+            drop_shared(query, passage, self.recipe.shared_dropout, rng)
+
+        return StaticBatch(
+            rows,
+            make_bags(queries),
+            make_bags(passages),
+            _digests(self.pairs[row].queries[0] for row in rows),
+            _digests(self.pairs[row].passage for row in rows),
+        )
+
+    def prepare(self, number: int) -> None:
+        """Do nothing: batches do not depend on the weights."""
+
+    def ready(self, number: int) -> bool:
+        """Tell that every batch can be drawn while the steps before it are computed."""
+        return True
+
+    def backward(self, batch: StaticBatch) -> dict[str, float]:
+        """Add the gradients of the mean of both directions: passages of queries, and the reverse."""
+        queries = self.model(batch.queries.on(self.device), "query")
+        passages = self.model(batch.passages.on(self.device), "passage")
+        same_query = batch.query_digests == batch.query_digests[:, None]
+        same_passage = batch.passage_digests == batch.passage_digests[:, None]
+        excluded = (same_query | same_passage).to(self.device)
+        own = torch.arange(len(batch.rows), device=self.device)
+
+        losses = [
+            contrastive(
+                anchors, targets, own, temperature=self.recipe.temperature, excluded=excluded
+            )
+            for anchors, targets in ((queries, passages), (passages, queries))
+        ]
+        loss = torch.stack(losses).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {"loss": float(loss.detach())}
+
+    def describe(self, batch: StaticBatch) -> str:
+        """Return the numbers of the first pairs, and the first query."""
+        return describe_rows(batch.rows, self.pairs)
+
+    def measure(self) -> dict[str, float]:
+        """Return the measures of the dev sets, of the encoder as it would be exported."""
+        encoder = in_memory(self.model, self.vocabulary, self.recipe.export.max_tokens)
+        values: dict[str, float] = {}
+        for dev_set, data in self.dev:
+            run = rank(data, encoder)
+            name = f"dev {dev_set.name} {dev_set.measure}"
+            values[name] = mean_measure(dev_set.measure, run, data)
+        return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
+
+    def save(self, directory: Path) -> None:
+        """Write the model."""
+        save_file(self.model.state_dict(), directory / MODEL)
+
+    def restore(self, directory: Path) -> None:
+        """Load the weights that `save` wrote."""
+        self.model.load_state_dict(load_file(directory / MODEL))
+
+
+def make_schedule(sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> Schedule:
+    """Return the batches of a recipe: of one source each, in groups of one package."""
+    sizes = [len(source) for source in sources]
+    weights = [source.weight for source in recipe.pairs]
+    return Schedule(
+        sizes,
+        weights,
+        recipe.loop.batch_size,
+        recipe.seed,
+        mixed=False,
+        group=recipe.group,
+        packages=package_numbers(sources),
+    )
+
+
+def _with_first_query(pair: Pair) -> Pair:
+    """Leave code the first of the queries from its comment: the whole may stand in its passage."""
+    from_comment = pair.kind == "code" and not pair.searches
+    return replace(pair, queries=pair.queries[:1]) if from_comment else pair
+
+
+def _digests(texts: Iterable[str]) -> Tensor:
+    """Return (n,) int64, equal for equal texts."""
+    return torch.from_numpy(np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.int64).copy())
