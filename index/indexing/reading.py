@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 MOST_CHANGED, LARGEST_DELTA = 0.1, 10_000
 # A base of fewer passages is written anew: that takes no longer.
 SMALLEST_BASE = 1000
-# Documents that are read before other processes are started for the rest: that takes them less time
-# than half a second.
+# Documents that are read before other processes, which take a third of a second to start, read the
+# rest.
 READ_ALONE = 3000
 
 
