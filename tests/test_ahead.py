@@ -86,6 +86,18 @@ def test_a_build_is_the_same_whoever_reads(
     assert len(started) == 2
 
 
+def test_files_of_a_relative_path_are_read(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_repository(tmp_path / "repository")
+    monkeypatch.chdir(tmp_path)
+    sources = list(open_source("code", [Path("repository")]))
+
+    manifest = build(tmp_path / "home", "c", "code", sources, FastEncoder())
+    assert len(started) == 2
+    assert (manifest.documents, manifest.skipped) == (65, 0)
+
+
 def test_a_reference_is_read_ahead(
     tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -122,9 +121,8 @@ def _start() -> subprocess.Popen[bytes] | None:
     """Start a process that reads; None if that cannot be done."""
     with contextlib.suppress(OSError):
         return subprocess.Popen(
-            # Modules must not be imported from the sources.
+            # In the same directory, as paths may be relative; -P imports no module from there.
             [sys.executable, "-P", "-m", __name__],
-            cwd=tempfile.gettempdir(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
