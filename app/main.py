@@ -15,7 +15,8 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from purlin.app import access, logs, mcp_http, problems
+from purlin.app import access, logs, problems
+from purlin.app.agents import mcp_http
 from purlin.app.connections import BACKLOG, MAX_HEAD_BYTES, Connection, address, bound
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit

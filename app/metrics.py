@@ -25,8 +25,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.corpora.open_builds import Status
 from purlin.app.merging import MergedMetrics
-from purlin.app.open_builds import Status
 from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.errors import PurlinError

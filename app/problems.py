@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.corpora.open_builds import ENGINE_RETRY_S
 from purlin.app.errors import MAX_QUOTED_CHARS, Left, NotJson, Opening, explain
-from purlin.app.open_builds import ENGINE_RETRY_S
 from purlin.index.errors import (
     Altered,
     Busy,

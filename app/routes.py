@@ -18,9 +18,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
 
 from purlin.app.bodies import JsonRoute
-from purlin.app.building import Builder, BuildingElsewhere
+from purlin.app.corpora.building import Builder, BuildingElsewhere
+from purlin.app.corpora.open_builds import Status
 from purlin.app.errors import Opening
-from purlin.app.open_builds import Status
 from purlin.app.problems import responses
 from purlin.app.schemas import (
     ActivateRequest,

@@ -10,16 +10,16 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from purlin.app.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
+from purlin.app.corpora.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
+from purlin.app.corpora.following import Follower
+from purlin.app.corpora.freshness import Freshness
+from purlin.app.corpora.open_builds import OpenClassifiers, OpenCorpora
+from purlin.app.corpora.watching import Watcher
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
-from purlin.app.following import Follower
-from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
-from purlin.app.open_builds import OpenClassifiers, OpenCorpora
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
-from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier, LabelLookups
 from purlin.index.encoder import ENCODERS, available_cpus

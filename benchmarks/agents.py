@@ -34,8 +34,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from purlin.app.local import LocalCorpora
-from purlin.app.tools import TOOLS, SearchCode, search_code
+from purlin.app.agents.code import SearchCode, search_code
+from purlin.app.agents.local import LocalCorpora
+from purlin.app.agents.tools import TOOLS
 
 CHARS_PER_TOKEN = 4
 LISTED_FILES = 20

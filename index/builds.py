@@ -11,7 +11,7 @@ which it goes on from (see `purlin.index.indexing.unfinished`). The write lock i
 the directory NAME itself and disappears with the process that holds it.
 
 This module knows builds as directories. `purlin.index.indexing.build` makes a corpus's build, and
-`purlin.app.open_builds` keeps the active ones open to serve them.
+`purlin.app.corpora.open_builds` keeps the active ones open to serve them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.app.local import LocalCorpora
+from purlin.app.agents.local import LocalCorpora
 from purlin.cli import run_quick
 from purlin.index import better_vectors
 from purlin.index.better_vectors import BestWorkspace, build_better, open_directory

@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from purlin.app import building, indexer
-from purlin.app.building import demo_jobs
-from purlin.app.indexer import Indexer
+from purlin.app.corpora import building, indexer
+from purlin.app.corpora.building import demo_jobs
+from purlin.app.corpora.indexer import Indexer
 from purlin.index import builds
 from purlin.index.demo import Demo
 from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, load_encoder
@@ -180,7 +180,7 @@ def state(client: httpx.Client, corpus: str) -> dict[str, Any]:
 
 def indexers(home: Path) -> list[int]:
     """Processes that build into `home`."""
-    command_line = f"purlin.app.indexer\0{home}\0".encode()
+    command_line = f"purlin.app.corpora.indexer\0{home}\0".encode()
     processes = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:

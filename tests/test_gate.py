@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
-from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.engines import hosting

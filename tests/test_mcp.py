@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.client.streamable_http import streamable_http_client
 
-from purlin.app import budget, tools
-from purlin.app.mcp import HANDSHAKE, STATELESS
-from purlin.app.served import ServedCorpora
+from purlin.app.agents import budget, tools
+from purlin.app.agents.code import _code_result
+from purlin.app.agents.mcp import HANDSHAKE, STATELESS
+from purlin.app.agents.served import ServedCorpora
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
@@ -717,7 +718,7 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     hit = Hit("a.py::f", "a.py::f", 1, 0.5, {}, "f", "\n".join(lines), (), location, {})
     reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
 
-    result = tools._code_hits(reply, 400, query="where do we retry")
+    result = _code_result(reply, 400, query="where do we retry")
     (shown,) = result.structured["hits"]
     code, row = shown["code"].splitlines(), shown["code_line"] - 11
     assert (shown["cut"], shown["opening"]) == (True, "def f(a):")
@@ -727,7 +728,7 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
 
     # Lines of a class that has members elsewhere have no numbers.
     partly = replace(hit, location=Location("a.py", 11, 900))
-    result = tools._code_hits(replace(reply, hits=(partly,)), 400, query="where do we retry")
+    result = _code_result(replace(reply, hits=(partly,)), 400, query="where do we retry")
     assert "code_line" not in result.structured["hits"][0]
     assert " lines\n    a.step(" in result.text
 

@@ -19,11 +19,12 @@ import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
-from purlin.app import mcp_stdio
-from purlin.app.local import LocalCorpora
-from purlin.app.mcp import HANDSHAKE, STATELESS
-from purlin.app.mcp_stdio import StdioServer
-from purlin.app.tools import TOOLS, Backend
+from purlin.app.agents import mcp_stdio
+from purlin.app.agents.backend import Backend
+from purlin.app.agents.local import LocalCorpora
+from purlin.app.agents.mcp import HANDSHAKE, STATELESS
+from purlin.app.agents.mcp_stdio import StdioServer
+from purlin.app.agents.tools import TOOLS
 from purlin.index import workspace
 from purlin.index.errors import InvalidInput, NotFound
 from tests.conftest import HashEncoder
@@ -136,7 +137,7 @@ def test_initialize_loads_neither_the_server_nor_the_search() -> None:
     heavy = ["fastapi", "uvicorn", "numpy", "pydantic", "onnxruntime", "faiss"]
     program = (
         "import io, json, sys, purlin.cli.mcp\n"
-        "from purlin.app.mcp_stdio import StdioServer\n"
+        "from purlin.app.agents.mcp_stdio import StdioServer\n"
         "server = StdioServer(lambda: None, io.BytesIO(sys.stdin.buffer.read()), io.BytesIO())\n"
         "server.run()\n"
         f"print([name for name in {heavy!r} if name in sys.modules], server._sink.getvalue())\n"

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.app import following, open_builds
+from purlin.app.corpora import following, open_builds
 from purlin.index import builds
 from purlin.index.engines import fields, hosting, layout
 from purlin.index.engines import milvus as connections

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from purlin.app import open_builds
+from purlin.app.corpora import open_builds
+from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
-from purlin.app.open_builds import OpenCorpora
 from purlin.index import blocks, builds
 from purlin.index.encoder import load_encoder
 from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound

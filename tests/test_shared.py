@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from purlin.app.building import BuildingElsewhere, News, tell_workers
+from purlin.app.corpora.building import BuildingElsewhere, News, tell_workers
 from purlin.app.merging import MergedMetrics
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots

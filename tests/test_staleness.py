@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from purlin.app import freshness
-from purlin.app.freshness import corpus_staleness
+from purlin.app.corpora import freshness
+from purlin.app.corpora.freshness import corpus_staleness
 from purlin.app.routes import _without_directories
 from purlin.index.builds import current, read_manifest
 from purlin.index.indexing import staleness

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from purlin.app import watching
+from purlin.app.corpora import watching
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index import builds

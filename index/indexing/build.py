@@ -2,7 +2,7 @@
 
 A build takes over what the active one has: whole segments if few files have changed, and otherwise
 the documents, term counts and vectors of unchanged files. `purlin.index.builds` knows builds on
-disk; `purlin.app.open_builds` serves them.
+disk; `purlin.app.corpora.open_builds` serves them.
 """
 
 from __future__ import annotations

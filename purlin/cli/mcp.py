@@ -15,7 +15,7 @@ from purlin.cli import terminal
 from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
-    from purlin.app.tools import Backend
+    from purlin.app.agents.backend import Backend
     from purlin.cli.agents import Change, Scope
 
 ABOUT = """Answer an agent on stdin and stdout with the Model Context Protocol, until stdin ends. The
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> None:
-    from purlin.app.mcp_stdio import StdioServer
+    from purlin.app.agents.mcp_stdio import StdioServer
     from purlin.cli.search import add_home
 
     parser = Parser("mcp", "[install | uninstall] [options]", ABOUT, EXAMPLE)
@@ -62,7 +62,7 @@ def _serve(arguments: Sequence[str]) -> None:
 
     def open_backend() -> Backend:
         # Imported only now: `initialize` is answered before.
-        from purlin.app.local import LocalCorpora
+        from purlin.app.agents.local import LocalCorpora
 
         return LocalCorpora(options.path, options.home, options.encoder)
 

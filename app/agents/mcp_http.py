@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from starlette.datastructures import Headers
 
-from purlin.app import mcp
 from purlin.app.access import is_loopback
+from purlin.app.agents import mcp
+from purlin.app.agents.mcp import Caller, JsonObject, Refused, RequestId
+from purlin.app.agents.served import ServedCorpora
 from purlin.app.bodies import json_only
-from purlin.app.mcp import Caller, JsonObject, Refused, RequestId
-from purlin.app.served import ServedCorpora
 from purlin.app.service import ServiceOf
 
 HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")

@@ -2,7 +2,7 @@
 
 The kernel tells of changes, and a look now and then finds those that it does not tell of: on
 network drives, beyond its limit of watched directories, or while the server was down. What has
-changed in fact, the builder finds out (see `purlin.app.indexer`).
+changed in fact, the builder finds out (see `purlin.app.corpora.indexer`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from purlin.app.building import Builder, Job
+from purlin.app.corpora.building import Builder, Job
 from purlin.index import builds
 from purlin.index.indexing.repeat import why_not_repeatable
 from purlin.index.indexing.staleness import local_roots

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.tools import Where, document_id
+from purlin.app.agents.backend import Where, document_id
 from purlin.index.better_vectors import BestWorkspace, open_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
@@ -28,8 +28,8 @@ from purlin.index.workspace import Workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
-    from purlin.app.open_builds import OfKind
-    from purlin.app.served import ServedCorpora
+    from purlin.app.agents.served import ServedCorpora
+    from purlin.app.corpora.open_builds import OfKind
 
 # Names of the workspace as corpora, for each kind of content that it has.
 WORKSPACES: Mapping[str, Kind] = {"workspace": "code", "workspace-docs": "reference"}
@@ -40,7 +40,7 @@ _log = logging.getLogger("purlin.mcp")
 
 
 class LocalCorpora:
-    """The workspace around `path` and the corpora below `home`, as `purlin.app.tools.Backend`.
+    """The workspace around `path` and the corpora below `home`, as `purlin.app.agents.backend.Backend`.
 
     `encoder` is that of the workspace: a released one's word or a directory; without it, the best
     vectors that are ready are used. Safe to share between threads; those that use the workspace
@@ -187,9 +187,9 @@ class LocalCorpora:
         with self._served_lock:
             if self._served is None:
                 # The packages of the server, which take a while to import.
+                from purlin.app.agents.served import ServedCorpora
                 from purlin.app.encoding import Encoders
                 from purlin.app.metrics import Metrics
-                from purlin.app.served import ServedCorpora
                 from purlin.app.service import Service
                 from purlin.app.settings import Settings
                 from purlin.index.encoder import ENCODERS, available_cpus, load_encoder

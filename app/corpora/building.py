@@ -45,7 +45,7 @@ class Job:
     encoders: tuple[Path, ...]
 
     def to_json(self) -> str:
-        """One line for `purlin.app.indexer`."""
+        """One line for `purlin.app.corpora.indexer`."""
         return json.dumps(
             {"corpus": self.corpus, "task": self.task, "encoders": list(map(str, self.encoders))}
         )
@@ -313,7 +313,7 @@ class Builder:
             if self._process is None:
                 # In a session of its own: Ctrl-C reaches the server alone, which stops it in order.
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "purlin.app.indexer", str(self._home)],
+                    [sys.executable, "-m", "purlin.app.corpora.indexer", str(self._home)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from purlin.app import mcp
-from purlin.app.mcp import Caller, JsonObject, Refused, RequestId
+from purlin.app.agents import mcp
+from purlin.app.agents.mcp import Caller, JsonObject, Refused, RequestId
 
 if TYPE_CHECKING:
-    from purlin.app.tools import Backend
+    from purlin.app.agents.backend import Backend
 
 # As the largest body of an HTTP request.
 MAX_LINE_BYTES = 16 * 2**20

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from purlin.app.open_builds import OfKind
+from purlin.app.agents.backend import LineOfFile, Where, document_id
+from purlin.app.corpora.open_builds import OfKind
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
-from purlin.app.tools import Place, Where, document_id
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.file_filters import content_filter
 from purlin.index.qa.ask import answer_question
@@ -21,7 +21,7 @@ from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 
 class ServedCorpora:
-    """The corpora of a service, as `purlin.app.tools.Backend`."""
+    """The corpora of a service, as `purlin.app.agents.backend.Backend`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -91,7 +91,7 @@ class ServedCorpora:
 
     def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
-        if isinstance(where, Place):
+        if isinstance(where, LineOfFile):
             with self._service.corpora.lease(corpus) as opened:
                 where = document_id(opened, where)
         return show_document(corpus, where, self._service)

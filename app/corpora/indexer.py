@@ -1,4 +1,4 @@
-"""The process that builds corpora for a server: `python -m purlin.app.indexer HOME`.
+"""The process that builds corpora for a server: `python -m purlin.app.corpora.indexer HOME`.
 
 It is apart from the server, so that reading and encoding never hold up requests, and it stops
 within a moment, whatever it does. It reads jobs from standard input, one line of JSON each, and

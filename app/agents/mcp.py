@@ -4,7 +4,7 @@ Served are clients that begin with `initialize` (versions 2025-03-26 to 2025-11-
 send version and capabilities with each request (2026-07-28). There are no sessions, streams or
 batches. https://modelcontextprotocol.io/specification
 
-`purlin.app.mcp_http` and `purlin.app.mcp_stdio` are the transports. The tools are imported when
+`purlin.app.agents.mcp_http` and `purlin.app.agents.mcp_stdio` are the transports. The tools are imported when
 they are first asked for, so that `initialize` is answered before that.
 """
 
@@ -21,7 +21,8 @@ from purlin.app.strict_json import parsed
 from purlin.index.errors import InvalidInput, PurlinError
 
 if TYPE_CHECKING:
-    from purlin.app.tools import Backend, Tool
+    from purlin.app.agents.backend import Backend
+    from purlin.app.agents.tool import Tool
 
 # Versions of the protocol that begin with `initialize`, and those that send all with each request.
 HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")
@@ -210,7 +211,7 @@ def _ping(_: _Call) -> JsonObject:
 
 def _list(call: _Call) -> JsonObject:
     """The tools that the key may use."""
-    from purlin.app.tools import TOOLS
+    from purlin.app.agents.tools import TOOLS
 
     return {"tools": [_described(tool) for tool in TOOLS if call.caller.may_use(tool)]}
 
@@ -231,7 +232,7 @@ def _described(tool: Tool) -> JsonObject:
 
 def _call_tool(call: _Call) -> JsonObject:
     """Call a tool. Errors in its arguments are results, too, so that the model can read them."""
-    from purlin.app.tools import TOOLS
+    from purlin.app.agents.tools import TOOLS
 
     name = call.params.get("name")
     tool = next((tool for tool in TOOLS if tool.name == name), None)

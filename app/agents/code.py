@@ -1,0 +1,200 @@
+"""Tools that find code: `search_code` and `find_related`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from purlin.app.agents.backend import Backend
+from purlin.app.agents.budget import Head, Part, Result, fit
+from purlin.app.agents.choosing import any_corpus, choose_corpora, parse_where, with_left_out
+from purlin.app.agents.results import (
+    corpus_names,
+    describe_location,
+    match_reason,
+    origin_fields,
+    search_head,
+    warned_head,
+    without_unlike,
+)
+from purlin.app.agents.tool import (
+    MAX_HITS,
+    MAX_SHOWN,
+    Budget,
+    CorpusArgument,
+    DocumentId,
+    K,
+    PathArgument,
+    Tool,
+)
+from purlin.app.fields import Strict, Text
+from purlin.index.records import Content, Hit
+from purlin.index.search.filters import beginning_with
+from purlin.index.search.limits import MAX_QUERY_CHARS
+from purlin.index.search.snippets import first_line, telling_row
+from purlin.replies import SearchReply
+
+_MAX_NOTES = 400  # characters on what is not indexed
+_TELLING_ROWS = 16  # of long code, so many rows that say most about the query are in the middle
+
+
+class SearchCode(Strict):
+    """Arguments of `search_code`."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What the code does, in plain words, or a name.",
+        examples=["read rows from a csv file", "retry with backoff"],
+    )
+    corpus: CorpusArgument = Field(
+        default=None, description="One code base of several [default: all]."
+    )
+    path: PathArgument | None = Field(
+        default=None, description="Only files whose path begins so: a folder, or a whole path."
+    )
+    without_path: PathArgument | None = Field(
+        default=None, description="Files to leave out: tests/."
+    )
+    language: Text | None = Field(
+        default=None, description="Only this language.", examples=["python", "go"]
+    )
+    content: Content = Field(
+        default="code", description="What is searched: docs are READMEs and other prose."
+    )
+    k: int = K
+    max_tokens: int = Budget
+
+
+def search_code(arguments: SearchCode, backend: Backend) -> Result:
+    """Find code: hits with path and lines, why they match, and their text."""
+    corpora, left_out = choose_corpora(backend, "code", arguments.corpus)
+    conditions: dict[str, Any] = {}
+    if arguments.language:
+        conditions["language"] = arguments.language
+    paths: dict[str, Any] = {}
+    if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
+        paths |= beginning_with(path)
+    if arguments.without_path and (path := backend.relative(corpora[0], arguments.without_path)):
+        paths["not"] = beginning_with(path)
+    if paths:
+        conditions["path"] = paths
+
+    reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
+    reply = with_left_out(reply, left_out)
+    if conditions and not reply.hits:
+        return _nothing_passes(arguments, corpora, reply, backend)
+    return _code_result(reply, arguments.max_tokens, query=arguments.query)
+
+
+def _nothing_passes(
+    arguments: SearchCode, corpora: Sequence[str], reply: SearchReply, backend: Backend
+) -> Result:
+    """A result without hits, which says what to change about the path and the language."""
+    filters = [
+        f"{name} {value[:MAX_SHOWN]}"
+        for name, value in (
+            ("language", arguments.language),
+            ("path", arguments.path),
+            ("without_path", arguments.without_path),
+        )
+        if value
+    ]
+    advice = "leave it out" if len(filters) == 1 else "leave one of them out"
+    if arguments.content != "all":
+        advice += ', or search content "all"'
+    text = f"Nothing in {corpus_names(reply)} fits {' and '.join(filters)}: {advice}."
+    if arguments.path:
+        beginning = backend.relative(corpora[0], arguments.path)
+        notes = (backend.unread(corpus, beginning) for corpus in corpora)
+        text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
+    if arguments.language:
+        nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
+        languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
+        text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
+    head = warned_head(Head(text, origin_fields(reply)), reply)
+    return fit(lambda _: head, "hits", [], arguments.max_tokens)
+
+
+def _code_result(
+    reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
+) -> Result:
+    """Hits in code as a result, those in files that have changed since marked."""
+    reply = without_unlike(reply)
+    changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
+    parts = [_code_part(query, hit) for hit in reply.hits]
+    return fit(
+        lambda count: search_head(reply, count, near, len(changed)), "hits", parts, max_tokens
+    )
+
+
+def _code_part(query: str, hit: Hit) -> Part:
+    path, lines, span = describe_location(hit.location, hit.document_id)
+    title = hit.title[:MAX_SHOWN]
+    reason = match_reason(query, hit)
+
+    fields: dict[str, Any] = {
+        "path": path,
+        **lines,
+        "title": title,
+        "score": hit.score,
+        "why": reason,
+    }
+    head = f"{path}{span} {title} · {hit.score:.2f} · {reason}"
+    if hit.corpus:
+        fields["corpus"] = hit.corpus
+        head = f"{hit.corpus}: {head}"
+    if hit.stale:
+        fields["changed"] = True
+        head = f"{head} · CHANGED since"
+    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+
+
+def _focus(query: str, code: str) -> int:
+    """The offset of the middle of the lines that say most about the query; 0 is the beginning."""
+    row = telling_row(query, code, _TELLING_ROWS)
+    lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]
+    return sum(len(line) + 1 for line in lines)
+
+
+class FindRelated(Strict):
+    """Arguments of `find_related`."""
+
+    id: str = DocumentId
+    corpus: CorpusArgument = Field(default=None, description="The corpus of the hit.")
+    k: int = K
+    max_tokens: int = Budget
+
+
+def find_related(arguments: FindRelated, backend: Backend) -> Result:
+    """Find the code that is nearest in meaning to a given function or class."""
+    corpus = any_corpus(backend, arguments.corpus)
+    reply = backend.related(corpus, parse_where(backend, corpus, arguments.id), arguments.k)
+    return _code_result(reply, arguments.max_tokens, near=arguments.id)
+
+
+SEARCH_CODE = Tool(
+    "search_code",
+    "Search code",
+    "search",
+    "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
+    "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
+    "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers. Not for exact "
+    "strings or patterns (grep), for a file whose path you know (read it), or for what documentation says "
+    "(ask_reference).",
+    SearchCode,
+    search_code,
+)
+
+FIND_RELATED = Tool(
+    "find_related",
+    "Find related code",
+    "search",
+    "Find the code nearest in meaning to a function or class: others like it, its twins in other languages, its "
+    "tests. Use it before changing one of several alike places, or to follow a convention. Not for callers or "
+    "definitions of a name (search_code).",
+    FindRelated,
+    find_related,
+)

@@ -1,0 +1,91 @@
+"""The tool `read_document`: a hit whole, or some of its lines."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from purlin.app.agents.backend import Backend
+from purlin.app.agents.budget import Head, Result, fit_lines
+from purlin.app.agents.choosing import any_corpus, parse_where
+from purlin.app.agents.results import describe_location
+from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
+from purlin.app.fields import Strict
+from purlin.index.errors import InvalidInput
+from purlin.replies import DocumentReply
+
+_LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
+
+
+class ReadDocument(Strict):
+    """Arguments of `read_document`."""
+
+    id: str = DocumentId
+    lines: str | None = Field(
+        default=None,
+        max_length=20,
+        pattern=f"^{_LINES}$",
+        description="Of the document's text, counted from 1.",
+        examples=["1-80"],
+    )
+    corpus: CorpusArgument = Field(default=None, description="The corpus of the hit.")
+    max_tokens: int = Budget
+
+
+def read_document(arguments: ReadDocument, backend: Backend) -> Result:
+    """Read a whole document, or some of its lines, as it was indexed."""
+    corpus = any_corpus(backend, arguments.corpus)
+    reply = backend.document(corpus, parse_where(backend, corpus, arguments.id))
+    lines = reply.body.split("\n")
+    first, last = _line_range(arguments.lines, len(lines))
+    head = _document_head(reply, corpus, len(lines))
+    return fit_lines(head, lines, first, last, arguments.max_tokens)
+
+
+def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
+    path, location, span = describe_location(reply.location, reply.id)
+    identifier, title = reply.id[:MAX_SHOWN], reply.title[:MAX_SHOWN]
+    # What the id ends or begins with is not said again.
+    names = {}
+    if not f"{identifier}::".startswith(f"{path}::"):
+        names["path"] = path
+    if not f"::{identifier}".endswith(f"::{title}"):
+        names["title"] = title
+
+    text = f"{path}{span} {title} · {corpus} (build {reply.build})"
+    return Head(
+        f"{text} · CHANGED since" if reply.stale else text,
+        {
+            "id": identifier,
+            **names,
+            **location,
+            "corpus": corpus,
+            "build": reply.build,
+            "changed": bool(reply.stale),
+            "total_lines": total_lines,
+        },
+    )
+
+
+def _line_range(lines: str | None, total: int) -> tuple[int, int]:
+    """First and last line, from 1; all without a range. Raises InvalidInput."""
+    if lines is None:
+        return 1, total
+    first_text, _, last_text = lines.partition("-")
+    first, last = int(first_text), int(last_text or first_text)
+    if not first <= last or first > total:
+        raise InvalidInput(
+            f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document.",
+            field="lines",
+        )
+    return first, min(last, total)
+
+
+READ_DOCUMENT = Tool(
+    "read_document",
+    "Read a document",
+    "search",
+    "Read a hit whole: a function, a section of documentation, a product. Use it where a result was cut, or where "
+    "you cannot read the file itself. Not for files that you can read: their content is newer.",
+    ReadDocument,
+    read_document,
+)

@@ -1,0 +1,96 @@
+"""What results of several tools say: origin, limits, places and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from purlin.app.agents.budget import Head
+from purlin.app.agents.tool import MAX_SHOWN
+from purlin.index.records import Hit, Location
+from purlin.index.search.why import relevant, why
+from purlin.replies import QaReply, SearchReply
+
+
+def without_unlike(reply: SearchReply) -> SearchReply:
+    """The reply without hits that have nothing in common with the query."""
+    return replace(reply, hits=tuple(relevant(reply.hits)))
+
+
+def search_head(reply: SearchReply, count: int, near: str | None = None, changed: int = 0) -> Head:
+    """The head of a result that shows the first `count` hits."""
+    shown = reply.hits[:count]
+    if not shown:
+        return warned_head(
+            Head(f"Nothing in {corpus_names(reply)} fits.", origin_fields(reply)), reply
+        )
+
+    total = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
+    subject = f" near {near[:MAX_SHOWN]}" if near else ""
+    text = f"{total}{subject} in {origin_text(reply, shown)}"
+    structured = origin_fields(reply, shown)
+    if changed:
+        text += f"; files changed since: {changed}, read these before you rely on them"
+        structured["changed_files"] = changed
+    return warned_head(Head(text, structured), reply)
+
+
+def warned_head(head: Head, reply: SearchReply | QaReply) -> Head:
+    """Add what limits the reply, such as that only one of two retrievers answered."""
+    if isinstance(reply, SearchReply) and reply.corrected is not None:
+        corrected = reply.corrected[:MAX_SHOWN]
+        text = f"{head.text}. Searched for {corrected!r}"
+        head = Head(text, {**head.structured, "corrected": corrected})
+    if reply.warning is None:
+        return head
+    warning = reply.warning[:MAX_SHOWN]
+    return Head(f"{head.text}. {warning}", {**head.structured, "warning": warning})
+
+
+def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Corpus, build and encoder of the corpus that a reply is of; of several, those of `shown`."""
+    searched: Sequence[Any] = [reply]
+    if isinstance(reply, SearchReply) and reply.corpora:
+        names = {hit.corpus for hit in shown}
+        searched = [each for each in reply.corpora if each.corpus in names]
+    return [
+        {"corpus": each.corpus, "build": each.build, "encoder": each.encoder} for each in searched
+    ]
+
+
+def origin_fields(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
+    """The origins as JSON."""
+    origins = _origins(reply, shown)
+    if isinstance(reply, SearchReply) and reply.corpora:
+        return {"corpora": origins}
+    return origins[0]
+
+
+def origin_text(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
+    """The origins as text."""
+    return ", ".join(
+        f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
+        for origin in _origins(reply, shown)
+    )
+
+
+def corpus_names(reply: SearchReply) -> str:
+    """Names of all corpora that were searched, as many as a line takes."""
+    names = [str(each.corpus) for each in reply.corpora or [reply]]
+    line = ", ".join(names)
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}… ({len(names)} corpora)"
+
+
+def describe_location(location: Location, document_id: str) -> tuple[str, dict[str, Any], str]:
+    """Path, lines as fields, and lines as text (`:1-3`) of a document."""
+    path = (location.path or document_id)[:MAX_SHOWN]
+    if not location.start_line:
+        return path, {}, ""
+    lines = {"start_line": location.start_line, "end_line": location.end_line}
+    return path, lines, f":{location.start_line}-{location.end_line}"
+
+
+def match_reason(query: str, hit: Hit) -> str:
+    """Why a hit matches, as people read it; words of a query can be of any length."""
+    return why(query, hit)[:MAX_SHOWN]
