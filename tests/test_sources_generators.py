@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.generators import GENERATORS, calls_with, generator_of
+from purlin.index.sources.generators import GENERATORS, PLAIN, calls_with, generator_of
 from purlin.index.sources.html import read_page
 from purlin.index.sources.page_sections import Section
 
@@ -354,7 +354,7 @@ def test_objects_of_mkdocstrings_are_entries() -> None:
 
 
 def test_other_pages_have_no_generator_of_these() -> None:
-    assert generator_of('<h1>gi-docgen</h1><div class="method">R Documentation</div>') is None
+    assert generator_of('<h1>gi-docgen</h1><div class="method">R Documentation</div>') is PLAIN
     assert all(item.marks for item in GENERATORS)
 
 

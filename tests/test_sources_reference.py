@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources import docstrings, markup, reference, topics
-from purlin.index.sources.html import MAX_NESTED_LISTS, read_page
+from purlin.index.sources.html import read_page
+from purlin.index.sources.html_definitions import MAX_NESTED_LISTS
 from purlin.index.sources.page_sections import MAX_TITLE
 
 DATA = Path(__file__).parent / "data" / "reference"

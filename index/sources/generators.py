@@ -120,6 +120,11 @@ class Generator:
     copied: str = ""
     arguments: str = ""
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether entries are headings and code, and not `dl` lists alone."""
+        return self is not PLAIN
+
     def is_furniture(self, attributes: Mapping[str, str], classes: frozenset[str]) -> bool:
         """Return whether an element is of the page's frame, or says what is said elsewhere."""
         return bool(classes & self.furniture) or f"#{attributes.get('id')}" in self.furniture
@@ -138,11 +143,15 @@ class Generator:
         return any(f"{tag}.{name}" in self.headings for name in classes)
 
 
-def generator_of(markup: str) -> Generator | None:
-    """Return the generator of a page, if it is one of these."""
+# Of pages by any other generator, whose entries are `dl` lists.
+PLAIN = Generator(marks=(), read_entry=lambda heading, code, page_title, anchor: None)
+
+
+def generator_of(markup: str) -> Generator:
+    """Return the generator of a page, or `PLAIN` if it is none of these."""
     return next(
         (item for item in GENERATORS if all(mark in markup for mark in item.marks)),
-        None,
+        PLAIN,
     )
 
 

@@ -1,0 +1,76 @@
+"""Elements within a line of text, and those in the head of a page."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from purlin.index.sources.html_outline import Head, Outline
+from purlin.index.sources.html_text import BREAK, Close, Element, Mark, Text, do_nothing
+from purlin.index.sources.html_vocabulary import NEXT_ASIDE, PAGE_ASIDES, PERMALINKS
+from purlin.index.sources.page_sections import MAX_TITLE
+
+
+class Inline:
+    """Reads elements that do not end the line of text they stand in."""
+
+    def __init__(self, text: Text, outline: Outline, head: Head) -> None:
+        self._text = text
+        self._outline = outline
+        self._head = head
+        # The version that the element read last explains.
+        self._since = ""
+        self._open_blocks = 0
+
+    def open(self, element: Element) -> Close:
+        """Read an element; most count only by their id and their text."""
+        self._text.note_id(element)
+        tag, attributes, classes = element.tag, element.attributes, element.classes
+        if tag == "br":
+            self._text.append(BREAK)
+        elif not attributes:
+            return do_nothing
+        elif tag == "img" and "math" in classes:
+            self._text.append(attributes.get("alt", ""))
+        elif tag == "link" and attributes.get("rel") == "canonical":
+            self._head.url = _web_address(attributes.get("href", ""))
+        elif tag == "meta" and attributes.get("http-equiv", "").lower() == "refresh":
+            self._head.redirects |= "url=" in attributes.get("content", "").lower()
+        elif "since" in classes:
+            self._since = attributes.get("title", "")[:MAX_TITLE]
+        elif NEXT_ASIDE in classes or classes & PAGE_ASIDES:
+            self._since = ""
+            return partial(self._close_aside, self._text.mark(), NEXT_ASIDE not in classes)
+        elif "anchor" in classes and element.links_within_page:
+            return partial(self._close_permalink, self._text.mark())
+        return do_nothing
+
+    def _close_permalink(self, mark: Mark) -> None:
+        """Drop a link that shows only a sign."""
+        if self._text.since(mark).strip() in PERMALINKS:
+            self._text.rewind(mark)
+
+    def _close_aside(self, mark: Mark, is_of_page: bool) -> None:
+        """Drop a note on versions, but for what the element explains."""
+        self._text.rewind(mark)
+        self._outline.next_note = self._since
+        if is_of_page:
+            self._outline.attach_note()
+
+    @property
+    def has_open_block(self) -> bool:
+        """Whether what comes next is within a block that goes on with a line."""
+        return self._open_blocks > 0
+
+    def open_block(self, element: Element) -> Close:
+        """Go on with the line of text that a block stands in."""
+        self._text.note_id(element)
+        self._text.append(" ")
+        self._open_blocks += 1
+        return self._close_block
+
+    def _close_block(self) -> None:
+        self._open_blocks -= 1
+
+
+def _web_address(href: str) -> str:
+    return href.partition("#")[0] if href.startswith(("https://", "http://")) else ""
