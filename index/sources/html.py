@@ -28,6 +28,7 @@ from purlin.index.sources.html_vocabulary import (
     FURNITURE_CLASSES,
     FURNITURE_IDS,
     FURNITURE_LIST,
+    FURNITURE_LISTS,
     FURNITURE_ROLES,
     FURNITURE_TAGS,
     HEADINGS,
@@ -168,11 +169,11 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
         tag in FURNITURE_TAGS
         or not classes.isdisjoint(FURNITURE_CLASSES)
         or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
-        or {"contents", "topic"} <= classes
+        or classes >= FURNITURE_LISTS
         or attributes.get("role") in FURNITURE_ROLES
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
         or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
-        or generator.is_furniture(attributes, classes)
+        or (bool(generator.furniture) and generator.is_furniture(attributes, classes))
     )
 
 
@@ -221,12 +222,11 @@ class _Content:
         """Read an element, and return what ends it."""
         if self._text.role:
             self._end_role(element)
-        if self._text.role:
-            self._text.note_id(element)
-            return self._open_part(element)
+            if self._text.role:
+                return self._open_part(element)
 
         tag, classes = element.tag, element.classes
-        if classes and self._generator.begins_entry(tag, classes):
+        if self._generator.headings and self._generator.begins_entry(tag, classes):
             return self._entries.open_entry(element)
         if tag in ("div", "p") and (
             self._inline.has_open_block or classes & self._generator.inline
@@ -257,6 +257,7 @@ class _Content:
     def _open_part(self, element: Element) -> Close:
         """Read an element within a term, a heading, a cell or code."""
         text, role = self._text, self._text.role
+        text.note_id(element)
         if element.tag == "br":
             text.append("\n" if role == "code" else BREAK)
             return do_nothing

@@ -23,12 +23,11 @@ class Inline:
 
     def open(self, element: Element) -> Close:
         """Read an element; most count only by their id and their text."""
-        self._text.note_id(element)
         tag, attributes, classes = element.tag, element.attributes, element.classes
+        if attributes:
+            self._text.note_id(element)
         if tag == "br":
             self._text.append(BREAK)
-        elif not attributes:
-            return do_nothing
         elif tag == "img" and "math" in classes:
             self._text.append(attributes.get("alt", ""))
         elif tag == "link" and attributes.get("rel") == "canonical":

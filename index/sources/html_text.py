@@ -78,7 +78,7 @@ class Text:
     def __init__(self) -> None:
         # The module that the last id of a module names.
         self.module = self._module_before = ""
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self._ids: list[str] = []
         self.clear()
 
@@ -86,7 +86,7 @@ class Text:
         """Forget all but the module."""
         self.role = ""
         self.permalink = ""
-        self._parts.clear()
+        self.parts.clear()
         self._is_blank = True
         self._ids.clear()
         # Whether the ids came after the text.
@@ -94,35 +94,32 @@ class Text:
 
     # -- text --------------------------------------------------------------------------------------
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
     def read(self, text: str) -> None:
         """Add text of the page."""
-        self._parts.append(text)
+        self.parts.append(text)
         if (self._is_blank or self._id_ends_text) and text.strip():
             self._is_blank = self._id_ends_text = False
 
     def append(self, text: str) -> None:
         """Add what stands for a tag, such as a space; ids before it are still those of what follows."""
-        self._parts.append(text)
+        self.parts.append(text)
 
     @property
     def so_far(self) -> str:
         """The text as it is."""
-        return "".join(self._parts)
+        return "".join(self.parts)
 
     def mark(self) -> Mark:
         """Return the point that the text has come to."""
-        return Mark(len(self._parts), self._is_blank, self._id_ends_text)
+        return Mark(len(self.parts), self._is_blank, self._id_ends_text)
 
     def since(self, mark: Mark) -> str:
         """Return the text after a mark."""
-        return "".join(self._parts[mark.parts :])
+        return "".join(self.parts[mark.parts :])
 
     def cut(self, mark: Mark) -> None:
         """Drop the text after a mark."""
-        del self._parts[mark.parts :]
+        del self.parts[mark.parts :]
 
     def rewind(self, mark: Mark) -> None:
         """Drop the text after a mark, as if nothing had come after the id before it."""
@@ -132,7 +129,7 @@ class Text:
     def take(self) -> str:
         """Return the text as it is, and end its role."""
         text = self.so_far
-        self._parts.clear()
+        self.parts.clear()
         self._is_blank = True
         self.role = ""
         return text
@@ -149,7 +146,7 @@ class Text:
 
     def note_id(self, element: Element) -> None:
         """Remember an id until text follows: it then is the anchor of that text."""
-        anchor = element.anchor
+        anchor = element.anchor if element.attributes else ""
         if not anchor:
             return
         if anchor.startswith("module-"):

@@ -38,7 +38,7 @@ class Writer:
 
     def flush(self) -> None:
         """Write the text so far as a paragraph."""
-        if not self._text:
+        if not self._text.parts:
             return
         text = self._text.take_lines()
         if not text or self._generator.is_frame(text) or _NODE_LINKS.fullmatch(text):
