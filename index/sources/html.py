@@ -16,7 +16,6 @@ from lxml import etree
 from purlin.index.sources.generators import PLAIN, Generator, generator_of, is_listing
 from purlin.index.sources.html_code import Code
 from purlin.index.sources.html_definitions import Definitions
-from purlin.index.sources.html_entries import Entries
 from purlin.index.sources.html_headings import Headings
 from purlin.index.sources.html_inline import Inline
 from purlin.index.sources.html_outline import Head, Outline
@@ -25,10 +24,10 @@ from purlin.index.sources.html_text import BREAK, Close, Element, Text, do_nothi
 from purlin.index.sources.html_vocabulary import (
     BLOCKS,
     BOXES,
+    CONTENTS,
     FURNITURE_CLASSES,
     FURNITURE_IDS,
     FURNITURE_LIST,
-    FURNITURE_LISTS,
     FURNITURE_ROLES,
     FURNITURE_TAGS,
     HEADINGS,
@@ -142,7 +141,7 @@ class _Target:
         """Do nothing, as the parser requires the method; `page` ends what is still open."""
 
     def page(self) -> Page:
-        return self._content.page(self._head)
+        return self._content.page()
 
     # -- the frame of the page ---------------------------------------------------------------------
 
@@ -169,7 +168,7 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
         tag in FURNITURE_TAGS
         or not classes.isdisjoint(FURNITURE_CLASSES)
         or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
-        or classes >= FURNITURE_LISTS
+        or classes >= CONTENTS
         or attributes.get("role") in FURNITURE_ROLES
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
         or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
@@ -181,21 +180,22 @@ class _Content:
     """Has each element read by what it is: part of a line, of a list, of a table, or a heading."""
 
     def __init__(self, text: Text, head: Head, generator: Generator, whole: bool) -> None:
-        self._generator = generator
-        self._boxes = BOXES | generator.entries
+        outline = Outline(whole=whole)
+        writer = Writer(text, outline, generator)
+        headings = Headings(text, outline, writer, head, generator)
+        code = Code(text, outline, writer, headings, generator)
+
         self._text = text
-        self._outline = Outline(whole=whole)
-        self._writer = Writer(text, self._outline, generator)
-        self._entries = Entries(text, self._outline, self._writer, head, generator)
-        self._headings = Headings(text, self._outline, self._writer, self._entries, head, generator)
-        self._code = Code(
-            text, self._outline, self._writer, self._entries, self._headings, generator
-        )
-        self._definitions = Definitions(text, self._outline, self._writer, self._entries)
-        self._tables = Tables(
-            text, self._outline, self._writer, self._entries, self._code, generator
-        )
-        self._inline = Inline(text, self._outline, head)
+        self._head = head
+        self._generator = generator
+        self._outline = outline
+        self._writer = writer
+        self._headings = headings
+        self._code = code
+        self._definitions = Definitions(text, outline, writer, headings)
+        self._tables = Tables(text, outline, writer, headings, code, generator)
+        self._inline = Inline(text, outline, writer, head)
+        self._boxes = BOXES | generator.entries
         self._openers = self._openers_by_tag(whole)
 
     def _openers_by_tag(self, whole: bool) -> dict[str, Callable[[Element], Close | None]]:
@@ -227,10 +227,8 @@ class _Content:
 
         tag, classes = element.tag, element.classes
         if self._generator.headings and self._generator.begins_entry(tag, classes):
-            return self._entries.open_entry(element)
-        if tag in ("div", "p") and (
-            self._inline.has_open_block or classes & self._generator.inline
-        ):
+            return self._headings.open_entry(element)
+        if tag in ("div", "p") and (self._inline.open_blocks or classes & self._generator.inline):
             return self._inline.open_block(element)
 
         opener = self._openers.get(tag, self._inline.open)
@@ -240,10 +238,10 @@ class _Content:
         """Write the text so far."""
         self._writer.flush()
 
-    def page(self, head: Head) -> Page:
+    def page(self) -> Page:
         """Return what was read."""
         self._writer.flush()
-        return self._outline.page(head, self._generator)
+        return self._outline.page(self._head, self._generator)
 
     def _end_role(self, element: Element) -> None:
         """End what the text was read as, if no element of this kind can stand in that."""
@@ -288,12 +286,12 @@ class _Content:
         self._text.note_id(element)
         if classes.isdisjoint(self._boxes):
             return self._writer.flush
-        self._outline.open_box()
+        self._outline.open_boxes += 1
         return self._close_box
 
     def _close_box(self) -> None:
         self._writer.flush()
-        self._outline.close_box()
+        self._outline.open_boxes -= 1
 
     def _open_table(self, element: Element) -> Close:
         self._writer.drop_marker()

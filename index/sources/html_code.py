@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from purlin.index.sources.generators import Generator
-from purlin.index.sources.html_entries import MAX_TERM, MAX_TERMS, Entries
-from purlin.index.sources.html_headings import Headings
+from purlin.index.sources.html_headings import MAX_TERM, MAX_TERMS, Headings
 from purlin.index.sources.html_outline import Outline
 from purlin.index.sources.html_text import Close, Element, Text
 from purlin.index.sources.html_vocabulary import DECLARED
@@ -16,24 +16,15 @@ from purlin.index.sources.html_writer import Writer
 _PARAGRAPH_END = re.compile(r"\n(?=[ \t]*\n|[ \t]*[-*] )")
 
 
+@dataclass(slots=True)
 class Code:
     """Reads code: as the signature of the section, or as a block of it."""
 
-    def __init__(
-        self,
-        text: Text,
-        outline: Outline,
-        writer: Writer,
-        entries: Entries,
-        headings: Headings,
-        generator: Generator,
-    ) -> None:
-        self._text = text
-        self._outline = outline
-        self._writer = writer
-        self._entries = entries
-        self._headings = headings
-        self._generator = generator
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _headings: Headings
+    _generator: Generator
 
     def open_listing(self, element: Element) -> Close:
         """Read text that is typed line by line."""
@@ -50,7 +41,9 @@ class Code:
     def _close_listing(self) -> None:
         code = self._text.take().replace("\u00a0", " ").rstrip()
         section = self._outline.section
-        entry = self._entries.begin(self._outline.inner_heading or section.title, code.strip())
+        entry = self._headings.begin_entry(
+            self._outline.inner_heading or section.title, code.strip()
+        )
         if entry and entry.has_all_code and len(code) <= MAX_TERM:
             return
         if self._is_declaration(code):
@@ -80,7 +73,7 @@ class Code:
     def _close_signature(self) -> None:
         signature, section = " ".join(self._text.take_lines().split()), self._outline.section
         fits = bool(signature) and len(signature) <= MAX_TERM
-        if fits and self._entries.is_open and not section.blocks:
+        if fits and self._headings.is_in_entry and not section.blocks:
             section.signatures = [signature]
         else:
             self._writer.write(signature, atom=True)
@@ -94,7 +87,7 @@ class Code:
     def _close_prototype(self) -> None:
         prototype, section = self._text.take_line(), self._outline.section
         prototype = prototype.replace(" ( ", "(").replace(" )", ")").replace(" ,", ",")
-        if self._entries.begin(section.title, prototype):
+        if self._headings.begin_entry(section.title, prototype):
             return
         if section.blocks or self._outline.definitions or len(prototype) > MAX_TERM:
             self._writer.write(prototype, atom=True)

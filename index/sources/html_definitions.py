@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 
-from purlin.index.sources.html_entries import MAX_TERM, MAX_TERMS, Entries
+from purlin.index.sources.html_headings import MAX_TERM, MAX_TERMS, Headings
 from purlin.index.sources.html_outline import Outline
 from purlin.index.sources.html_text import Close, Element, Mark, Text, collapse, do_nothing
 from purlin.index.sources.html_vocabulary import (
@@ -56,16 +56,16 @@ class _Term:
     tag: str = ""
 
 
+@dataclass(slots=True)
 class Definitions:
     """Reads `dl` lists, and opens a definition with their terms."""
 
-    def __init__(self, text: Text, outline: Outline, writer: Writer, entries: Entries) -> None:
-        self._text = text
-        self._outline = outline
-        self._writer = writer
-        self._entries = entries
-        self._lists: list[_List] = []
-        self._term = _Term()
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _headings: Headings
+    _lists: list[_List] = field(default_factory=list)
+    _term: _Term = field(default_factory=_Term)
 
     # -- lists -------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Definitions:
             bool(classes & PLAIN_LISTS)
             or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
             or classes == {REMARKS}
-            or self._entries.is_open
+            or self._headings.is_in_entry
             or len(self._lists) >= MAX_NESTED_LISTS
             or self._outline.is_full
         )
@@ -120,7 +120,7 @@ class Definitions:
         is_predicate = bool(element.classes & PREDICATES)
         self._term = _Term(element.anchor, is_field, is_predicate)
         if not is_field:
-            self._text.drop_ids()
+            self._text.ids.clear()
             self._text.note_id(element)
             self._begin_definition(self._lists[-1])
 
@@ -153,7 +153,8 @@ class Definitions:
     def _close_field(self) -> None:
         fields, name = self._lists[-1], self._text.take_lines().rstrip(":")
         fields.fields += 1
-        self._writer.set_marker(f"{name}: " if name else "", tight=fields.fields > 1)
+        self._writer.marker = f"{name}: " if name else ""
+        self._writer.marker_tight = fields.fields > 1
 
     def _add_term(self) -> None:
         term, section = self._term, self._lists[-1].section
@@ -188,8 +189,8 @@ class Definitions:
         if "classifier" in classes:
             self._open_classifier()
             return do_nothing
-        if element.links_within_page:
-            return self._text.open_link(element)
+        if element.is_local_link:
+            return self._text.open_permalink(element)
         return None
 
     def _close_name(self, mark: Mark, names_before: int) -> None:
@@ -211,7 +212,7 @@ class Definitions:
 
     def _open_classifier(self) -> None:
         """Part a term from its type, which style sheets do by a colon, and take it as the name."""
-        term = collapse(self._text.so_far).replace("\n", " ")
+        term = collapse("".join(self._text.parts)).replace("\n", " ")
         if not term.endswith(":"):
             self._text.append(" : ")
         if term and not self._term.names:

@@ -1,13 +1,13 @@
-"""Headings: those that open sections, those that are definitions, and those that are only text."""
+"""Headings, and the entries that generators write as headings and code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 
-from purlin.index.sources.generators import Generator
-from purlin.index.sources.html_entries import Entries
+from purlin.index.sources.generators import Entry, Generator
 from purlin.index.sources.html_outline import Head, Outline
 from purlin.index.sources.html_text import BREAK, Close, Element, Mark, Text, collapse, do_nothing
 from purlin.index.sources.html_vocabulary import (
@@ -19,7 +19,10 @@ from purlin.index.sources.html_vocabulary import (
     RESULT_HEADINGS,
 )
 from purlin.index.sources.html_writer import Writer
-from purlin.index.sources.page_sections import MAX_TITLE
+from purlin.index.sources.page_sections import MAX_TITLE, Block, join_names
+
+MAX_TERM = 2000  # characters of a term or a signature
+MAX_TERMS = 64  # of one definition
 
 _NUMBER = re.compile(r"\A(?:(?:[A-Z]\.)?(?:\d+\.)+\d*|[A-Z](?:\.\d+)+)\s+")
 # A number without a dot at its end is a version if a bracket, a dash, a date or only its state
@@ -36,26 +39,19 @@ _CHANGELOG = re.compile(
 )
 
 
+@dataclass(slots=True)
 class Headings:
-    """Reads the title of a page and its headings, and opens sections with them."""
+    """Opens sections with headings, and makes entries of them as the page's generator marks them."""
 
-    def __init__(
-        self,
-        text: Text,
-        outline: Outline,
-        writer: Writer,
-        entries: Entries,
-        head: Head,
-        generator: Generator,
-    ) -> None:
-        # Of the heading that was read last, the part that is code.
-        self.code = ""
-        self._text = text
-        self._outline = outline
-        self._writer = writer
-        self._entries = entries
-        self._head = head
-        self._generator = generator
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _head: Head
+    _generator: Generator
+    # Of the heading that was read last, the part that is code.
+    code: str = ""
+
+    # -- headings ----------------------------------------------------------------------------------
 
     def open_title(self, element: Element) -> Close:
         """Read the title in the head of the page."""
@@ -71,7 +67,8 @@ class Headings:
     def open_heading(self, element: Element) -> Close | None:
         """Read a heading; None if it is a paragraph like others."""
         self._writer.flush()
-        is_inner = self._outline.keeps_headings
+        outline = self._outline
+        is_inner = outline.is_nested or outline.section is outline.last_section
         if is_inner and not self._generator.has_entries:
             return None
 
@@ -87,8 +84,8 @@ class Headings:
         """Read an element within a heading; None if nothing but its text counts."""
         if "section-number" in element.classes:
             return partial(self._text.cut, self._text.mark())
-        if element.links_within_page:
-            return self._text.open_link(element)
+        if element.is_local_link:
+            return self._text.open_permalink(element)
         if self._generator.has_entries and "sep" in element.classes:
             self._text.append(".")
             return do_nothing
@@ -114,7 +111,7 @@ class Headings:
             if is_definition or CALL.fullmatch(call):
                 self._define(call or title)
             elif level == 1 and (entry := self._generator.page_entry(title)):
-                self._entries.fill_section(entry)
+                self._fill_section(entry)
 
     def _define(self, heading: str) -> None:
         """Make a definition of a section whose heading is code: `max`, `cache.get(key)`."""
@@ -133,8 +130,8 @@ class Headings:
         """Take a heading within an entry as text, unless it only says that code or text follows."""
         heading = self._outline.inner_heading = self._text.take_line()
         if heading in RESULT_HEADINGS:
-            self._writer.set_marker("Returns: ")
-        elif heading not in INNER_HEADINGS and not self._entries.is_at_arguments:
+            self._writer.marker = "Returns: "
+        elif heading not in INNER_HEADINGS and not self.is_at_arguments:
             self._writer.write(heading)
 
     def _take_title(self, level: int = 1) -> str:
@@ -150,6 +147,89 @@ class Headings:
 
     def _enclosing_titles(self, level: int) -> Iterable[str]:
         return (self._head.title, *self._outline.titles_above(level))
+
+    # -- entries -----------------------------------------------------------------------------------
+
+    @property
+    def is_in_entry(self) -> bool:
+        """Whether the section is an entry by now."""
+        return self._generator.has_entries and bool(self._outline.section.signatures)
+
+    @property
+    def is_at_arguments(self) -> bool:
+        """Whether the rows that come next are the arguments of the entry."""
+        heading = self._generator.arguments
+        return bool(heading) and self._outline.inner_heading == heading and self.is_in_entry
+
+    def begin_entry(self, heading: str, code: str) -> Entry | None:
+        """Make an entry of the section if code below its heading tells what it defines."""
+        section = self._outline.section
+        if section.signatures:
+            return None
+        entry = self._read(heading, code, section.anchor)
+        if entry:
+            self._fill_section(entry)
+        return entry
+
+    def _fill_section(self, entry: Entry) -> None:
+        """Make the section that has just begun the entry."""
+        section = self._outline.section
+        section.title, section.directive = join_names(entry.names), entry.directive
+        section.names = list(entry.names)
+        section.context = entry.context
+        section.signatures = list(entry.signatures[:MAX_TERMS])
+        if entry.is_whole_page:
+            self._outline.last_section = section
+        if entry.summary:
+            section.blocks.insert(0, Block(entry.summary))
+        if entry.since:
+            self._outline.add_note(entry.since)
+
+    def open_entry(self, element: Element) -> Close:
+        """Read an element that names an entry."""
+        self._writer.start_block(element)
+        self._text.permalink = ""
+        self._text.role = "heading"
+        return partial(self._close_entry, element.anchor)
+
+    def _close_entry(self, own_id: str) -> None:
+        """Begin the entry that an element names, or add a further call to the one just begun."""
+        text, anchor = self._text.take_lines(), own_id or self._text.last_id
+        entry = self._read(text.partition("\n")[0], text, anchor)
+        section = self._outline.section
+        if section.signatures and not section.blocks and self._joins(entry):
+            self._add_call(entry, text, anchor)
+            return
+
+        if entry and not self._outline.is_full:
+            self._writer.begin_section(len(HEADINGS), "", anchor)
+            self._fill_section(entry)
+        else:
+            self._writer.write(text)
+
+    def _joins(self, entry: Entry | None) -> bool:
+        """Whether the heading of an entry names a further call of the one before it."""
+        return not self._text.ids or (self._generator.joined and entry is not None)
+
+    def _add_call(self, entry: Entry | None, text: str, anchor: str) -> None:
+        """Add a further call, and its name and id if it has its own, to the entry just begun."""
+        section = self._outline.section
+        has_own_id = bool(self._text.ids)
+        lines = entry.signatures if entry and has_own_id else text.split("\n")
+        section.signatures += lines[: MAX_TERMS - len(section.signatures)]
+        if entry and has_own_id:
+            section.names += [name for name in entry.names if name not in section.names]
+            section.title = join_names(section.names)
+            self._writer.add_anchors(section, anchor)
+
+    def _read(self, heading: str, code: str, anchor: str) -> Entry | None:
+        """What the code below a heading defines, outside definitions."""
+        if self._outline.definitions or not code:
+            return None
+        title = self._outline.first_heading or self._head.title
+        if self._generator.titled_by_head:
+            title = self._head.title
+        return self._generator.read_entry(heading[:MAX_TITLE], code[:MAX_TERM], title, anchor)
 
 
 def _is_version(heading: str, number: str, enclosing: Iterable[str]) -> bool:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from purlin.index.sources.html_outline import Head, Outline
 from purlin.index.sources.html_text import BREAK, Close, Element, Mark, Text, do_nothing
 from purlin.index.sources.html_vocabulary import NEXT_ASIDE, PAGE_ASIDES, PERMALINKS
+from purlin.index.sources.html_writer import Writer
 from purlin.index.sources.page_sections import MAX_TITLE
 
 
+@dataclass(slots=True)
 class Inline:
     """Reads elements that do not end the line of text they stand in."""
 
-    def __init__(self, text: Text, outline: Outline, head: Head) -> None:
-        self._text = text
-        self._outline = outline
-        self._head = head
-        # The version that the element read last explains.
-        self._since = ""
-        self._open_blocks = 0
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _head: Head
+    # The version that the element read last explains.
+    _since: str = ""
+    open_blocks: int = 0
 
     def open(self, element: Element) -> Close:
         """Read an element; most count only by their id and their text."""
@@ -39,7 +42,7 @@ class Inline:
         elif NEXT_ASIDE in classes or classes & PAGE_ASIDES:
             self._since = ""
             return partial(self._close_aside, self._text.mark(), NEXT_ASIDE not in classes)
-        elif "anchor" in classes and element.links_within_page:
+        elif "anchor" in classes and element.is_local_link:
             return partial(self._close_permalink, self._text.mark())
         return do_nothing
 
@@ -51,24 +54,19 @@ class Inline:
     def _close_aside(self, mark: Mark, is_of_page: bool) -> None:
         """Drop a note on versions, but for what the element explains."""
         self._text.rewind(mark)
-        self._outline.next_note = self._since
-        if is_of_page:
-            self._outline.attach_note()
-
-    @property
-    def has_open_block(self) -> bool:
-        """Whether what comes next is within a block that goes on with a line."""
-        return self._open_blocks > 0
+        self._writer.next_note = "" if is_of_page else self._since
+        if is_of_page and self._since:
+            self._outline.add_note(self._since)
 
     def open_block(self, element: Element) -> Close:
         """Go on with the line of text that a block stands in."""
         self._text.note_id(element)
         self._text.append(" ")
-        self._open_blocks += 1
+        self.open_blocks += 1
         return self._close_block
 
     def _close_block(self) -> None:
-        self._open_blocks -= 1
+        self.open_blocks -= 1
 
 
 def _web_address(href: str) -> str:

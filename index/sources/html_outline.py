@@ -27,21 +27,21 @@ class Outline:
     """
 
     def __init__(self, *, whole: bool) -> None:
-        self.first_heading = ""
-        # The last heading within the section that opened none of its own.
-        self.inner_heading = ""
-        # The one that the last heading opened; definitions are beside it.
+        # The section of the last heading that opened one; definitions follow it.
         self.section = Section(directive="page" if whole else "section")
         self.sections = [self.section]
         self.definitions: list[Section] = []
         # A definition without text: the prose after its list describes it.
         self.bare_definition: Section | None = None
-        # What is said of the next section.
-        self.next_note = ""
+        # A section that all headings after it are text of.
+        self.last_section: Section | None = None
+        self.first_heading = ""
+        # The last heading in the section that is text of it.
+        self.inner_heading = ""
+        # Boxes such as notes, whose headings are text.
+        self.open_boxes = 0
         self._headings: list[tuple[int, str]] = []
-        self._open_boxes = 0
         self._notes: list[tuple[Section, str]] = []
-        self._whole_page_section: Section | None = None
         self._limit = 1 if whole else MAX_SECTIONS
 
     @property
@@ -51,13 +51,8 @@ class Outline:
 
     @property
     def is_nested(self) -> bool:
-        """Whether what comes next is within a definition or a box, such as a note."""
-        return bool(self._open_boxes or self.definitions)
-
-    @property
-    def keeps_headings(self) -> bool:
-        """Whether headings are text of the section, and open none."""
-        return self.is_nested or self.section is self._whole_page_section
+        """Whether what comes next is within a definition or a box."""
+        return bool(self.open_boxes or self.definitions)
 
     @property
     def target(self) -> Section:
@@ -68,28 +63,17 @@ class Outline:
         """Yield the headings that enclose a heading of some level, outermost first."""
         return (title for outer, title in self._headings if outer < level)
 
-    # -- parts of the page -------------------------------------------------------------------------
-
-    def begin_section(
-        self, level: int, title: str, anchor: str, anchors: list[str], module: str
-    ) -> None:
-        """Open a section with a heading."""
+    def begin_section(self, level: int, section: Section) -> None:
+        """Open a section with a heading, below those of lower levels."""
         while self._headings and self._headings[-1][0] >= level:
             self._headings.pop()
 
-        headings = tuple(heading for _, heading in self._headings)
-        self._headings.append((level, title))
-        self.section = Section(
-            title, anchor=anchor, anchors=anchors, headings=headings, module=module
-        )
-        self.sections.append(self.section)
+        section.headings = tuple(heading for _, heading in self._headings)
+        self._headings.append((level, section.title))
+        self.section = section
+        self.sections.append(section)
         self.bare_definition = None
         self.inner_heading = ""
-        self.attach_note()
-
-    def take_whole_page(self) -> None:
-        """Let the section go on to the end of the page, whatever headings follow."""
-        self._whole_page_section = self.section
 
     def begin_definition(self, directive: str, module: str) -> Section:
         """Open a definition within those that are open."""
@@ -105,31 +89,9 @@ class Outline:
         self.sections.append(definition)
         return definition
 
-    def end_definition(self) -> Section:
-        """Close the innermost definition, and return it."""
-        return self.definitions.pop()
-
-    def open_box(self) -> None:
-        """Open a box of text, whose headings open no sections."""
-        self._open_boxes += 1
-
-    def close_box(self) -> None:
-        """Close the innermost box."""
-        self._open_boxes -= 1
-
-    # -- notes -------------------------------------------------------------------------------------
-
     def add_note(self, text: str) -> None:
         """Keep a sentence about the section, without its full stop, as its last paragraph."""
         self._notes.append((self.section, f"{text}."))
-
-    def attach_note(self) -> None:
-        """Make the note on the next section one on the section that is open now."""
-        if self.next_note:
-            self.add_note(self.next_note)
-            self.next_note = ""
-
-    # -- the page ----------------------------------------------------------------------------------
 
     def page(self, head: Head, generator: Generator) -> Page:
         """Return the page with the sections that say something."""

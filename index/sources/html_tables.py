@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from purlin.index.sources.generators import MAX_NAMES, Generator, calls_with
 from purlin.index.sources.html_code import Code
-from purlin.index.sources.html_entries import MAX_TERM, MAX_TERMS, Entries
+from purlin.index.sources.html_headings import MAX_TERM, MAX_TERMS, Headings
 from purlin.index.sources.html_outline import Outline
 from purlin.index.sources.html_text import Close, Element, Text
 from purlin.index.sources.html_vocabulary import CODE_CELLS, HEADINGS
@@ -16,29 +17,21 @@ from purlin.index.sources.page_sections import MAX_TITLE, Block, Section, join_n
 _PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 
 
+@dataclass(slots=True)
 class Tables:
     """Reads rows cell by cell; some are entries, or arguments of the entry they stand in."""
 
-    def __init__(
-        self,
-        text: Text,
-        outline: Outline,
-        writer: Writer,
-        entries: Entries,
-        code: Code,
-        generator: Generator,
-    ) -> None:
-        self._text = text
-        self._outline = outline
-        self._writer = writer
-        self._entries = entries
-        self._code = code
-        self._generator = generator
-        self._row_count = 0
-        # Of the row that is open.
-        self._cells: list[str] | None = None
-        # Of the table's first row, while it has no other.
-        self._only_row: list[str] = []
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _headings: Headings
+    _code: Code
+    _generator: Generator
+    _row_count: int = 0
+    # Of the row that is open.
+    _cells: list[str] | None = None
+    # Of the first row of the table, while it has no other.
+    _only_row: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
         """Count the rows of a table that opens."""
@@ -52,10 +45,9 @@ class Tables:
             return
 
         self._outline.section.blocks.pop()
-        self._writer.begin_section(
+        section = self._writer.begin_section(
             len(HEADINGS), cells[0][:MAX_TITLE], self._outline.section.anchor
         )
-        section = self._outline.section
         section.names = section.signatures = [section.title]
         has_default = any(cell.startswith("Default: ") for cell in cells)
         section.directive = "option" if has_default else "term"
@@ -101,7 +93,7 @@ class Tables:
 
     def _is_argument(self, cells: list[str]) -> bool:
         return (
-            self._entries.is_at_arguments
+            self._headings.is_at_arguments
             and len(cells) == 2
             and all(cells)
             and not self._outline.is_full

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from purlin.index.sources.html_vocabulary import LINK_TO_TOP, PERMALINKS
 
@@ -16,12 +15,14 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _UNUSABLE_ID = re.compile(r"\Aindex-\d+\Z|[^\S ]")
 _NO_CLASSES: frozenset[str] = frozenset()
 
-# What an element does when it ends.
+# What ends an element.
 Close = Callable[[], None]
+# A point in the text: the number of its parts, whether it is blank, whether its ids come after it.
+Mark = tuple[int, bool, bool]
 
 
 def do_nothing() -> None:
-    """End an element that only its text counts of."""
+    """End an element of which only the text counts."""
 
 
 def collapse(text: str) -> str:
@@ -51,22 +52,14 @@ class Element:
         return anchor.replace(" ", "%20")
 
     @property
-    def fragment(self) -> str:
-        """The id that a link leads to."""
-        return self.attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
-
-    @property
-    def links_within_page(self) -> bool:
+    def is_local_link(self) -> bool:
         """Whether the element is a link to an id of its own page."""
         return self.attributes.get("href", "").startswith("#")
 
-
-class Mark(NamedTuple):
-    """A point in the text that one can return to."""
-
-    parts: int
-    is_blank: bool
-    id_ends_text: bool
+    @property
+    def fragment(self) -> str:
+        """The id that a link leads to."""
+        return self.attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
 
 
 class Text:
@@ -76,20 +69,17 @@ class Text:
     """
 
     def __init__(self) -> None:
-        # The module that the last id of a module names.
-        self.module = self._module_before = ""
-        self.parts: list[str] = []
-        self._ids: list[str] = []
+        # The module that the last id of a module names, and the one before.
+        self.module = self.module_before = ""
         self.clear()
 
     def clear(self) -> None:
         """Forget all but the module."""
         self.role = ""
         self.permalink = ""
-        self.parts.clear()
+        self.ids: list[str] = []
+        self.parts: list[str] = []
         self._is_blank = True
-        self._ids.clear()
-        # Whether the ids came after the text.
         self._id_ends_text = False
 
     # -- text --------------------------------------------------------------------------------------
@@ -104,22 +94,17 @@ class Text:
         """Add what stands for a tag, such as a space; ids before it are still those of what follows."""
         self.parts.append(text)
 
-    @property
-    def so_far(self) -> str:
-        """The text as it is."""
-        return "".join(self.parts)
-
     def mark(self) -> Mark:
         """Return the point that the text has come to."""
-        return Mark(len(self.parts), self._is_blank, self._id_ends_text)
+        return len(self.parts), self._is_blank, self._id_ends_text
 
     def since(self, mark: Mark) -> str:
         """Return the text after a mark."""
-        return "".join(self.parts[mark.parts :])
+        return "".join(self.parts[mark[0] :])
 
     def cut(self, mark: Mark) -> None:
         """Drop the text after a mark."""
-        del self.parts[mark.parts :]
+        del self.parts[mark[0] :]
 
     def rewind(self, mark: Mark) -> None:
         """Drop the text after a mark, as if nothing had come after the id before it."""
@@ -128,7 +113,7 @@ class Text:
 
     def take(self) -> str:
         """Return the text as it is, and end its role."""
-        text = self.so_far
+        text = "".join(self.parts)
         self.parts.clear()
         self._is_blank = True
         self.role = ""
@@ -150,48 +135,37 @@ class Text:
         if not anchor:
             return
         if anchor.startswith("module-"):
-            self._module_before, self.module = self.module, anchor.removeprefix("module-")
+            self.module_before, self.module = self.module, anchor.removeprefix("module-")
 
         if not self.role and not self._is_blank:
-            self._ids.clear()
+            self.ids.clear()
             self._id_ends_text = True
 
-        if len(self._ids) < MAX_ANCHORS:
-            self._ids.append(anchor)
+        if len(self.ids) < MAX_ANCHORS:
+            self.ids.append(anchor)
 
     @property
     def last_id(self) -> str:
         """The nearest id before the text, or ""."""
-        return self._ids[-1] if self._ids else ""
+        return self.ids[-1] if self.ids else ""
 
     def take_ids(self, preferred: str) -> tuple[str, list[str]]:
         """Return the anchor and further anchors of what comes next, `preferred` first."""
-        ids = list(dict.fromkeys([preferred, *self._ids] if preferred else self._ids))
-        self._ids.clear()
+        ids = list(dict.fromkeys([preferred, *self.ids] if preferred else self.ids))
+        self.ids.clear()
         return (ids[0], ids[1:]) if ids else ("", [])
-
-    def drop_ids(self) -> None:
-        """Forget all ids."""
-        self._ids.clear()
 
     def settle_ids(self) -> None:
         """Forget the ids of text that has become a block, and keep those that came after it."""
         if not self._id_ends_text:
-            self._ids.clear()
+            self.ids.clear()
         self._id_ends_text = False
 
-    def leave_module(self) -> None:
-        """Return to the module before, as the last id of a module was none."""
-        self.module = self._module_before
+    def open_permalink(self, element: Element) -> Close:
+        """Read a link that may show only a sign: it then is the anchor of its term, and no text."""
+        return partial(self._close_permalink, self.mark(), element.fragment)
 
-    # -- links -------------------------------------------------------------------------------------
-
-    def open_link(self, element: Element) -> Close:
-        """Read a link in a heading or a term to an id of the page."""
-        return partial(self._close_link, self.mark(), element.fragment)
-
-    def _close_link(self, mark: Mark, anchor: str) -> None:
-        """Take a link that shows only a sign as the anchor of its term, and not as text."""
+    def _close_permalink(self, mark: Mark, anchor: str) -> None:
         sign = self.since(mark).strip()
         if sign in PERMALINKS:
             self.permalink = anchor

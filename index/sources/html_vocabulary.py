@@ -19,8 +19,8 @@ FURNITURE_CLASSES = frozenset(
     "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
     "toctree-wrapper ttc viewcode-back viewcode-link".split()
 )
-# Both together: the contents of a page by docutils.
-FURNITURE_LISTS = frozenset(["contents", "topic"])
+# The classes of a page's contents by docutils.
+CONTENTS = frozenset(["contents", "topic"])
 FURNITURE_IDS = frozenset(
     "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from purlin.index.sources.generators import Generator
 from purlin.index.sources.html_outline import Outline
@@ -20,19 +20,21 @@ class _List:
     items: int = 0
 
 
+@dataclass(slots=True)
 class Writer:
     """Turns text into blocks of the section that it belongs to."""
 
-    def __init__(self, text: Text, outline: Outline, generator: Generator) -> None:
-        self._text = text
-        self._outline = outline
-        self._generator = generator
-        # What the next paragraph begins with: "- ", or the name of a field.
-        self._marker = ""
-        self._marker_tight = False
-        # The name of a list, until its first item.
-        self._label = ""
-        self._lists: list[_List] = []
+    _text: Text
+    _outline: Outline
+    _generator: Generator
+    # What the next paragraph begins with, such as "- ", and whether that is on the next line.
+    marker: str = ""
+    marker_tight: bool = False
+    # What is said of the next section.
+    next_note: str = ""
+    # The name of a list, until its first item.
+    _label: str = ""
+    _lists: list[_List] = field(default_factory=list)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -43,8 +45,8 @@ class Writer:
         text = self._text.take_lines()
         if not text or self._generator.is_frame(text) or _NODE_LINKS.fullmatch(text):
             return
-        marker, self._marker = self._marker, ""
-        self.write(marker + text, tight=bool(marker) and self._marker_tight)
+        marker, self.marker = self.marker, ""
+        self.write(marker + text, tight=bool(marker) and self.marker_tight)
 
     def write(self, text: str, *, atom: bool = False, tight: bool = False) -> None:
         """Write a block, behind the name of its list if that has not been written."""
@@ -66,32 +68,32 @@ class Writer:
         self.drop_marker()
         self._text.note_id(element)
 
-    def set_marker(self, marker: str, *, tight: bool | None = None) -> None:
-        """Begin the next paragraph with a marker, on the next line if it is `tight`."""
-        self._marker = marker
-        if tight is not None:
-            self._marker_tight = tight
-
     def drop_marker(self) -> None:
         """Drop a list marker that no text followed; a field's name is kept as text of its own."""
-        marker, self._marker = self._marker.strip(), ""
+        marker, self.marker = self.marker.strip(), ""
         if marker.endswith(":"):
-            self.write(marker, tight=self._marker_tight)
+            self.write(marker, tight=self.marker_tight)
 
     # -- sections ----------------------------------------------------------------------------------
 
-    def begin_section(self, level: int, title: str, anchor: str) -> None:
+    def begin_section(self, level: int, title: str, anchor: str) -> Section:
         """Open a section with a heading; without an anchor, it has that of the nearest id."""
         text = self._text
         anchor, anchors = text.take_ids(anchor or text.last_id)
 
         # The id of a heading such as "Module Contents" looks like that of a module.
         if f"module-{text.module}" == _slug(title) in (anchor, *anchors):
-            text.leave_module()
+            text.module = text.module_before
 
-        self._outline.begin_section(level, title, anchor, anchors, text.module)
+        section = Section(title, anchor=anchor, anchors=anchors, module=text.module)
+        self._outline.begin_section(level, section)
+        if self.next_note:
+            self._outline.add_note(self.next_note)
+            self.next_note = ""
+
         # Of a list item, the heading is the first text.
-        self._marker = ""
+        self.marker = ""
+        return section
 
     def add_anchors(self, section: Section, own_id: str) -> None:
         """Keep further ids of what has an anchor already."""
@@ -109,7 +111,7 @@ class Writer:
 
     def _close_list(self) -> None:
         self.flush()
-        self._marker = ""
+        self.marker = ""
         self._lists.pop()
 
     def open_item(self, element: Element) -> Close:
@@ -121,8 +123,8 @@ class Writer:
             indent = "  " * min(len(self._lists) - 1, 8)
             label, self._label = self._label, ""
             item_mark = f"{items.items}. " if items.ordered else "- "
-            self._marker = f"{label} " if label else indent + item_mark
-            self._marker_tight = items.items > 1 or len(self._lists) > 1
+            self.marker = f"{label} " if label else indent + item_mark
+            self.marker_tight = items.items > 1 or len(self._lists) > 1
 
         return self.flush
 
