@@ -326,6 +326,10 @@ def test_keywords_and_primitives_of_rustdoc_declare_nothing() -> None:
             <h1>{heading}</h1><p>Weaves.</p><pre>let weave = 1;</pre>""")
 
 
+def test_page_of_rustdoc_without_a_heading_has_no_sections() -> None:
+    assert read_page('<meta name="generator" content="rustdoc"><pre>::</pre>').sections == []
+
+
 def test_objects_of_mkdocstrings_are_entries() -> None:
     module, loom, weave, width = entries("""<h1>API</h1><div class="doc doc-object doc-module">
         <h2 id="craft.looms" class="doc doc-heading"><code>craft.looms</code><a href="#craft.looms"

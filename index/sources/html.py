@@ -14,9 +14,8 @@ from functools import partial
 from lxml import etree
 
 from purlin.index.sources.generators import PLAIN, Generator, generator_of, is_listing
-from purlin.index.sources.html_code import Code
 from purlin.index.sources.html_definitions import Definitions
-from purlin.index.sources.html_headings import Headings
+from purlin.index.sources.html_entries import Entries
 from purlin.index.sources.html_inline import Inline
 from purlin.index.sources.html_outline import Head, Outline
 from purlin.index.sources.html_tables import Tables
@@ -92,7 +91,7 @@ def _inline_parameters(match: re.Match[str]) -> str:
 class _Target:
     """The parser's target: an element that opens puts the function that closes it on a stack.
 
-    Furniture is skipped, and all that is outside of `main` if the page has that.
+    Furniture is skipped, and what is outside of `main` if there is one.
     """
 
     def __init__(self, generator: Generator, whole: bool) -> None:
@@ -104,8 +103,6 @@ class _Target:
         self._closers: list[Close] = []
         self._skipping = 0
         self._inside_main: bool | None = None
-
-    # -- called by the parser ----------------------------------------------------------------------
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if self._skipping:
@@ -143,8 +140,6 @@ class _Target:
     def page(self) -> Page:
         return self._content.page()
 
-    # -- the frame of the page ---------------------------------------------------------------------
-
     def _open_main(self, element: Element) -> Close:
         # What came before `main` was the page's frame: start over.
         if self._inside_main is None:
@@ -177,23 +172,21 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
 
 
 class _Content:
-    """Has each element read by what it is: part of a line, of a list, of a table, or a heading."""
+    """Passes each element to what reads such elements, if need be by the role of the text there."""
 
     def __init__(self, text: Text, head: Head, generator: Generator, whole: bool) -> None:
         outline = Outline(whole=whole)
         writer = Writer(text, outline, generator)
-        headings = Headings(text, outline, writer, head, generator)
-        code = Code(text, outline, writer, headings, generator)
+        entries = Entries(text, outline, writer, head, generator)
 
         self._text = text
         self._head = head
         self._generator = generator
         self._outline = outline
         self._writer = writer
-        self._headings = headings
-        self._code = code
-        self._definitions = Definitions(text, outline, writer, headings)
-        self._tables = Tables(text, outline, writer, headings, code, generator)
+        self._entries = entries
+        self._definitions = Definitions(text, outline, writer, entries)
+        self._tables = Tables(text, outline, writer, entries, generator)
         self._inline = Inline(text, outline, writer, head)
         self._boxes = BOXES | generator.entries
         self._openers = self._openers_by_tag(whole)
@@ -201,12 +194,12 @@ class _Content:
     def _openers_by_tag(self, whole: bool) -> dict[str, Callable[[Element], Close | None]]:
         openers: dict[str, Callable[[Element], Close | None]] = {
             **dict.fromkeys(BLOCKS, self._open_block),
-            **dict.fromkeys(HEADINGS, self._headings.open_heading),
-            "title": self._headings.open_title,
+            **dict.fromkeys(HEADINGS, self._entries.open_heading),
+            "title": self._entries.open_title,
             "ul": self._writer.open_list,
             "ol": self._writer.open_list,
             "li": self._writer.open_item,
-            "pre": self._code.open_listing,
+            "pre": self._entries.open_listing,
             "table": self._open_table,
             "tr": self._tables.open_row,
             "td": self._tables.open_cell,
@@ -227,7 +220,7 @@ class _Content:
 
         tag, classes = element.tag, element.classes
         if self._generator.headings and self._generator.begins_entry(tag, classes):
-            return self._headings.open_entry(element)
+            return self._entries.open_entry(element)
         if tag in ("div", "p") and (self._inline.open_blocks or classes & self._generator.inline):
             return self._inline.open_block(element)
 
@@ -264,7 +257,7 @@ class _Content:
         if role == "term":
             close = self._definitions.open_part(element)
         elif role == "heading":
-            close = self._headings.open_part(element)
+            close = self._entries.open_part(element)
 
         if close is None and role != "code" and element.tag in BLOCKS:
             text.append(" ")
@@ -277,11 +270,11 @@ class _Content:
         if classes & generator.labels:
             return self._writer.open_label()
         if classes & generator.signatures:
-            return self._code.open_signature(element)
+            return self._entries.open_signature(element)
         if element.tag == "div" and "fragment" in classes:
-            return self._code.open_listing(element)
+            return self._entries.open_listing(element)
         if classes & PROTOTYPES:
-            return self._code.open_prototype(element)
+            return self._entries.open_prototype(element)
 
         self._text.note_id(element)
         if classes.isdisjoint(self._boxes):

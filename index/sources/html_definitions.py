@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 
-from purlin.index.sources.html_headings import MAX_TERM, MAX_TERMS, Headings
+from purlin.index.sources.html_entries import MAX_TERM, MAX_TERMS, Entries
 from purlin.index.sources.html_outline import Outline
 from purlin.index.sources.html_text import Close, Element, Mark, Text, collapse, do_nothing
 from purlin.index.sources.html_vocabulary import (
@@ -63,7 +63,7 @@ class Definitions:
     _text: Text
     _outline: Outline
     _writer: Writer
-    _headings: Headings
+    _entries: Entries
     _lists: list[_List] = field(default_factory=list)
     _term: _Term = field(default_factory=_Term)
 
@@ -77,7 +77,7 @@ class Definitions:
             bool(classes & PLAIN_LISTS)
             or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
             or classes == {REMARKS}
-            or self._headings.is_in_entry
+            or self._entries.is_in_entry
             or len(self._lists) >= MAX_NESTED_LISTS
             or self._outline.is_full
         )

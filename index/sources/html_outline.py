@@ -21,10 +21,7 @@ class Head:
 
 
 class Outline:
-    """The sections of a page, the headings around what comes next, and the definitions open there.
-
-    A `whole` page has a single section.
-    """
+    """The sections of a page, a single one if it is `whole`, and where in them the text stands."""
 
     def __init__(self, *, whole: bool) -> None:
         # The section of the last heading that opened one; definitions follow it.
@@ -33,8 +30,8 @@ class Outline:
         self.definitions: list[Section] = []
         # A definition without text: the prose after its list describes it.
         self.bare_definition: Section | None = None
-        # A section that all headings after it are text of.
-        self.last_section: Section | None = None
+        # A section to the end of the page: headings after it are text of it.
+        self.final_section: Section | None = None
         self.first_heading = ""
         # The last heading in the section that is text of it.
         self.inner_heading = ""

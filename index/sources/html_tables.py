@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from purlin.index.sources.generators import MAX_NAMES, Generator, calls_with
-from purlin.index.sources.html_code import Code
-from purlin.index.sources.html_headings import MAX_TERM, MAX_TERMS, Headings
+from purlin.index.sources.html_entries import MAX_TERM, MAX_TERMS, Entries
 from purlin.index.sources.html_outline import Outline
 from purlin.index.sources.html_text import Close, Element, Text
 from purlin.index.sources.html_vocabulary import CODE_CELLS, HEADINGS
@@ -24,8 +23,7 @@ class Tables:
     _text: Text
     _outline: Outline
     _writer: Writer
-    _headings: Headings
-    _code: Code
+    _entries: Entries
     _generator: Generator
     _row_count: int = 0
     # Of the row that is open.
@@ -72,7 +70,7 @@ class Tables:
         # A row within a row, as broken markup has it, ends the outer one.
         self._close_row()
         if element.classes & self._generator.prototypes:
-            return self._code.open_prototype(element)
+            return self._entries.open_prototype(element)
         self._text.note_id(element)
         self._cells = []
         return self._close_row
@@ -93,7 +91,7 @@ class Tables:
 
     def _is_argument(self, cells: list[str]) -> bool:
         return (
-            self._headings.is_at_arguments
+            self._entries.is_at_arguments
             and len(cells) == 2
             and all(cells)
             and not self._outline.is_full

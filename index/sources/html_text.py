@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Literal
 
 from purlin.index.sources.html_vocabulary import LINK_TO_TOP, PERMALINKS
 
@@ -17,6 +18,8 @@ _NO_CLASSES: frozenset[str] = frozenset()
 
 # What ends an element.
 Close = Callable[[], None]
+# What text is read as; "" is prose.
+Role = Literal["", "cell", "code", "heading", "label", "prototype", "term", "title"]
 # A point in the text: the number of its parts, whether it is blank, whether its ids come after it.
 Mark = tuple[int, bool, bool]
 
@@ -63,10 +66,7 @@ class Element:
 
 
 class Text:
-    """The text since the last block, and the ids that become anchors of what follows them.
-
-    `role` is what the text is read as, such as "term" or "heading"; prose has none.
-    """
+    """The text since the last block, and the ids that become anchors of what follows them."""
 
     def __init__(self) -> None:
         # The module that the last id of a module names, and the one before.
@@ -75,7 +75,8 @@ class Text:
 
     def clear(self) -> None:
         """Forget all but the module."""
-        self.role = ""
+        self.role: Role = ""
+        # The id that a sign such as "¶" leads to.
         self.permalink = ""
         self.ids: list[str] = []
         self.parts: list[str] = []
@@ -91,7 +92,7 @@ class Text:
             self._is_blank = self._id_ends_text = False
 
     def append(self, text: str) -> None:
-        """Add what stands for a tag, such as a space; ids before it are still those of what follows."""
+        """Add what stands for a tag, such as a space: no text of its own for an id."""
         self.parts.append(text)
 
     def mark(self) -> Mark:

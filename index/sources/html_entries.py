@@ -1,4 +1,4 @@
-"""Headings, and the entries that generators write as headings and code."""
+"""Headings and code: what opens sections, and what makes definitions and entries of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from purlin.index.sources.html_outline import Head, Outline
 from purlin.index.sources.html_text import BREAK, Close, Element, Mark, Text, collapse, do_nothing
 from purlin.index.sources.html_vocabulary import (
     CALL,
+    DECLARED,
     DEFINITION,
     HEADED_DIRECTIVES,
     HEADINGS,
@@ -37,11 +38,13 @@ _CHANGELOG = re.compile(
     r"|\A(?:changes|history|news|releases)\Z",
     re.IGNORECASE,
 )
+# An empty line, or the next line is an item of a list.
+_PARAGRAPH_END = re.compile(r"\n(?=[ \t]*\n|[ \t]*[-*] )")
 
 
 @dataclass(slots=True)
-class Headings:
-    """Opens sections with headings, and makes entries of them as the page's generator marks them."""
+class Entries:
+    """Opens sections with headings; makes entries of them by what headings and code tell."""
 
     _text: Text
     _outline: Outline
@@ -49,7 +52,7 @@ class Headings:
     _head: Head
     _generator: Generator
     # Of the heading that was read last, the part that is code.
-    code: str = ""
+    _heading_code: str = ""
 
     # -- headings ----------------------------------------------------------------------------------
 
@@ -68,11 +71,11 @@ class Headings:
         """Read a heading; None if it is a paragraph like others."""
         self._writer.flush()
         outline = self._outline
-        is_inner = outline.is_nested or outline.section is outline.last_section
+        is_inner = outline.is_nested or outline.section is outline.final_section
         if is_inner and not self._generator.has_entries:
             return None
 
-        self._text.permalink = self.code = ""
+        self._text.permalink = self._heading_code = ""
         self._text.role = "heading"
         self._text.note_id(element)
         level = HEADINGS[element.tag]
@@ -96,7 +99,7 @@ class Headings:
         return None
 
     def _close_code(self, mark: Mark) -> None:
-        self.code = collapse(self._text.since(mark))
+        self._heading_code = collapse(self._text.since(mark))
 
     def _close_heading(self, level: int, own_id: str, is_definition: bool) -> None:
         outline, title = self._outline, self._take_title(level)
@@ -106,8 +109,8 @@ class Headings:
             self._writer.write(title)
         elif title:
             self._writer.begin_section(level, title, self._text.permalink or own_id)
-            self.code = title if self.code == title else ""
-            call = self.code.replace(" (", "(", 1)
+            self._heading_code = title if self._heading_code == title else ""
+            call = self._heading_code.replace(" (", "(", 1)
             if is_definition or CALL.fullmatch(call):
                 self._define(call or title)
             elif level == 1 and (entry := self._generator.page_entry(title)):
@@ -161,7 +164,7 @@ class Headings:
         heading = self._generator.arguments
         return bool(heading) and self._outline.inner_heading == heading and self.is_in_entry
 
-    def begin_entry(self, heading: str, code: str) -> Entry | None:
+    def _begin_entry(self, heading: str, code: str) -> Entry | None:
         """Make an entry of the section if code below its heading tells what it defines."""
         section = self._outline.section
         if section.signatures:
@@ -179,7 +182,7 @@ class Headings:
         section.context = entry.context
         section.signatures = list(entry.signatures[:MAX_TERMS])
         if entry.is_whole_page:
-            self._outline.last_section = section
+            self._outline.final_section = section
         if entry.summary:
             section.blocks.insert(0, Block(entry.summary))
         if entry.since:
@@ -209,12 +212,12 @@ class Headings:
 
     def _joins(self, entry: Entry | None) -> bool:
         """Whether the heading of an entry names a further call of the one before it."""
-        return not self._text.ids or (self._generator.joined and entry is not None)
+        return not self._text.last_id or (self._generator.joined and entry is not None)
 
     def _add_call(self, entry: Entry | None, text: str, anchor: str) -> None:
         """Add a further call, and its name and id if it has its own, to the entry just begun."""
         section = self._outline.section
-        has_own_id = bool(self._text.ids)
+        has_own_id = bool(self._text.last_id)
         lines = entry.signatures if entry and has_own_id else text.split("\n")
         section.signatures += lines[: MAX_TERMS - len(section.signatures)]
         if entry and has_own_id:
@@ -230,6 +233,74 @@ class Headings:
         if self._generator.titled_by_head:
             title = self._head.title
         return self._generator.read_entry(heading[:MAX_TITLE], code[:MAX_TERM], title, anchor)
+
+    # -- code --------------------------------------------------------------------------------------
+
+    def open_listing(self, element: Element) -> Close:
+        """Read text that is typed line by line."""
+        self._writer.start_block(element)
+        self._text.role = "code"
+        is_prose = bool(element.classes & self._generator.prose)
+        return self._close_prose if is_prose else self._close_listing
+
+    def _close_prose(self) -> None:
+        """Take typed text: paragraphs are apart by empty lines, items of lists begin with a mark."""
+        for paragraph in _PARAGRAPH_END.split(self._text.take()):
+            self._writer.write(" ".join(paragraph.split()))
+
+    def _close_listing(self) -> None:
+        code = self._text.take().replace("\u00a0", " ").rstrip()
+        section = self._outline.section
+        entry = self._begin_entry(self._outline.inner_heading or section.title, code.strip())
+        if entry and entry.has_all_code and len(code) <= MAX_TERM:
+            return
+        if self._is_declaration(code):
+            section.directive, section.names = "function", [section.title]
+            section.signatures = [" ".join(code.split()).removesuffix(";")]
+            return
+
+        lines = code.split("\n")
+        first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+        self._writer.write("\n".join(line.rstrip() for line in lines[first:]), atom=True)
+
+    def _is_declaration(self, code: str) -> bool:
+        """Whether code is the declaration of the function that the heading above it names."""
+        name, section = self._heading_code, self._outline.section
+        if not name or name != section.title or section.signatures or len(code) > MAX_TERM:
+            return False
+        is_first = len(section.blocks) <= 1 and not self._outline.definitions
+        declared = DECLARED.fullmatch(" ".join(code.split())) if is_first else None
+        return declared is not None and declared[1] == name
+
+    def open_signature(self, element: Element) -> Close:
+        """Read the signature of the entry that a heading before it has named."""
+        self._text.note_id(element)
+        self._text.role = "code"
+        return self._close_signature
+
+    def _close_signature(self) -> None:
+        signature, section = " ".join(self._text.take_lines().split()), self._outline.section
+        fits = bool(signature) and len(signature) <= MAX_TERM
+        if fits and self.is_in_entry and not section.blocks:
+            section.signatures = [signature]
+        else:
+            self._writer.write(signature, atom=True)
+
+    def open_prototype(self, element: Element) -> Close:
+        """Read the signature below a heading, whose parts Doxygen has in the cells of a table."""
+        self._text.note_id(element)
+        self._text.role = "prototype"
+        return self._close_prototype
+
+    def _close_prototype(self) -> None:
+        prototype, section = self._text.take_line(), self._outline.section
+        prototype = prototype.replace(" ( ", "(").replace(" )", ")").replace(" ,", ",")
+        if self._begin_entry(section.title, prototype):
+            return
+        if section.blocks or self._outline.definitions or len(prototype) > MAX_TERM:
+            self._writer.write(prototype, atom=True)
+        elif len(section.signatures) < MAX_TERMS and prototype:
+            section.signatures.append(prototype)
 
 
 def _is_version(heading: str, number: str, enclosing: Iterable[str]) -> bool:
