@@ -81,6 +81,7 @@ class Text:
         self.ids: list[str] = []
         self.parts: list[str] = []
         self._is_blank = True
+        # Whether the ids came after the text.
         self._id_ends_text = False
 
     # -- text --------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class Text:
             self._is_blank = self._id_ends_text = False
 
     def append(self, text: str) -> None:
-        """Add what stands for a tag, such as a space: no text of its own for an id."""
+        """Add what stands for a tag, such as a space; no id is about that."""
         self.parts.append(text)
 
     def mark(self) -> Mark:
