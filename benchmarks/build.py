@@ -30,8 +30,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from purlin.index import builds
+from purlin.index import build_files, builds
 from purlin.index.indexing.unfinished import Unfinished
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.passages import render
 from purlin.index.search.segments import open_documents
 
@@ -101,11 +102,11 @@ def report(title: str, runs: Sequence[dict[str, Any]]) -> None:
     print(f"    ends of stages in the last run, in s: {ends}")
 
 
-def content(home: Path) -> builds.Manifest:
+def content(home: Path) -> Manifest:
     """Manifest of the active build, verified, without what is a time."""
     directory = builds.current(home, "bench")
-    manifest = builds.read_manifest(directory)
-    builds.verify(directory, manifest)
+    manifest = read_manifest(directory)
+    build_files.verify(directory, manifest)
     return replace(manifest, created_at="", took_s=0.0, dense={})
 
 
@@ -152,7 +153,7 @@ def torch_rate(checkpoint: Path, texts: list[str]) -> float:
 def sample_texts(home: Path, passages: int, count: int) -> list[str]:
     """Rendered texts of `count` random passages, the same in every call."""
     directory = builds.current(home, "bench")
-    documents = open_documents(directory, builds.read_manifest(directory))
+    documents = open_documents(directory, read_manifest(directory))
     rows = random.Random(0).sample(range(passages), min(count, passages))
     return [render(stored.document, stored.passage) for stored in documents.fetch(rows)]
 

@@ -21,6 +21,7 @@ from purlin.index.encoder import Encoder, TextEncoder
 from purlin.index.errors import Damaged
 from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from purlin.index.indexing.build import build
+from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources import open_source
 
@@ -99,7 +100,7 @@ def has_build(home: Path, name: str) -> bool:
         return False
 
     try:
-        builds.read_manifest(builds.current(home, name))
+        read_manifest(builds.current(home, name))
     except Damaged:
         shutil.rmtree(home)
         return False

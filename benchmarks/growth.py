@@ -43,6 +43,7 @@ from benchmarks.steady import Steady
 from benchmarks.vectors import corpus_texts
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder, Vectors, encoder_directory, load_encoder
+from purlin.index.manifests import read_manifest
 
 Rows = NDArray[np.int64]
 
@@ -135,7 +136,7 @@ def measure_build(subset: Subset, records: Records) -> None:
     if status:
         raise RuntimeError(f"the build ended with {os.waitstatus_to_exitcode(status)}")
 
-    manifest = builds.read_manifest(builds.current(subset.home, CORPUS))
+    manifest = read_manifest(builds.current(subset.home, CORPUS))
     records.add(
         part="build",
         **subset.key,

@@ -357,7 +357,7 @@ def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 
 
 class Reader(Protocol):
-    """Opens the files of a directory: `purlin.index.builds.Files`, or Unchecked."""
+    """Opens the files of a directory: `purlin.index.build_files.Files`, or Unchecked."""
 
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole."""

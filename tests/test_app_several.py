@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from purlin.index.builds import MANIFEST_FORMAT, current
+from purlin.index.builds import current
+from purlin.index.manifests import MANIFEST_FORMAT
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 

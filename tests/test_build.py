@@ -16,6 +16,7 @@ from purlin.index import builds
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
@@ -47,14 +48,14 @@ def _sources(changed: int | None = None) -> list[SourceFile | Skipped]:
 
 def _build(
     home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None
-) -> builds.Manifest:
+) -> Manifest:
     return build(home, "c", "product", sources or _sources(), encoder, origin=("here",))
 
 
 def left_out(home: Path) -> list[Skipped]:
     """What the active build of `c` left out."""
     directory = builds.current(home, "c")
-    with closing(open_documents(directory, builds.read_manifest(directory))) as documents:
+    with closing(open_documents(directory, read_manifest(directory))) as documents:
         return segments.left_out(read_listing(directory), documents.stores)
 
 
@@ -72,7 +73,7 @@ def test_a_build_is_active_and_searchable(tmp_path: Path, encoder: HashEncoder) 
     assert [calls[0], calls[-1]] == [("read", 5, 5), ("encode", 5, 5)]
     corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
-    assert corpus.manifest == builds.read_manifest(builds.current(tmp_path, "c"))
+    assert corpus.manifest == read_manifest(builds.current(tmp_path, "c"))
 
 
 def test_a_rebuild_reads_and_encodes_only_what_changed(
@@ -341,13 +342,13 @@ class Other(HashEncoder):
     def __init__(self, home: Path) -> None:
         super().__init__()
         self.home = home
-        self.served: list[builds.Manifest] = []
+        self.served: list[Manifest] = []
         self.crashes = False
 
     def encode(self, texts: Sequence[str], **arguments: Any) -> Vectors:
         if "c" in builds.corpora(self.home):
             directory = builds.current(self.home, "c")
-            self.served.append(builds.read_manifest(directory))
+            self.served.append(read_manifest(directory))
             if self.crashes:
                 raise KeyboardInterrupt
         return super().encode(texts, **arguments)
@@ -426,7 +427,7 @@ def test_a_crash_leaves_the_interim_build_to_go_on_from(
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path, "c", "product", _many(), slow, interim=encoder)
     interim = builds.current(tmp_path, "c")
-    assert builds.read_manifest(interim).interim
+    assert read_manifest(interim).interim
 
     slow.crashes = False
     encoder.encoded.clear()

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index import builds
+from purlin.index import build_files, builds
 from purlin.index.blocks import BlockWriter, seal
-from purlin.index.builds import Files, Manifest
+from purlin.index.build_files import Files
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
+from purlin.index.manifests import Manifest, read_manifest
 
 
 def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
@@ -25,7 +26,7 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
             splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1,
-            files=builds.checksums(staging_dir),
+            files=build_files.checksums(staging_dir),
         )  # fmt: skip
         build = builds.publish(staging_dir, manifest)
         if activate:
@@ -37,9 +38,9 @@ def test_published_build_is_read_and_verified(tmp_path: Path) -> None:
     build = _publish(tmp_path, "c", "one")
     directory = builds.current(tmp_path, "c")
     assert directory.name == build
-    manifest = builds.read_manifest(directory)
+    manifest = read_manifest(directory)
     assert manifest.created_at == "one"
-    builds.verify(directory, manifest)
+    build_files.verify(directory, manifest)
     assert builds.corpora(tmp_path) == ["c"]
 
 
@@ -84,7 +85,7 @@ def test_damaged_file_is_named(tmp_path: Path, file: str, harm: Callable[[Path],
     directory = tmp_path / "corpora" / "c" / bad
     harm(directory / file)
     with pytest.raises(Damaged, match=file):
-        builds.verify(directory, builds.read_manifest(directory))
+        build_files.verify(directory, read_manifest(directory))
     with pytest.raises(Damaged, match=file):
         builds.activate(tmp_path, "c", bad)
     assert builds.current(tmp_path, "c").name == good
@@ -201,17 +202,17 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
-        builds.read_manifest(directory)
+        read_manifest(directory)
 
 
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "good")
     directory = builds.current(tmp_path, "c")
-    files = builds.Files(directory, builds.read_manifest(directory))
+    files = build_files.Files(directory, read_manifest(directory))
     assert files.read(directory / "lexical" / "data") == b"good"
     (directory / "lexical" / "data").write_text("evil")
     files.check_others()  # there is no other
-    again = builds.Files(directory, builds.read_manifest(directory))
+    again = build_files.Files(directory, read_manifest(directory))
     with pytest.raises(Damaged, match=r"lexical/data was altered"):
         again.read(directory / "lexical" / "data")
 
@@ -219,7 +220,7 @@ def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:
 def test_block_files_are_listed_with_their_sums(tmp_path: Path) -> None:
     build = _publish(tmp_path, "c", "content")
     directory = tmp_path / "corpora" / "c" / build
-    files = builds.read_manifest(directory).files
+    files = read_manifest(directory).files
     assert set(files) == {"large", "lexical/data"}
     digest = hashlib.sha256((directory / "large.sums").read_bytes()).hexdigest()
     assert files["large"] == {"bytes": 28_000, "blocks": digest}
@@ -228,7 +229,7 @@ def test_block_files_are_listed_with_their_sums(tmp_path: Path) -> None:
 def test_each_file_is_opened_as_it_is_listed(tmp_path: Path) -> None:
     build = _publish(tmp_path, "c", "content")
     directory = tmp_path / "corpora" / "c" / build
-    files = Files(directory, builds.read_manifest(directory))
+    files = Files(directory, read_manifest(directory))
     with pytest.raises(Damaged, match="is not listed"):
         files.blocks(directory / "lexical" / "data")
     with pytest.raises(Damaged, match="is not listed"):
@@ -245,8 +246,8 @@ def test_linked_files_keep_their_sums(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"x" * 5000)
     seal(tmp_path / "large")
     for name in ("large", "plain"):
-        builds.link(tmp_path / name, tmp_path / "copy" / name)
-    entries = builds.checksums(tmp_path / "copy")
+        build_files.link(tmp_path / name, tmp_path / "copy" / name)
+    entries = build_files.checksums(tmp_path / "copy")
     assert {name: sorted(entry) for name, entry in entries.items()} == {
         "large": ["blocks", "bytes"],
         "plain": ["bytes", "sha256"],

@@ -9,13 +9,13 @@ import pytest
 from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.index import builds
-from purlin.index.builds import Manifest
 from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
 from purlin.index.indexing.build import GUARDED_PRODUCTS, build
 from purlin.index.indexing.gate import Judgements
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
@@ -79,7 +79,7 @@ def test_an_interim_build_is_not_measured(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> None:
     manifest = make_build(tmp_path, documents(15))
     directory = builds.current(tmp_path, "c")
-    assert builds.read_manifest(directory) == manifest
+    assert read_manifest(directory) == manifest
     opened = Corpus.load(directory, HashEncoder())
     for measure in ranking.evaluate_run(gate.run_queries(opened, JUDGED), JUDGED.qrels):
         noted = manifest.measures[measure.name]
@@ -102,7 +102,7 @@ def test_worse_build_is_kept_and_not_activated(
     good = active(tmp_path)
     new, message = refused(tmp_path, documents(5))
     assert active(tmp_path) == good
-    manifest = builds.read_manifest(builds.current(tmp_path, "c").parent / new)
+    manifest = read_manifest(builds.current(tmp_path, "c").parent / new)
     against = manifest.judged["against"]
     assert manifest.judged["refused"]
     assert against["build"] == good
@@ -229,7 +229,7 @@ class Other(HashEncoder):
 def test_other_encoders_build_is_compared_by_stored_values(tmp_path: Path) -> None:
     make_build(tmp_path, documents(19))
     before = active(tmp_path)
-    noted = builds.read_manifest(builds.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
+    noted = read_manifest(builds.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
     with pytest.raises(Worse, match="is worse"):
         build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED)
     assert active(tmp_path) == before

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from purlin.index import builds
 from purlin.index.indexing.build import build
+from purlin.index.manifests import read_manifest
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.languages import (
     DUTCH,
@@ -122,7 +123,7 @@ def _built(home: Path, directory: Path) -> Corpus:
 def _language(home: Path) -> str:
     """The language of the active build's segments, which all have the same."""
     directory = builds.current(home, "shop")
-    segments = builds.read_manifest(directory).segments
+    segments = read_manifest(directory).segments
     [name] = {Postings.load(directory / segment / "lexical").language.name for segment in segments}
     return name
 
@@ -374,7 +375,7 @@ def test_a_delta_has_the_language_of_its_base(tmp_path: Path) -> None:
     _home(tmp_path, ["N1;Gelbe Hausschuhe;Shoes for the house"], HEADS, "0.csv")
 
     corpus = _built(tmp_path, directory)
-    assert builds.read_manifest(builds.current(tmp_path, "shop")).segments == ("base", "delta")
+    assert read_manifest(builds.current(tmp_path, "shop")).segments == ("base", "delta")
     assert _language(tmp_path) == "german"
     assert corpus.search("gelber hausschuh", mode="lexical").hits[0].document_id == "N1"
 

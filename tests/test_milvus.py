@@ -29,6 +29,7 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
+from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.languages import ENGLISH
 from purlin.index.sources import open_source
@@ -349,7 +350,7 @@ def test_the_secret_is_nowhere_on_disk(shared: Path) -> None:
 
 def test_another_encoders_vectors_are_refused(shared: Path, connection: Connection) -> None:
     directory = builds.current(shared, "books")
-    manifest = builds.read_manifest(directory)
+    manifest = read_manifest(directory)
     milvus, name = connected(connection), manifest.engine["collection"]
     described = hosting._description(milvus, name)
     other = json.loads(described["manifest"])
@@ -443,7 +444,7 @@ def test_only_the_last_builds_are_kept(
     build_numbered(tmp_path, connection, 2, "kept")
     newest = build_numbered(tmp_path, connection, 3, "kept")
     (collection,) = hosting._collections(connected(connection), "kept")
-    manifest = builds.read_manifest(builds.current(tmp_path, "kept"))
+    manifest = read_manifest(builds.current(tmp_path, "kept"))
     assert manifest.engine["collection"] == collection
     assert builds.builds(tmp_path, "kept") == [newest]
 

@@ -388,7 +388,7 @@ def test_unexpected_error_is_logged_as_a_refusal(
         raise ZeroDivisionError("unforeseen")
 
     make(tmp_path, "code", FUNCTIONS, encoder)
-    monkeypatch.setattr(builds, "read_manifest", fail)
+    monkeypatch.setattr(open_builds, "read_manifest", fail)
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)

@@ -13,6 +13,7 @@ import pytest
 from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.indexing.staleness import find_staleness
+from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.listing import read_listing
@@ -131,7 +132,7 @@ def test_a_part_is_not_stale_as_a_file_of_its_name_would_be(
     read_names, skipped = read_listing(active).names(10)
     assert read_names == list(names("product", [shop])) == ["a.csv"]
 
-    staleness = find_staleness(builds.read_manifest(active), read_names, skipped)
+    staleness = find_staleness(read_manifest(active), read_names, skipped)
     assert staleness is not None
     assert (staleness.changed, staleness.added, staleness.removed) == (0, 0, 0)
 

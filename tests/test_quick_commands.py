@@ -17,6 +17,7 @@ import pytest
 from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.index import builds
+from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import load_encoder
@@ -768,7 +769,7 @@ def test_classify_by_a_trained_classifier(
 
     assert _purlin("classify", *texts, *options, "--json") == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    trained = TrainedClassifier.load(builds.current(tmp_path, "tickets", builds.CLASSIFIERS))
+    trained = TrainedClassifier.load(builds.current(tmp_path, "tickets", CLASSIFIERS))
     assert [record["text"] for record in records] == texts
     assert [record["score"] for record in records] == [
         result.score for result in trained.classify(texts)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from purlin.index import builds
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import Options, build, file_digests
+from purlin.index.manifests import Manifest
 from purlin.index.records import Document, Mode, Skipped, SourceFile
 from purlin.index.search import segments
 from purlin.index.search.corpus import Corpus
@@ -91,7 +92,7 @@ def answers(home: Path, name: str) -> dict[str, Any]:
     return said
 
 
-def rebuild(home: Path, name: str, files: Files) -> builds.Manifest:
+def rebuild(home: Path, name: str, files: Files) -> Manifest:
     return build(home, name, "code", sources(files), HashEncoder(), options=Options(log=LOG))
 
 

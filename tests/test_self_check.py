@@ -16,6 +16,7 @@ from purlin.cli import run_quick
 from purlin.index import builds, self_check
 from purlin.index.encoder import Encoder, Role, Vectors
 from purlin.index.indexing.build import build
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, functions, source
 
@@ -44,7 +45,7 @@ class OtherMachine(HashEncoder):
         return turned
 
 
-def make(home: Path, encoder: HashEncoder) -> builds.Manifest:
+def make(home: Path, encoder: HashEncoder) -> Manifest:
     return build(home, "code", "code", [source("m.py", functions(20, WORDS))], encoder)
 
 
@@ -79,12 +80,12 @@ def test_a_rebuild_reuses_only_vectors_that_can_be_compared(
 def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
     make(tmp_path, HashEncoder())
     directory = builds.current(tmp_path, "code")
-    manifest = builds.read_manifest(directory)
+    manifest = read_manifest(directory)
     files = {
         name: facts for name, facts in manifest.files.items() if name != self_check.SELF_CHECK_FILE
     }
 
-    old = builds.Manifest(**{**manifest_fields(manifest), "files": files})
+    old = Manifest(**{**manifest_fields(manifest), "files": files})
 
     corpus = Corpus.open(directory, old, HashEncoder())
     assert corpus.drift is None
@@ -92,7 +93,7 @@ def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
     corpus.close()
 
 
-def manifest_fields(manifest: builds.Manifest) -> dict[str, object]:
+def manifest_fields(manifest: Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in manifest.__slots__}
 
 

@@ -15,10 +15,13 @@ from purlin.index import blocks
 from purlin.index.blocks import seal
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
-from purlin.index.search import names
+from purlin.index.search import document_records, names, store_writer
 from purlin.index.search import store as store_module
+from purlin.index.search.document_records import entry_of
+from purlin.index.search.documents import Documents
 from purlin.index.search.filters import Filter
-from purlin.index.search.store import MAX_NAMED, Documents, Store, StoreWriter, entry_of
+from purlin.index.search.store import MAX_NAMED, Store
+from purlin.index.search.store_writer import StoreWriter
 
 DOCUMENTS = [
     Document(
@@ -282,7 +285,8 @@ def test_names_with_one_hash_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(names, "hash_of", lambda _: 7)
-    monkeypatch.setattr(store_module, "hash_of", lambda _: 7)
+    for module in (document_records, store_writer):
+        monkeypatch.setattr(module, "hash_of", lambda _: 7)
     writer = StoreWriter(tmp_path)
     add_file(writer, DOCUMENTS)
     writer.close()

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purlin.index import builds
-from purlin.index.builds import CLASSIFIERS
+from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import (
     ABOUT,
     ENCODER,

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from purlin.index import builds
-from purlin.index.builds import Manifest
+from purlin.index import build_files, builds
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.search.listing import read_listing
 from purlin.index.search.segments import left_out, open_documents
@@ -58,8 +58,8 @@ def _documents(count: int, text: str = "body") -> list[Document]:
 def _content(home: Path) -> tuple[Manifest, list[str]]:
     """The active build without its times, and what else is in the corpus's directory."""
     directory = builds.current(home, "c")
-    manifest = builds.read_manifest(directory)
-    builds.verify(directory, manifest)
+    manifest = read_manifest(directory)
+    build_files.verify(directory, manifest)
     others = {path.name for path in directory.parent.iterdir()} - set(builds.builds(home, "c"))
     return replace(manifest, created_at="", took_s=0.0, dense={}), sorted(others)
 

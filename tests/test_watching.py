@@ -17,6 +17,7 @@ from purlin.app.settings import Settings
 from purlin.index import builds
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import Options, build
+from purlin.index.manifests import read_manifest
 from purlin.index.records import Kind
 from purlin.index.sources import open_source
 from tests.serving import until
@@ -76,7 +77,7 @@ def test_changes_are_indexed(tmp_path: Path, project: Path) -> None:
         until(lambda: titles(client) == {"cafe", "prefix"})
 
         # As it was built the first time.
-        manifest = builds.read_manifest(builds.current(tmp_path / "home", "code"))
+        manifest = read_manifest(builds.current(tmp_path / "home", "code"))
         assert (manifest.secondary, manifest.dense_weight) == ("leave-out", 0.25)
         assert manifest.encoder["name"] == "tiny-static"
         assert manifest.sources == (str(project),)

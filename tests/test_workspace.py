@@ -11,6 +11,7 @@ import pytest
 from purlin.index import builds, cache, workspace
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 from purlin.index.file_filters import CONTENTS
+from purlin.index.manifests import read_manifest
 from purlin.index.storage import exclusive
 from purlin.index.workspace import Workspace, open_workspace
 from tests.conftest import HashEncoder
@@ -159,7 +160,7 @@ def test_cache_of_another_version_is_made_again(
     other = active.rename(active.with_name(f"{active.name.partition('-')[0]}-{digest}"))
     (active.parent / "CURRENT").write_text(other.name)
     with pytest.raises(Damaged, match="another version"):
-        builds.read_manifest(builds.current(cache.home_of(kept), name))
+        read_manifest(builds.current(cache.home_of(kept), name))
     with _open(root, kept, encoder) as opened:
         assert "indexed 2 files" in opened.notes[0]
         assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from purlin.index import builds
-from purlin.index.builds import Manifest
 from purlin.index.demo import demos
 from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.repeat import repeat_build, sources_changed
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
 from purlin.index.tuning import load_tuned
 
@@ -93,7 +93,7 @@ class Indexer:
         if not sources_changed(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])
-        encoder = self._encoder_of(builds.read_manifest(active), job["encoders"])
+        encoder = self._encoder_of(read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
         return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
 

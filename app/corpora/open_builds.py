@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from purlin.app.errors import Opening, listed
-from purlin.index import builds
-from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
+from purlin.index import build_files, builds
+from purlin.index.catalogs import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
+from purlin.index.manifests import read_manifest, read_manifest_json
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
 from purlin.replies import ServingState
@@ -257,7 +258,7 @@ class OpenBuilds(Generic[_B]):
         """Open a build and put it in service, or return the error that it is refused with."""
         try:
             if directory.name in slot.altered:
-                builds.verify(directory)
+                build_files.verify(directory)
                 slot.altered.remove(directory.name)
             opened = self._load_build(directory)
         except PurlinError as error:
@@ -392,11 +393,11 @@ class OpenCorpora(OpenBuilds[Corpus]):
         """Kind in the manifest of a corpus, which may be of another version; None if it is damaged."""
         with suppress(PurlinError, ValueError):
             active = builds.current(self._home, name)
-            return str(builds.read_manifest_json(active).get("kind"))
+            return str(read_manifest_json(active).get("kind"))
         return None
 
     def _load_corpus(self, build: Path) -> Corpus:
-        encoder = self._encoders.of_build(builds.read_manifest(build).encoder)
+        encoder = self._encoders.of_build(read_manifest(build).encoder)
         with self._lock:
             slot = self._slots.get(build.parent.name)
             serving = slot.open.build if slot is not None and slot.open is not None else None

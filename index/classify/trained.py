@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from purlin.index import builds, storage
-from purlin.index.builds import CLASSIFIERS
+from purlin.index import build_files, builds, storage
+from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.zero_shot import (
     RANKED,
     ClassScores,
@@ -37,6 +37,7 @@ from purlin.index.classify.zero_shot import (
 from purlin.index.encoder import Encoder, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, PurlinError
 from purlin.index.exported import refusing
+from purlin.index.manifests import read_manifest_json
 from purlin.index.records import Classification
 
 CLASSIFIER_FORMAT = 1
@@ -155,7 +156,7 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
         with storage.storage_errors():
             shutil.copytree(staged, copy, dirs_exist_ok=True)
             (copy / "manifest.json").unlink(missing_ok=True)
-            manifest = ClassifierManifest(name, spec.created, builds.checksums(copy))
+            manifest = ClassifierManifest(name, spec.created, build_files.checksums(copy))
             build = builds.publish(copy, manifest)
             builds.switch(directory, build)
 
@@ -186,12 +187,12 @@ class TrainedClassifier:
 
         If `shared` is the classifier's encoder, it is used and none is loaded.
         """
-        listing = builds.read_manifest_json(directory)
+        listing = read_manifest_json(directory)
         with refusing("classifier", directory / "manifest.json"):
             if listing.get("format") != CLASSIFIER_FORMAT:
                 raise ValueError("it was written by another version")
 
-        files = builds.Files(directory, ClassifierManifest(**listing))
+        files = build_files.Files(directory, ClassifierManifest(**listing))
         spec = read_classifier(directory, files.read)
         files.check_others()
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import builds, self_check
-from purlin.index.builds import Manifest
+from purlin.index import build_files, builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.corpus import HostedCorpus
@@ -38,6 +37,7 @@ from purlin.index.errors import (
     InvalidInput,
     NotFound,
 )
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.search import dense, query_log, segments
 from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
@@ -110,7 +110,7 @@ def move(
         "has_files": contents.has_files,
         "files": files,
     }
-    entries = builds.checksums(staging_dir)
+    entries = build_files.checksums(staging_dir)
     return replace(manifest, segments=(), engine=engine, dense=index, files=entries)
 
 
@@ -274,7 +274,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
 
     Raises Damaged, which names the file, EncoderMismatch and EngineFailed.
     """
-    manifest = builds.read_manifest(directory)
+    manifest = read_manifest(directory)
     if not manifest.engine:
         return Corpus.load(directory, encoder, opened)
     check_encoder(manifest, encoder)
@@ -282,7 +282,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     milvus = connected(connection)
     _check(milvus, manifest)
 
-    files = builds.Files(directory, manifest)
+    files = build_files.Files(directory, manifest)
     held = segments.read_fields(directory, files)
     log = None
     if query_log.VECTORS_FILE in manifest.files:
@@ -372,7 +372,7 @@ def delete(home: Path, name: str) -> None:
 def _hosted(directory: Path) -> Manifest | None:
     """Manifest of a build in Milvus; None for any other, or one that cannot be read."""
     with contextlib.suppress(Damaged):
-        manifest = builds.read_manifest(directory)
+        manifest = read_manifest(directory)
         return manifest if manifest.engine else None
     return None
 

@@ -20,8 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds, self_check, storage
-from purlin.index.builds import Manifest
+from purlin.index import build_files, builds, self_check, storage
 from purlin.index.encoder import TextEncoder, Vectors, available_cpus
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
@@ -35,17 +34,19 @@ from purlin.index.indexing.reading import Reader
 from purlin.index.indexing.segment import write_vectors
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.indexing.unfinished import Reading, Unfinished
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
 from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import dense, query_log, segments
+from purlin.index.search.documents import Documents
 from purlin.index.search.filters import Held
 from purlin.index.search.fusion import HYBRID
 from purlin.index.search.languages import ENGLISH
 from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
-from purlin.index.search.store import Documents, Store
+from purlin.index.search.store import Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
@@ -237,7 +238,7 @@ def _active(home: Path, name: str) -> Path | None:
     except PurlinError:
         return None
     with contextlib.suppress(PurlinError):
-        if builds.read_manifest(directory).interim:
+        if read_manifest(directory).interim:
             return None
     return directory
 
@@ -250,8 +251,8 @@ def file_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:
     """Stamps and digests of the active build's files, for `open_source`; empty without a build."""
     try:
         directory = builds.current(home, name)
-        manifest = builds.read_manifest(directory)
-        listing = read_listing(directory, builds.Files(directory, manifest).read)
+        manifest = read_manifest(directory)
+        listing = read_listing(directory, build_files.Files(directory, manifest).read)
     except PurlinError:
         return {}
     return listing.digests()
@@ -321,7 +322,7 @@ class _Builder:
 
         # What takes long from now on is not to be read again.
         if encoding.takes_long and not reader.failed:
-            entries = builds.checksums(self.directory, self._linked)
+            entries = build_files.checksums(self.directory, self._linked)
             prefix = f"{reader.segment}/"
             files = {
                 name: entry
@@ -444,7 +445,7 @@ class _Builder:
         for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
             if segment in (BASE, DELTA)[: self._kept] and is_linked(file):
-                builds.link(directory / name, self.directory / name)
+                build_files.link(directory / name, self.directory / name)
                 self._linked[name] = details
 
     def _nothing_message(self, skipped: int) -> str:
@@ -579,7 +580,7 @@ class _Builder:
             base_url=options.base_url,
             columns=dict(options.columns),
             took_s=round(time.monotonic() - plan.started, 3),
-            files=builds.checksums(self.directory, self._linked),
+            files=build_files.checksums(self.directory, self._linked),
             **values,
         )
 

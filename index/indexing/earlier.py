@@ -13,10 +13,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds, self_check
-from purlin.index.builds import Manifest
+from purlin.index import build_files, builds, self_check
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import PurlinError
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Kind
 from purlin.index.search.dense import SETTINGS_FILE, StoredVectors, stored_vectors
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
@@ -65,8 +65,8 @@ class Earlier:
         """Open the active build of a corpus; all its files are verified."""
         try:
             directory = builds.current(home, name)
-            manifest = builds.read_manifest(directory)
-            files = builds.Files(directory, manifest)
+            manifest = read_manifest(directory)
+            files = build_files.Files(directory, manifest)
             listing = read_listing(directory, files.read)
             files.check_others()
         except PurlinError:

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import builds
-from purlin.index.builds import Manifest
+from purlin.index import build_files
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import EncoderMismatch, InvalidInput, PurlinError
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import StageProgress
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
@@ -234,11 +234,11 @@ def _write_values(path: Path, judged: Judgements, values: Mapping[str, Values]) 
 
 def _stored_values(build: Path, judged: Judgements) -> tuple[dict[str, Values], int] | None:
     """Values and number of missing documents stored in a build, or None for other judgements."""
-    manifest = builds.read_manifest(build)
+    manifest = read_manifest(build)
     if JUDGED_FILE not in manifest.files:
         return None
 
-    stored = json.loads(builds.Files(build, manifest).read(build / JUDGED_FILE))
+    stored = json.loads(build_files.Files(build, manifest).read(build / JUDGED_FILE))
     if stored["of"] != judged.digest:
         return None
     values = {name: np.array(of_queries) for name, of_queries in stored["values"].items()}

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from purlin.index import builds
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.ahead import Item, read_ahead
@@ -17,6 +16,7 @@ from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.segment import SegmentWriter, prepare
 from purlin.index.indexing.unfinished import Unfinished
+from purlin.index.manifests import MANIFEST_FORMAT
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
@@ -123,7 +123,7 @@ class Reader:
     def _begin_key(self, comparable: bool) -> None:
         directory = self._earlier.directory
         earlier = directory.name if directory is not None else None
-        facts = (builds.MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
+        facts = (MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
         self._key.update(repr(facts).encode())
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from purlin.index import builds
-from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build, file_digests
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
 from purlin.index.search.listing import read_listing
 from purlin.index.sources import open_source
@@ -32,7 +32,7 @@ def sources_changed(home: Path, name: str) -> bool:
     Raises NotFound if a source is missing, so that it is not mistaken for deleted files.
     """
     directory = builds.current(home, name)
-    manifest = builds.read_manifest(directory)
+    manifest = read_manifest(directory)
     missing = [str(root) for root in local_roots(manifest) if not root.exists()]
     if missing:
         raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
@@ -52,7 +52,7 @@ def repeat_build(
     Raises InvalidInput if that is not possible, NotFound if a source is missing, and whatever
     `build` raises.
     """
-    manifest = builds.read_manifest(builds.current(home, name))
+    manifest = read_manifest(builds.current(home, name))
     if (reason := why_not_repeatable(manifest)) is not None:
         raise InvalidInput(f"Corpus {name!r} cannot be built again by itself: {reason}.")
 

@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from purlin.index import builds, self_check
+from purlin.index import build_files, builds, self_check
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import Damaged
 from purlin.index.indexing import encoding
 from purlin.index.indexing.journal import Journal, count_vectors
+from purlin.index.manifests import MANIFEST_FORMAT
 from purlin.index.storage import fsync
 
 _VECTORS, _READ, _FACTS_FILE = "vectors-", "read", "read.json"
@@ -41,7 +42,7 @@ class Reading:
     segment: str
     passages: int
     files: Mapping[str, Mapping[str, Any]]
-    format: int = builds.MANIFEST_FORMAT
+    format: int = MANIFEST_FORMAT
 
     def to_json(self) -> str:
         """Content of `read.json`."""
@@ -109,7 +110,7 @@ class Unfinished:
         directory = self._directory / _READ
         shutil.rmtree(directory, ignore_errors=True)
         for name in reading.files:
-            builds.link(staging_dir / name, directory / name)
+            build_files.link(staging_dir / name, directory / name)
         # A file with two names is not flushed any more when the build is published.
         for path in directory.rglob("*") if durable else ():
             if path.is_file():
@@ -124,7 +125,7 @@ class Unfinished:
         if reading is None or reading.key != key:
             return None
         try:
-            builds.verify(self._directory / _READ, reading)
+            build_files.verify(self._directory / _READ, reading)
         except Damaged:
             return None
         return reading
@@ -137,13 +138,13 @@ class Unfinished:
     def take_over(self, reading: Reading, staging_dir: Path) -> None:
         """Link what was read into a build."""
         for name in reading.files:
-            builds.link(self._directory / _READ / name, staging_dir / name)
+            build_files.link(self._directory / _READ / name, staging_dir / name)
 
     def _reading(self) -> Reading | None:
         with contextlib.suppress(OSError, ValueError, TypeError):
             facts = json.loads((self._directory / _READ / _FACTS_FILE).read_bytes())
             reading = Reading(**facts)
-            return reading if reading.format == builds.MANIFEST_FORMAT else None
+            return reading if reading.format == MANIFEST_FORMAT else None
         return None
 
     # ---- all of it

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import builds, self_check
+from purlin.index import build_files, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.lookups import Lookups
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
 from purlin.index.records import Document, Hit, Mode, Passage
 from purlin.index.search import feedback, query_log, segments
@@ -91,7 +92,7 @@ class Corpus:
     def __init__(
         self,
         build: str,
-        manifest: builds.Manifest,
+        manifest: Manifest,
         encoder: TextEncoder,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
@@ -140,7 +141,7 @@ class Corpus:
         Damaged, which names the file, and EncoderMismatch. Later, methods raise Altered if the
         documents' file was changed.
         """
-        manifest = builds.read_manifest(directory)
+        manifest = read_manifest(directory)
         check_encoder(manifest, encoder)
         return cls.open(directory, manifest, encoder, opened)
 
@@ -148,12 +149,12 @@ class Corpus:
     def open(
         cls,
         directory: Path,
-        manifest: builds.Manifest,
+        manifest: Manifest,
         encoder: TextEncoder,
         opened: Corpus | None = None,
     ) -> Corpus:
         """Open the files of a manifest, which may be of an unfinished build. Raises Damaged."""
-        files = builds.Files(directory, manifest)
+        files = build_files.Files(directory, manifest)
         shared = {} if opened is None else {part.name: part for part in opened.segments}
         parts = [
             Segment.load(directory / name, manifest, files, shared.get(name))
@@ -572,7 +573,7 @@ def _rounded(score: np.float32) -> float:
     return round(float(score), 4)
 
 
-def check_encoder(manifest: builds.Manifest, encoder: TextEncoder) -> None:
+def check_encoder(manifest: Manifest, encoder: TextEncoder) -> None:
     """Raise EncoderMismatch if a build was made with another encoder."""
     if manifest.encoder["fingerprint"] != encoder.fingerprint:
         raise EncoderMismatch(

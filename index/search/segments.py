@@ -21,14 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.builds import Files, Manifest
+from purlin.index.build_files import Files
+from purlin.index.manifests import Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
+from purlin.index.search.documents import Documents
 from purlin.index.search.filters import Held
 from purlin.index.search.listing import Listing
 from purlin.index.search.postings import Postings
-from purlin.index.search.store import Documents, Store
+from purlin.index.search.store import Store
 from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"

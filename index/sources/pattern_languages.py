@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from purlin.index.sources.block_words import BlockWords
-from purlin.index.sources.definitions import prose
+from purlin.index.sources.comments import prose
 from purlin.index.sources.patterns import DULL, PREFIX, Body, Head, PatternLanguage
 
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'

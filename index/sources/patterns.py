@@ -14,16 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from purlin.index.sources.block_words import Blocks, BlockWords
+from purlin.index.sources.comments import LICENCE, LICENCE_ROWS, prose
 from purlin.index.sources.definitions import (
     LEAVES,
-    LICENCE,
-    LICENCE_ROWS,
     MAX_NAME_BYTES,
     MAX_NESTING,
     MIN_CONSTANT_LINES,
     Definition,
     Outline,
-    prose,
 )
 
 # What a definition spans: to the brace that closes the one after its head, or to a semicolon; to

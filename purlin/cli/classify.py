@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from purlin.cli import terminal
 from purlin.cli.search import add_home
 from purlin.cli.terminal import Parser, print_line, styled
+from purlin.index.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
     from purlin.index.classify.texts import TextRow
@@ -191,7 +192,7 @@ def _trained(
     from purlin.index import builds
     from purlin.index.classify.trained import TrainedClassifier
 
-    build = builds.current(options.home, options.classifier, builds.CLASSIFIERS)
+    build = builds.current(options.home, options.classifier, CLASSIFIERS)
     classifier = TrainedClassifier.load(build)
     return partial(classifier.classify, min_score=options.min_score), classifier.label_set
 

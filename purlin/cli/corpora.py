@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.cli import terminal
+from purlin.index.manifests import read_manifest
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
@@ -30,7 +31,7 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
     opened = []
     for name in dict.fromkeys(names):
         directory = builds.current(home, name)
-        made_by = builds.read_manifest(directory).encoder
+        made_by = read_manifest(directory).encoder
         fingerprint = made_by["fingerprint"]
         if fingerprint not in encoders:
             encoders[fingerprint] = _open_encoder(encoder, made_by)

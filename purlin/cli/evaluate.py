@@ -23,6 +23,7 @@ from purlin.cli.console import (
     progress_bars,
 )
 from purlin.cli.corpora import open_corpora, parse_filter
+from purlin.index.catalogs import CLASSIFIERS
 
 app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 
@@ -143,7 +144,7 @@ def evaluate_classify(
             min_score=min_score,
         )
     else:
-        trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
+        trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
         labelled.check_truth(truth, trained.spec.labels)
         results = trained.classify(texts, min_score=min_score)
     _print_measures(labelled.evaluate_labels(results, truth), as_json)

@@ -23,10 +23,11 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
+from purlin.index import build_files
+from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
-    from purlin.index.builds import Manifest
     from purlin.index.encoder import TextEncoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options
@@ -275,7 +276,7 @@ def index_list(home: Home = HOME) -> None:
     for name in builds.corpora(home):
         try:
             directory = builds.current(home, name)
-            manifest = builds.read_manifest(directory)
+            manifest = read_manifest(directory)
         except Damaged as error:
             # Below the table: a message in a column would make it as wide as itself.
             table.add_row(name, Text("refused", "red"))
@@ -313,8 +314,8 @@ def index_show(
     finally:
         for build in builds.builds(home, name):
             out.print(f"build {build}")
-    manifest = builds.read_manifest(directory)
-    builds.verify(directory, manifest)
+    manifest = read_manifest(directory)
+    build_files.verify(directory, manifest)
     shown = json.loads(manifest.to_json())
     shown["files"] = {
         file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()

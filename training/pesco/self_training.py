@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from purlin.index import builds
-from purlin.index.builds import CLASSIFIERS, locked
+from purlin.index.builds import locked
+from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.zero_shot import label_name
 from purlin.index.errors import InvalidInput
 from purlin.training.encoded import require_encoder
