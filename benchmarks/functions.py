@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from purlin.index.records import Document, SourceFile
-from purlin.index.sources import code
-from purlin.index.sources.definitions import FUNCTIONS
+from purlin.index.sources.code import repository
+from purlin.index.sources.code.definitions import FUNCTIONS
 
 PACKAGES = Path(__file__).with_name("packages.txt")
 MIN_LINES = 3
@@ -81,7 +81,7 @@ def package_rows(registry: str, package: str, scratch: Path) -> Iterator[Row]:
     for path in scratch.rglob(".gitignore"):
         path.unlink()
 
-    for file in code.files(scratch, secondary="keep"):
+    for file in repository.files(scratch, secondary="keep"):
         if not isinstance(file, SourceFile):
             continue
         for document in file.read():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import product
+from purlin.index.sources.products import catalogue
 
 
 def read_products(path: Path, **options: object) -> tuple[list[Document], list[Skipped]]:
     documents: list[Document] = []
     skipped: list[Skipped] = []
-    for source in product.files(path, **options):  # type: ignore[arg-type]
+    for source in catalogue.files(path, **options):  # type: ignore[arg-type]
         for item in source.read() if isinstance(source, SourceFile) else [source]:
             (documents if isinstance(item, Document) else skipped).append(item)  # type: ignore[arg-type]
     return documents, skipped

@@ -21,7 +21,7 @@ from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.search.languages import ENGLISH
 from purlin.index.search.lexical_builder import Tokenizer
 from purlin.index.sources import open_source
-from purlin.index.sources.languages import LANGUAGES
+from purlin.index.sources.code.languages import LANGUAGES
 from tests.conftest import HashEncoder, source
 
 

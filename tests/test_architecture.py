@@ -15,10 +15,13 @@ ROOMS = sorted(
 )
 MODULES = sorted(
     path.stem
-    for package in ("index", "training")
-    for path in (ROOT / package).rglob("*.py")
-    if path.parent.name in ("qa", "search", "classify", "evaluation", "indexing")
-    and path.stem != "__init__"
+    for room in (
+        "app/agents app/corpora index/classify index/evaluation index/indexing index/qa index/search "
+        "index/sources index/sources/code index/sources/products index/sources/references "
+        "index/sources/references/html training/loop training/models training/pesco"
+    ).split()
+    for path in (ROOT / room).glob("*.py")
+    if path.stem != "__init__"
 )
 
 

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.sources.html import read_page
-from purlin.index.sources.reference import documents
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.manual import documents
 from purlin.training.data import pair_questions
 from purlin.training.data.backtranslation import back_translate, translate
 from purlin.training.data.pair_formats import read_pairs

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.records import Document
-from purlin.index.sources.code import files
-from purlin.index.sources.conditionals import resolved
+from purlin.index.sources.code.conditionals import resolved
+from purlin.index.sources.code.repository import files
 
 FUNCTION = "int f(int a)\n{{\n{body}\n}}\n\nint after(void)\n{{\n\treturn 1;\n}}\n"
 

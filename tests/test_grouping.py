@@ -15,7 +15,7 @@ from purlin.index.records import Document, Hit
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import MAX_VARIANTS, can_group, search_grouped
 from purlin.index.search.several import search_corpora
-from purlin.index.sources.product_records import from_record
+from purlin.index.sources.products.records import from_record
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, problem, serving
 

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Span
-from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.code.identifiers import identifiers
 from purlin.training.data.code_start import code_start
 from purlin.training.data.entities import (
     MAX_MASKED_CHARS,

@@ -29,7 +29,7 @@ from purlin.index.indexing.build import build
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Location
 from purlin.index.sources import open_source
-from purlin.index.sources.product_records import from_record
+from purlin.index.sources.products.records import from_record
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
 from tests.indented import INDENTED

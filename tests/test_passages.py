@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from purlin.index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
 from purlin.index.records import Document, Kind, Passage, Skipped, Span, Value
-from purlin.index.sources import reference
+from purlin.index.sources.references import manual
 
 DATA = Path(__file__).parent / "data" / "reference"
 SPLITTERS: list[Splitter] = ["whole", "simple", "structure", "extended"]
@@ -192,7 +192,7 @@ def test_a_title_alone_has_one_empty_passage(splitter: Splitter) -> None:
 
 
 def test_whole_pages_can_be_cut_across_their_structure() -> None:
-    [file] = reference.files(DATA / "docbook", unit="page")
+    [file] = manual.files(DATA / "docbook", unit="page")
     assert not isinstance(file, Skipped)
     [whole] = file.read()
     assert isinstance(whole, Document)

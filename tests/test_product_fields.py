@@ -11,7 +11,7 @@ from purlin.index.indexing.build import build
 from purlin.index.product_fields import is_code, searched_values, spellings, units_of
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.filters import Condition
-from purlin.index.sources.product_records import from_record
+from purlin.index.sources.products.records import from_record
 from tests.conftest import HashEncoder, source
 
 

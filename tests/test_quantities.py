@@ -13,7 +13,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.quantities import in_one_spelling, quantities
 from purlin.index.search.corpus import Corpus
-from purlin.index.sources.product_records import from_record
+from purlin.index.sources.products.records import from_record
 from tests.conftest import HashEncoder, source
 
 

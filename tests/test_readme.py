@@ -14,7 +14,7 @@ from purlin.cli import run_quick
 from purlin.index.demo import demos
 from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
 from purlin.index.indexing.build import build
-from purlin.index.sources.reference import python_help
+from purlin.index.sources.references.manual import python_help
 from tests.commands import same
 
 ROOT = Path(__file__).parent.parent

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, SourceFile
-from purlin.index.sources import asciidoc, reference
+from purlin.index.sources.references import asciidoc, manual
 
 DATA = Path(__file__).parent / "data" / "asciidoc"
 
 
 def read(root: Path) -> dict[str, Document]:
     documents = {}
-    for file in reference.files(root):
+    for file in manual.files(root):
         assert isinstance(file, SourceFile)
         for item in file.read():
             # Of one page alone, what it includes is not there.
@@ -86,7 +86,7 @@ def test_a_manual_page_knows_its_command(tmp_path: Path) -> None:
     )
     documents = read(tmp_path)
 
-    assert set(reference.names(tmp_path)) == {"weave.asciidoc"}
+    assert set(manual.names(tmp_path)) == {"weave.asciidoc"}
     assert documents[""].title == "weave(1)"
     assert documents[""].body == "weave - makes cloth"
     assert documents["_use"].context == ("weave",)

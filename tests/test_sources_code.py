@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.sources import names, open_source
-from purlin.index.sources.code import files
-from purlin.index.sources.definitions import MAX_NESTING
+from purlin.index.sources.code.definitions import MAX_NESTING
+from purlin.index.sources.code.identifiers import identifiers
+from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.sources.code.repository import files
+from purlin.index.sources.code.roles import role
 from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
-from purlin.index.sources.identifiers import identifiers
-from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
-from purlin.index.sources.roles import role
 from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"
@@ -1300,7 +1300,7 @@ def test_a_file_with_its_stamp_is_not_opened(
         opened.append(name)
         return read_bounded(path, name)
 
-    monkeypatch.setattr("purlin.index.sources.code.read_bounded", read_and_note)
+    monkeypatch.setattr("purlin.index.sources.code.repository.read_bounded", read_and_note)
 
     unchanged = listed(tmp_path, digests=stamps)
 
@@ -1363,7 +1363,7 @@ def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     stamps = {file.path: (file.stamp, file.digest) for file in first if file.stamp}
 
     monkeypatch.setattr(
-        "purlin.index.sources.code.read_bounded", lambda _path, name: Skipped(name, "")
+        "purlin.index.sources.code.repository.read_bounded", lambda _path, name: Skipped(name, "")
     )
     again = [
         file for file in open_source("code", roots, digests=stamps) if isinstance(file, SourceFile)
@@ -1417,7 +1417,7 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
 
 
 def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("purlin.index.sources.syntax.PARSE_SECONDS", 0)
+    monkeypatch.setattr("purlin.index.sources.code.syntax.PARSE_SECONDS", 0)
     source = "def f(): pass\n" * 5000
     first, *windows = read_text(tmp_path, ".py", source)
 

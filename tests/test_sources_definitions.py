@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.html import read_page
-from purlin.index.sources.markup import markdown
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.markup import markdown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, SourceFile
-from purlin.index.sources import code
+from purlin.index.sources.code import repository
 from purlin.index.sources.encodings import decoded
 
 JAPANESE = "/* 設定ファイルを読み込む。 */\nint load(void) { return 0; }\n"
@@ -76,7 +76,7 @@ def test_definitions_of_files_in_other_encodings(tmp_path: Path) -> None:
     (tmp_path / "stop.py").write_bytes(FRENCH.encode("cp1252"))
     (tmp_path / "wide.c").write_bytes(JAPANESE.replace("\n", "\r\n").encode("utf-16"))
 
-    files = [file for file in code.files(tmp_path) if isinstance(file, SourceFile)]
+    files = [file for file in repository.files(tmp_path) if isinstance(file, SourceFile)]
     documents = [each for file in files for each in file.read() if isinstance(each, Document)]
     assert [(each.title, each.summary, each.location.start_line) for each in documents] == [
         ("load", "設定ファイルを読み込む。", 2),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.generators import GENERATORS, PLAIN, calls_with, generator_of
-from purlin.index.sources.html import read_page
-from purlin.index.sources.page_sections import Section
+from purlin.index.sources.references.html.generators import (
+    GENERATORS,
+    PLAIN,
+    calls_with,
+    generator_of,
+)
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.page_sections import Section
 
 GI_DOCGEN_NAV = """<nav><a href="https://example.org">gi-docgen</a> 2023.1</nav>
     <section id="main" class="content"><header><h3>Kind</h3>"""

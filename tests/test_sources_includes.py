@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import includes, reference
+from purlin.index.sources.references import includes, manual
 
 
 def write(root: Path, **texts: str) -> Path:
@@ -25,10 +25,7 @@ def expand(root: Path, text: str) -> includes.Expanded:
 
 def read(root: Path) -> tuple[list[Document], list[Skipped]]:
     items = [
-        item
-        for file in reference.files(root)
-        if isinstance(file, SourceFile)
-        for item in file.read()
+        item for file in manual.files(root) if isinstance(file, SourceFile) for item in file.read()
     ]
     return (
         [item for item in items if isinstance(item, Document)],
@@ -73,7 +70,7 @@ def test_a_page_changes_with_what_it_includes(tmp_path: Path) -> None:
     for text in ("one\n", "two\n"):
         write(tmp_path, part=text)
         digests.append(
-            [file.digest for file in reference.files(tmp_path) if isinstance(file, SourceFile)]
+            [file.digest for file in manual.files(tmp_path) if isinstance(file, SourceFile)]
         )
     assert digests[0] != digests[1]
     assert len(digests[0]) == 1

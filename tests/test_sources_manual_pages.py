@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import manual_pages, reference
+from purlin.index.sources.references import manual, manual_pages
 
 DATA = Path(__file__).parent / "data" / "reference" / "manual"
 
 
 def read(root: Path) -> tuple[dict[str, Document], list[str]]:
     documents, reasons = {}, []
-    for file in reference.files(root):
+    for file in manual.files(root):
         for item in [file] if isinstance(file, Skipped) else file.read():
             if isinstance(item, Skipped):
                 reasons.append(item.reason)
@@ -79,7 +79,7 @@ def test_a_page_is_named_as_its_section_name_spells_it(title: str, names: str, n
 
 def test_segments_and_whole_pages_have_no_command() -> None:
     for unit in ("segment", "page"):
-        for file in reference.files(DATA / "weave.1", unit=unit):
+        for file in manual.files(DATA / "weave.1", unit=unit):
             assert isinstance(file, SourceFile)
             assert not any(isinstance(item, Document) and item.context for item in file.read())
 
@@ -216,7 +216,7 @@ def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_pat
         "weave.1.gz",
         "latin.3x",
     }
-    assert "alias.1.gz" not in set(reference.names(tmp_path))
+    assert "alias.1.gz" not in set(manual.names(tmp_path))
     assert any("café" in document.body for document in documents.values())
 
 
@@ -225,7 +225,7 @@ def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_pat
     [
         (b"no gzip", "not a gzip file: "),
         (gzip.compress(b".TH A 1\n" * 99, mtime=0)[:-9], "a gzip file without its end; "),
-        (gzip.compress(bytes(reference.MAX_MARKUP_BYTES + 1)), "larger than the limit of "),
+        (gzip.compress(bytes(manual.MAX_MARKUP_BYTES + 1)), "larger than the limit of "),
     ],
     ids=["plain", "cut", "huge"],
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from purlin.index.records import Document
-from purlin.index.sources.code import files
-from purlin.index.sources.pattern_languages import PATTERN_LANGUAGES
-from purlin.index.sources.patterns import pattern_outline
+from purlin.index.sources.code.pattern_languages import PATTERN_LANGUAGES
+from purlin.index.sources.code.patterns import pattern_outline
+from purlin.index.sources.code.repository import files
 
 DATA = Path(__file__).parent / "data" / "patterns"
 

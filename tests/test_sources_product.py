@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.product_fields import searched_values
 from purlin.index.records import Skipped, SourceFile
-from purlin.index.sources import nouns, product, product_values
-from purlin.index.sources.product_columns import column_names
-from purlin.index.sources.product_records import from_record
+from purlin.index.sources.products import catalogue, nouns, values
+from purlin.index.sources.products.columns import column_names
+from purlin.index.sources.products.records import from_record
 from tests.product_files import atom_texts, read_products, write
 
 DATA = Path(__file__).parent / "data" / "products"
@@ -32,7 +32,7 @@ def test_directory_is_read_in_order(tmp_path: Path) -> None:
         text = json.dumps({"id": name, "title": name}).encode()
         write(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
 
-    sources = list(product.files(tmp_path))
+    sources = list(catalogue.files(tmp_path))
 
     assert [source.path for source in sources] == [
         "a.jsonl.gz",
@@ -54,7 +54,7 @@ def test_digest_follows_content_and_options(
     path = write(tmp_path / "a.jsonl", '{"title": "Saw"}')
 
     def digest(**options: object) -> str:
-        (source,) = product.files(path, **options)  # type: ignore[arg-type]
+        (source,) = catalogue.files(path, **options)  # type: ignore[arg-type]
         assert isinstance(source, SourceFile)
         return source.digest
 
@@ -63,7 +63,7 @@ def test_digest_follows_content_and_options(
     assert digest(columns={}) == first
 
     others = {digest(entities=True), digest(columns={"title": "name"})}
-    monkeypatch.setattr(product, "VERSION", 99)
+    monkeypatch.setattr(catalogue, "VERSION", 99)
     others.add(digest())
     monkeypatch.undo()
     write(path, '{"title": "Saws"}')
@@ -74,13 +74,13 @@ def test_digest_follows_content_and_options(
 
 def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist"):
-        product.files(tmp_path / "none.csv")
+        catalogue.files(tmp_path / "none.csv")
     with pytest.raises(InvalidInput, match=r"notes\.pdf is no product table: give one of \.jsonl"):
-        product.files(write(tmp_path / "notes.pdf", ""))
+        catalogue.files(write(tmp_path / "notes.pdf", ""))
     with pytest.raises(InvalidInput, match=r"list\.xlsx is a workbook .*: export it as CSV\."):
-        product.files(write(tmp_path / "list.xlsx", ""))
+        catalogue.files(write(tmp_path / "list.xlsx", ""))
     with pytest.raises(InvalidInput, match="unknown column 'colr'; known are id, title"):
-        product.files(tmp_path, columns={"colr": "x"})
+        catalogue.files(tmp_path, columns={"colr": "x"})
 
 
 def test_explicit_columns_win(tmp_path: Path) -> None:
@@ -491,11 +491,11 @@ EARLIER_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 @settings(max_examples=500, deadline=None)
 @given(st.text(st.sampled_from("019.,-' $€kRs/"), max_size=12))
 def test_prices_without_an_abbreviation_are_read_as_ever(raw: str) -> None:
-    price = product_values.price_of(raw)
+    price = values.price_of(raw)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(product_values, "_AMOUNT", EARLIER_AMOUNT)
-        earlier = product_values.price_of(raw)
+        patch.setattr(values, "_AMOUNT", EARLIER_AMOUNT)
+        earlier = values.price_of(raw)
 
     has_abbreviation = re.search(r"[kRs]\.", raw) is not None
     assert price == earlier or (earlier is None and has_abbreviation)
@@ -739,7 +739,7 @@ def test_noun_spans_are_ordered_inside_the_body(title: str, body: str) -> None:
 
 def test_demo_catalogue_is_sound() -> None:
     documents, skipped = read_products(
-        Path(product.__file__).parent.parent / "demo" / "products.jsonl"
+        Path(catalogue.__file__).parents[2] / "demo" / "products.jsonl"
     )
 
     assert skipped == []
@@ -753,7 +753,7 @@ def test_demo_catalogue_is_sound() -> None:
 
 
 def test_demo_attributes_have_one_type_each() -> None:
-    documents, _ = read_products(Path(product.__file__).parent.parent / "demo" / "products.jsonl")
+    documents, _ = read_products(Path(catalogue.__file__).parents[2] / "demo" / "products.jsonl")
     types_of: dict[str, set[str]] = {}
 
     for document in documents:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.sources.product_records import from_record
-from purlin.index.sources.product_rows import joined
+from purlin.index.sources.products.records import from_record
+from purlin.index.sources.products.rows import joined
 from purlin.index.sources.tables import MAX_ROW, Row
 from tests.product_files import atom_texts, read_products, write
 

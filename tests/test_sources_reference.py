@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import docstrings, markup, reference, topics
-from purlin.index.sources.html import read_page
-from purlin.index.sources.html_definitions import MAX_NESTED_LISTS
-from purlin.index.sources.page_sections import MAX_TITLE
+from purlin.index.sources.references import docstrings, manual, markup, topics
+from purlin.index.sources.references.html.definitions import MAX_NESTED_LISTS
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.page_sections import MAX_TITLE
 
 DATA = Path(__file__).parent / "data" / "reference"
 
@@ -27,7 +27,7 @@ DATA = Path(__file__).parent / "data" / "reference"
 def read(root: Path, **options: object) -> tuple[list[Document], list[Skipped]]:
     documents: list[Document] = []
     skipped: list[Skipped] = []
-    for file in reference.files(root, **options):  # type: ignore[arg-type]
+    for file in manual.files(root, **options):  # type: ignore[arg-type]
         for item in [file] if isinstance(file, Skipped) else file.read():
             (skipped if isinstance(item, Skipped) else documents).append(item)  # type: ignore[arg-type]
     return documents, skipped
@@ -590,7 +590,7 @@ def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> 
     )
 )
 def test_atoms_lie_in_the_body(parts: list[str]) -> None:
-    documents = list(reference.documents(read_page("".join(parts)), "page.html"))
+    documents = list(manual.documents(read_page("".join(parts)), "page.html"))
     assert len({document.id for document in documents}) == len(documents)
     for document in documents:
         assert document.body.strip()
@@ -941,7 +941,7 @@ def test_page_over_the_limit_is_skipped(tmp_path: Path) -> None:
 
 def test_deleted_page_is_a_transient_skip(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>text")
-    [file] = reference.files(tmp_path)
+    [file] = manual.files(tmp_path)
     assert isinstance(file, SourceFile)
     (tmp_path / "a.html").unlink()
     assert list(file.read()) == [
@@ -967,15 +967,15 @@ def test_links_that_leave_the_root_are_not_followed(tmp_path: Path) -> None:
 
 def test_wrong_roots_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nowhere"):
-        list(reference.files(tmp_path / "nowhere"))
+        list(manual.files(tmp_path / "nowhere"))
     (tmp_path / "page.pdf").write_bytes(b"%PDF")
     with pytest.raises(InvalidInput, match=r"page\.pdf"):
-        list(reference.files(tmp_path / "page.pdf"))
+        list(manual.files(tmp_path / "page.pdf"))
 
 
 def test_digest_follows_content_and_unit(tmp_path: Path) -> None:
     def digest(**options: str) -> str:
-        [file] = reference.files(tmp_path, **options)  # type: ignore[arg-type]
+        [file] = manual.files(tmp_path, **options)  # type: ignore[arg-type]
         assert isinstance(file, SourceFile)
         return file.digest
 
@@ -1138,7 +1138,7 @@ def topic_documents(monkeypatch: pytest.MonkeyPatch, topics: dict[str, str]) -> 
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=topics))
     # Listing the modules of the library takes most of the time.
     monkeypatch.setattr(docstrings, "files", lambda: iter(()))
-    [file] = [file for file in reference.python_help() if file.path == "library/stdtypes.html"]
+    [file] = [file for file in manual.python_help() if file.path == "library/stdtypes.html"]
     return {
         item.id.removeprefix("library/stdtypes.html#"): item
         for item in file.read()
@@ -1274,7 +1274,7 @@ def test_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -
     topics.titles.cache_clear()
 
     try:
-        paths = [file.path for file in reference.python_help()]
+        paths = [file.path for file in manual.python_help()]
 
         assert "builtins" in paths
         assert not [path for path in paths if path.endswith(".html")]
@@ -1284,7 +1284,7 @@ def test_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help_prefers_topics_to_docstrings() -> None:
-    files = list(reference.python_help())
+    files = list(manual.python_help())
     pages = [file for file in files if file.path.endswith(".html")]
 
     assert {file.path.removesuffix(".html") for file in pages} == set(topics.TITLES)
@@ -1314,14 +1314,14 @@ def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
     (tmp_path / "a b.html").write_text(
         "<h1>T</h1><dl class='py function'><dt id='f'>f(x)</dt><dd>Return x.</dd></dl>"
     )
-    [file] = reference.files(tmp_path, base_url="https://example.org/3.11/")
+    [file] = manual.files(tmp_path, base_url="https://example.org/3.11/")
 
     assert isinstance(file, SourceFile)
     assert [d.location.url for d in file.read() if isinstance(d, Document)] == [
         "https://example.org/3.11/a%20b.html#f"
     ]
 
-    [relinked] = reference.files(tmp_path)
+    [relinked] = manual.files(tmp_path)
 
     assert isinstance(relinked, SourceFile)
     assert relinked.digest != file.digest
@@ -1336,7 +1336,7 @@ def test_heading_module_contents_names_no_module(tmp_path: Path) -> None:
         "</section></section>"
     )
 
-    [file] = reference.files(tmp_path)
+    [file] = manual.files(tmp_path)
 
     assert isinstance(file, SourceFile)
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped, SourceFile
-from purlin.index.sources import product, tables
+from purlin.index.sources import tables
+from purlin.index.sources.products import catalogue
 from tests.product_files import atom_texts, read_products, write
 
 WORKBOOK = "is a workbook of a spreadsheet or another archive: export it as CSV"
@@ -126,7 +127,7 @@ def test_damaged_parquet_row_group_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.parquet"])
 def test_deleted_table_is_a_transient_skip(tmp_path: Path, name: str) -> None:
-    (source,) = product.files(write(tmp_path / name, ""))
+    (source,) = catalogue.files(write(tmp_path / name, ""))
     assert isinstance(source, SourceFile)
     (tmp_path / name).unlink()
     (skipped,) = source.read()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput
 from purlin.index.passages import render
 from purlin.index.records import Document, Splitter
-from purlin.index.sources import reference
-from purlin.index.sources.html import read_page
+from purlin.index.sources.references import manual
+from purlin.index.sources.references.html.reader import read_page
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.data.question_sources import QuestionSource
@@ -34,8 +34,8 @@ PAGE = """<h1>Looms</h1><p>What weaves.</p>
 
 def split_page(markup: str, splitter: Splitter) -> SplitReference:
     """Split one page as `read_split` does."""
-    definitions = list(reference.documents(read_page(markup), "loom.html"))
-    whole = list(reference.documents(read_page(markup, whole=True), "loom.html"))
+    definitions = list(manual.documents(read_page(markup), "loom.html"))
+    whole = list(manual.documents(read_page(markup, whole=True), "loom.html"))
     result = SplitReference()
     result.add(definitions, whole if splitter == "simple" else definitions, splitter)
     return result
@@ -69,7 +69,7 @@ def test_only_extended_passages_have_the_terms_above(page: Path) -> None:
 
 
 def test_segments_keep_headings_as_text_alone(page: Path) -> None:
-    [file] = reference.files(page, unit="segment")
+    [file] = manual.files(page, unit="segment")
     segments = [item for item in file.read() if isinstance(item, Document)]  # type: ignore[union-attr]
     assert {segment.title for segment in segments} == {"Looms"}
     assert not any(segment.context or "headings" in segment.fields for segment in segments)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Span
-from purlin.index.sources.html import read_page
-from purlin.index.sources.reference import documents
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.manual import documents
 from purlin.training.data.template_entries import sentence_spans
 from purlin.training.data.template_rules import TEMPLATE_RULES, Rules, read_rules, third_person
 from purlin.training.data.templates import Example, examples, split_of, unambiguous

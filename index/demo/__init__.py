@@ -57,9 +57,9 @@ def _reference() -> Demo:
             lambda: open_source("reference", [html_dir], base_url=url),
         )
 
-    from purlin.index.sources import reference
+    from purlin.index.sources.references import manual
 
-    return Demo("python", "reference", "the help() of the running Python", reference.python_help)
+    return Demo("python", "reference", "the help() of the running Python", manual.python_help)
 
 
 def python_reference(root: Path = _DOC_DIR) -> Path | None:

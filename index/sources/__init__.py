@@ -53,7 +53,7 @@ def open_source(
     `secondary` concerns tests, benchmarks, examples, stubs, vendored, generated and minified code:
     "leave-out" skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
     code, documentation, configuration or all. `columns` maps standard columns of products to those
-    of their tables, see `purlin.index.sources.product_columns`; `digests` has stamps and digests of
+    of their tables, see `purlin.index.sources.products.columns`; `digests` has stamps and digests of
     an earlier listing by path: files that still have their stamps are not opened. `on_sample` is
     called with the name and the first records of each table of products when it is listed.
 
@@ -156,18 +156,18 @@ def names(kind: Kind, roots: Sequence[Path], content: Content = "code") -> Itera
 
 def _names(kind: Kind, root: Path, content: Content) -> Iterator[str]:
     if kind == "code":
-        from purlin.index.sources import code
+        from purlin.index.sources.code import repository
 
-        return code.names(root, content)
+        return repository.names(root, content)
 
     if kind == "product":
-        from purlin.index.sources import product
+        from purlin.index.sources.products import catalogue
 
-        return product.names(root)
+        return catalogue.names(root)
 
-    from purlin.index.sources import reference
+    from purlin.index.sources.references import manual
 
-    return reference.names(root)
+    return manual.names(root)
 
 
 def _open(
@@ -182,20 +182,20 @@ def _open(
         return beir.files(root, kind)
 
     if kind == "code":
-        from purlin.index.sources import code
+        from purlin.index.sources.code import repository
 
-        return code.files(
+        return repository.files(
             root, secondary=options.secondary, content=options.content, digests=digests
         )
 
     if kind == "product":
-        from purlin.index.sources import product
+        from purlin.index.sources.products import catalogue
 
-        return product.files(root, columns=options.columns, on_sample=options.on_sample)
+        return catalogue.files(root, columns=options.columns, on_sample=options.on_sample)
 
-    from purlin.index.sources import reference
+    from purlin.index.sources.references import manual
 
-    return reference.files(root, base_url=options.base_url)
+    return manual.files(root, base_url=options.base_url)
 
 
 def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:

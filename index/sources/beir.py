@@ -67,9 +67,9 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     # Not at the top, since it takes longer than listing a directory, which asks `is_corpus`. Nor in
     # the generator, which runs while a build is under way: lxml loses a Ctrl-C that comes while it
     # is being imported.
-    from purlin.index.sources import product
+    from purlin.index.sources.products import catalogue
 
-    return _files(path, kind, product.VERSION)
+    return _files(path, kind, catalogue.VERSION)
 
 
 def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile | Skipped]:
@@ -207,11 +207,11 @@ def _document(record: dict[str, Any], kind: Kind) -> Document:
 
 def _product_document(record: dict[str, Any]) -> Document:
     """The document that a catalogue's record gives, with its brand and attributes."""
-    from purlin.index.sources import product_records
+    from purlin.index.sources.products import records
 
     id_ = _id(record)
     try:
-        return replace(product_records.from_record(record), id=id_)
+        return replace(records.from_record(record), id=id_)
     except InvalidInput as error:
         raise ValueError(error.message) from error
 

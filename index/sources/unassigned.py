@@ -9,8 +9,9 @@ from pathlib import Path
 
 from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import is_option, units_of
-from purlin.index.sources import beir, product
-from purlin.index.sources.product_columns import (
+from purlin.index.sources import beir
+from purlin.index.sources.products import catalogue
+from purlin.index.sources.products.columns import (
     WANTED_COLUMNS,
     check_roles,
     column_names,
@@ -19,7 +20,7 @@ from purlin.index.sources.product_columns import (
     named_freely,
     standard_of,
 )
-from purlin.index.sources.product_values import price_of, typed_cell
+from purlin.index.sources.products.values import price_of, typed_cell
 from purlin.index.sources.tables import Row, read_rows, table_format
 
 _PRICE_NAME = re.compile(
@@ -73,7 +74,7 @@ class Unassigned:
 
     def add(self, table: str, records: Records) -> None:
         """Add a table by its name and first records."""
-        if reason := product.reason_to_skip(records, self._columns):
+        if reason := catalogue.reason_to_skip(records, self._columns):
             self._left_out[table] = reason
 
         names = dict.fromkeys(chain.from_iterable(records))
@@ -111,14 +112,14 @@ class Unassigned:
 def _tables(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(path / name for name in product.names(path))
+            yield from sorted(path / name for name in catalogue.names(path))
         elif table_format(path) and not beir.is_corpus(path):
             yield path
 
 
 def _first_rows(table: Path) -> Records:
     try:
-        rows = islice(read_rows(table, table.name), product.SAMPLE_ROWS)
+        rows = islice(read_rows(table, table.name), catalogue.SAMPLE_ROWS)
         return [row.record for row in rows if isinstance(row, Row)]
     except InvalidInput:
         # The build itself tells of files that cannot be read.

@@ -173,7 +173,7 @@ def _location(answer: Answer, root: Path | None) -> tuple[str, int | None]:
 
 def _line(page: Path, answer: Answer) -> int | None:
     """Line of the page where the answer stands, else that of its heading or term, if it has one."""
-    from purlin.index.sources.reference import anchor_line, page_text
+    from purlin.index.sources.references.manual import anchor_line, page_text
 
     text = page_text(page, _MAX_PAGE_BYTES)
     if text is None:

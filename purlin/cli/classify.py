@@ -217,7 +217,7 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
     """
     rows = list(_file_rows(options))
     if options.html:
-        from purlin.index.sources.product_values import plain
+        from purlin.index.sources.products.values import plain
 
         rows = [replace(row, text=plain(row.text)) for row in rows]
     else:

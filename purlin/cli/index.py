@@ -210,7 +210,7 @@ def _report_inputs(manifest: Manifest, options: Options, unassigned: Unassigned 
 def _columns(assignments: list[str]) -> dict[str, str]:
     """Columns of the tables by the standard ones that they are."""
     from purlin.index.errors import InvalidInput
-    from purlin.index.sources.product_columns import COLUMNS
+    from purlin.index.sources.products.columns import COLUMNS
 
     columns: dict[str, str] = {}
     for assignment in assignments:

@@ -10,9 +10,9 @@ from itertools import accumulate
 from keyword import iskeyword
 
 from purlin.index.records import Kind, Span
-from purlin.index.sources.identifiers import identifiers
-from purlin.index.sources.languages import LANGUAGES
-from purlin.index.sources.nouns import NOUN_RULES, shared_nouns, singular
+from purlin.index.sources.code.identifiers import identifiers
+from purlin.index.sources.code.languages import LANGUAGES
+from purlin.index.sources.products.nouns import NOUN_RULES, shared_nouns, singular
 from purlin.training.data.code_start import code_start
 from purlin.training.data.masking import entity_share
 from purlin.training.data.pairs import Pair

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.passages import render
 from purlin.index.records import Skipped
-from purlin.index.sources import product_records
+from purlin.index.sources.products import records
 from purlin.training.data.pair_rows import Record, TableRow, read_table_rows
 from purlin.training.data.pairs import (
     MAX_TEXTS_PER_PAIR,
@@ -162,9 +162,7 @@ def _add_product(database: sqlite3.Connection, row: TableRow) -> Iterator[Skippe
         return
 
     try:
-        document = product_records.from_record(
-            {name: row.record.get(name) for name in _PRODUCT_COLUMNS}
-        )
+        document = records.from_record({name: row.record.get(name) for name in _PRODUCT_COLUMNS})
     except InvalidInput as error:
         yield Skipped(row.path, error.message, row.line)
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from purlin.index.records import Kind, Span
-from purlin.index.sources.nouns import singular
+from purlin.index.sources.products.nouns import singular
 from purlin.training.config import in_range
 
 _WORD = re.compile(r"\w+|[^\w\s]")

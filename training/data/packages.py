@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
-from purlin.index.sources import product_records, tables
+from purlin.index.sources import tables
+from purlin.index.sources.products import records
 from purlin.training.data.pair_documents import product_pair
 from purlin.training.data.pair_rows import is_decoded
 from purlin.training.data.pairs import Draft, Drafts, PairSource, text_digest
@@ -87,7 +88,7 @@ def _package_draft(
         "bullets": [block.text for block in blocks if block.is_bullet],
     }
     try:
-        return Draft(product_pair(product_records.from_record(record)), path, stanza.line)
+        return Draft(product_pair(records.from_record(record)), path, stanza.line)
     except InvalidInput as error:
         return Skipped(path, error.message, stanza.line)
 

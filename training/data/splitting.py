@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from purlin.index.passages import split
 from purlin.index.records import Document, Passage, Skipped, SourceFile, Splitter
-from purlin.index.sources import open_source, reference
-from purlin.index.sources.reference import Unit
+from purlin.index.sources import open_source
+from purlin.index.sources.references import manual
+from purlin.index.sources.references.manual import Unit
 
 __all__ = ["UNITS", "Placed", "SplitReference", "read_split"]
 
@@ -154,8 +155,8 @@ def read_split(path: Path, splitter: Splitter | None = None) -> SplitReference:
     if splitter is None:
         pages = cut_pages = list(open_source("reference", [path]))
     else:
-        pages = list(reference.files(path))
-        cut_pages = list(reference.files(path, unit=UNITS[splitter]))
+        pages = list(manual.files(path))
+        cut_pages = list(manual.files(path, unit=UNITS[splitter]))
 
     for page, cut_page in zip(pages, cut_pages, strict=True):
         definitions = _documents(page, result.skipped)

@@ -1,0 +1,1 @@
+"""Code: a repository as definitions and windows of lines."""

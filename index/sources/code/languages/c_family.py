@@ -1,0 +1,287 @@
+"""C, C++ and Objective-C, with the macros that their grammars misread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.conditionals import resolved
+from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language
+
+# ---- C and C++
+
+
+# Where the grammar names a function so, it has misread what is before its braces.
+_NO_C_NAMES = types("if else for while do switch return void int char long short unsigned double")
+
+
+def _c_name(node: ts.Node) -> ts.Node | str | None:
+    """The name that a definition or its declarator gives."""
+    if node.type == "expression_statement":
+        return _called_name(node)
+
+    # `main(void)` without a type; in `PHP_FUNCTION(dim)`, a macro is given the name.
+    head, declarator = (node.child_by_field_name(field) for field in ("type", "declarator"))
+    is_untyped = declarator is not None and declarator.type == "parenthesized_declarator"
+    if node.type == "function_definition" and is_untyped and not node_text(head).isupper():
+        return head
+
+    name = _declared(node)
+    return None if node_text(name) in _NO_C_NAMES else name
+
+
+def _declared(node: ts.Node) -> ts.Node | None:
+    """The name inside the pointers, arrays and parameter lists of a declarator."""
+    inner: ts.Node | None = node.child_by_field_name("name")
+    while inner is None and node is not None:
+        declarator = node.child_by_field_name("declarator")
+        if declarator is None and node.type in ("reference_declarator", "parenthesized_declarator"):
+            declarator = node.named_child(0)
+        if declarator is None:
+            return node if node.type.endswith(("identifier", "_name")) else None
+        node = declarator
+        if node.type == "qualified_identifier":
+            return node
+        if node.type == "function_declarator" and (name := _after_macro(node)) is not None:
+            return name
+    return inner
+
+
+def _after_macro(declarator: ts.Node) -> ts.Node | None:
+    """The name in `API Type name(…)`, where the grammar takes a macro for the type, and the type for the name."""
+    first, second = (declarator.named_child(at) for at in (0, 1))
+    is_type = first is not None and first.type == "identifier"
+    is_between = second is not None and second.is_error and second.named_child_count == 1
+    return first_child(second, "identifier") if is_type and is_between else None
+
+
+def _called_function(node: ts.Node) -> str | None:
+    """A function whose head reads as a call: `main() {`, or a macro's `SYSCALL_DEFINE1(close, …) {`."""
+    is_head = bool(node.children) and node.children[-1].is_missing
+    after = node.next_named_sibling
+    is_function = is_head and after is not None and after.type == "compound_statement"
+    return "function" if is_function and first_child(node, "call_expression") else None
+
+
+def _called_name(node: ts.Node) -> ts.Node | str | None:
+    """What is called; of a macro, which has only capitals, the names that it is given."""
+    call = first_child(node, "call_expression")
+    callee = call.child_by_field_name("function") if call is not None else None
+    if callee is not None and callee.type == "call_expression":
+        call, callee = callee, callee.child_by_field_name("function")
+    if call is None or not node_text(callee).isupper():
+        return callee
+
+    # `PHP_METHOD(Lamp, dim)` names a class and a method; more than two have types among them.
+    parameters = call.child_by_field_name("arguments")
+    names = parameters.named_children if parameters is not None else []
+    is_path = len(names) == 2 and all(name.type == "identifier" for name in names)
+    return ".".join(node_text(name).strip('"') for name in (names if is_path else names[:1]))
+
+
+def _is_cpp_test(node: ts.Node) -> bool:
+    """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
+    macro = node_text(_declared_name(node))
+    return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
+
+
+def _declared_name(node: ts.Node) -> ts.Node | None:
+    declarator = node.child_by_field_name("declarator")
+    return declarator.child_by_field_name("declarator") if declarator is not None else None
+
+
+def _cpp_kind(node: ts.Node) -> str | None:
+    # `= default` and `= delete` are left to the class.
+    if first_child(node, "default_method_clause", "delete_method_clause"):
+        return None
+    return "test" if _is_cpp_test(node) else "function"
+
+
+def _cpp_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a test, what its macro is given: `Suite.Case`."""
+    if node.type != "function_definition" or not _is_cpp_test(node):
+        return _c_name(node)
+    parameters = first_child(node.child_by_field_name("declarator"), "parameter_list")
+    return ".".join(map(node_text, parameters.named_children)) if parameters else None
+
+
+def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
+    """A kind of definition that needs a body: `struct a b;` uses a type, a typedef names its own."""
+    return lambda node: (
+        kind if node.child_by_field_name("body") and not _is_in_typedef(node) else None
+    )
+
+
+def _is_in_typedef(node: ts.Node) -> bool:
+    """Whether a type is described in the typedef that names it."""
+    return node.parent is not None and node.parent.type == "type_definition"
+
+
+def _typedef_kind(node: ts.Node) -> str:
+    """What a typedef names: a type that it describes, or another type."""
+    described = node.child_by_field_name("type")
+    has_body = described is not None and described.child_by_field_name("body") is not None
+    kind = described.type.partition("_")[0] if described is not None else ""
+    return kind if has_body and kind in ("struct", "enum", "union") else "type"
+
+
+_C_DEFINITIONS: dict[str, str | KindOf] = {
+    "function_definition": "function",
+    "expression_statement": _called_function,
+    "struct_specifier": _has_body("struct"),
+    "union_specifier": _has_body("union"),
+    "enum_specifier": _has_body("enum"),
+    "type_definition": _typedef_kind,
+    "preproc_function_def": "macro",
+    "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
+}
+
+
+# Lines that are nothing but a macro's call without a semicolon, and with a statement or the end of
+# a block after them.
+_MACRO_LINE = re.compile(
+    rb"^(?P<indentation>[ \t]+)[A-Z][A-Z0-9_]+[ \t]*\((?:[^\n()]|\([^\n()]*\))*\)[ \t\r]*$"
+    rb"(?=\s*(?:[A-Za-z_}#]|/[*/]))",
+    re.MULTILINE,
+)
+
+
+def with_semicolons(source: bytes) -> bytes:
+    """The source with a semicolon for each macro that stands for a whole statement."""
+
+    def rewritten(line: re.Match[bytes]) -> bytes:
+        indentation = line["indentation"]
+        return indentation + b";".ljust(len(line[0]) - len(indentation))
+
+    return resolved(_MACRO_LINE.sub(rewritten, source))
+
+
+def _is_c_body(kind: str, after: ts.Node) -> bool:
+    return kind in ("function", "method") and after.type == "compound_statement"
+
+
+_C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
+_C_DULL = "preproc_include preproc_call using_declaration"
+
+C = Language(
+    name="c",
+    suffixes=(".c", ".h"),
+    module="tree_sitter_c",
+    definitions=_C_DEFINITIONS,
+    find_name=_c_name,
+    inside=types(_C_INSIDE),
+    identifiers=types(COMMON_NAMES),
+    body_starts=types("{ ; field_declaration_list enumerator_list preproc_arg"),
+    dull=types(_C_DULL),
+    is_tail=_is_c_body,
+    is_tolerant=True,
+    rewrite=resolved,
+)
+
+CPP = Language(
+    name="cpp",
+    suffixes=(
+        ".cpp",
+        ".cc",
+        ".cxx",
+        ".hpp",
+        ".hh",
+        ".hxx",
+        ".ipp",
+        ".inl",
+        ".tpp",
+        ".cu",
+        ".cuh",
+        ".ino",
+    ),
+    module="tree_sitter_cpp",
+    definitions=_C_DEFINITIONS
+    | {
+        "function_definition": _cpp_kind,
+        "class_specifier": _has_body("class"),
+        "namespace_definition": "namespace",
+        "alias_declaration": "type",
+        "concept_definition": "type",
+    },
+    find_name=_cpp_name,
+    inside=types(
+        _C_INSIDE
+        + " field_declaration_list field_declaration template_declaration struct_specifier union_specifier"
+    ),
+    identifiers=types(COMMON_NAMES + " namespace_identifier"),
+    wrappers=types("template_declaration"),
+    annotations=types("template_parameter_list requires_clause"),
+    body_starts=types(
+        "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
+    ),
+    dull=types(_C_DULL),
+    generics=True,
+    is_tolerant=True,
+    rewrite=resolved,
+    shells=(("", ""), ("class _ {", "};")),
+)
+
+
+# ---- Objective-C
+
+
+def _objective_c_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a method, its selector: `initWithPath:retries:`."""
+    if node.type != "method_definition":
+        return first_child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _c_name(node)
+    parts = [node_text(child) for child in node.named_children if child.type == "identifier"]
+    return ":".join(parts) + ":" * (first_child(node, "method_parameter") is not None)
+
+
+_OBJECTIVE_C_TYPES = kinds(
+    class_="class_interface class_implementation", protocol="protocol_declaration"
+)
+
+_ENUM_MACRO = re.compile(
+    rb"\btypedef\s+NS_(?:CLOSED_)?(?:ENUM|OPTIONS|ERROR_ENUM)\s*\(\s*\w+\s*,\s*(\w+)\s*\)"
+)
+
+
+# A macro on the line before a class, or in front of it, which the grammar takes for a type.
+_CLASS_MACRO = re.compile(
+    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)",
+    re.MULTILINE,
+)
+
+
+def _without_class_macros(source: bytes) -> bytes:
+    return _CLASS_MACRO.sub(lambda macro: b" " * len(macro[0]), source)
+
+
+def _with_enums(source: bytes) -> bytes:
+    """The source with `enum Name` for `typedef NS_ENUM(Type, Name)`, which the grammar misreads."""
+
+    def rewritten(macro: re.Match[bytes]) -> bytes:
+        before, after = macro.start(1) - macro.start(), macro.end() - macro.end(1)
+        return b"enum".ljust(before) + macro[1] + b" " * after
+
+    return _ENUM_MACRO.sub(rewritten, source)
+
+
+OBJECTIVE_C = Language(
+    name="objectivec",
+    suffixes=(".m", ".mm"),
+    module="tree_sitter_objc",
+    definitions=_C_DEFINITIONS | _OBJECTIVE_C_TYPES | {"method_definition": "method"},
+    find_name=_objective_c_name,
+    inside=types(_C_INSIDE + " implementation_definition"),
+    identifiers=types(COMMON_NAMES),
+    wrappers=types("implementation_definition"),
+    body_starts=types(
+        "{ ; field_declaration_list enumerator_list preproc_arg compound_statement"
+        " implementation_definition method_declaration property_declaration instance_variables"
+    ),
+    dull=types(_C_DULL + " module_import"),
+    is_tail=_is_c_body,
+    is_tolerant=True,
+    rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
+    shells=(("", ""), ("@implementation _\n", "\n@end")),
+)

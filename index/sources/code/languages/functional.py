@@ -1,0 +1,222 @@
+"""Elixir, Haskell and OCaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types, unquoted
+from purlin.index.sources.code.syntax import Language
+
+# ---- Elixir
+
+
+def _elixir_kind(node: ts.Node) -> str | None:
+    """What a call defines: modules and functions are calls of macros."""
+    word = node_text(node.child_by_field_name("target"))
+    return _ELIXIR_KINDS.get(word)
+
+
+_ELIXIR_KINDS = {
+    "defmodule": "module",
+    "defprotocol": "interface",
+    "defimpl": "module",
+    "def": "function",
+    "defp": "function",
+    "defmacro": "macro",
+    "defmacrop": "macro",
+    "defguard": "function",
+    "defguardp": "function",
+    "defdelegate": "function",
+    "test": "test",
+    "describe": "namespace",
+}
+
+
+def _elixir_name(node: ts.Node) -> ts.Node | str | None:
+    """The name in the head of a definition: before its parameters, and before `when`."""
+    if node_text(node.child_by_field_name("target")) == "describe":
+        return None
+    arguments = first_child(node, "arguments")
+    head = arguments.named_child(0) if arguments and arguments.named_child_count else None
+    if node_text(node.child_by_field_name("target")) == "defimpl":
+        pair = first_child(first_child(arguments, "keywords"), "pair")
+        owner = pair.child_by_field_name("value") if pair is not None else None
+        return ".".join(filter(None, (node_text(head), node_text(owner))))
+
+    if head is not None and node_text(head.child_by_field_name("operator")) == "when":
+        head = head.child_by_field_name("left")
+    if head is None or head.type in ("identifier", "alias", "string"):
+        return head
+    return head.child_by_field_name("target") or head.child_by_field_name("operator")
+
+
+def _elixir_attribute(node: ts.Node) -> str:
+    """The name of a module attribute like `@doc`; empty for other nodes."""
+    if node.type != "unary_operator":
+        return ""
+    return node_text((node.child_by_field_name("operand") or node).child_by_field_name("target"))
+
+
+def _elixir_docstring(definition: ts.Node, prefixes: Sequence[ts.Node]) -> str:
+    attributes = list(prefixes)
+    if _elixir_kind(definition) in ("module", "interface"):
+        body = first_child(definition, "do_block")
+        attributes = body.named_children if body is not None else []
+
+    for attribute in attributes:
+        if _elixir_attribute(attribute) in ("doc", "moduledoc"):
+            call = attribute.child_by_field_name("operand")
+            return unquoted(first_child(first_child(call, "arguments"), "string", "sigil"))
+    return ""
+
+
+ELIXIR = Language(
+    name="elixir",
+    suffixes=(".ex", ".exs"),
+    module="tree_sitter_elixir",
+    definitions={"call": _elixir_kind},
+    find_name=_elixir_name,
+    inside=types("do_block"),
+    # A name and the `def` before it are the same kind of node.
+    identifiers=frozenset(),
+    is_prefix=lambda node: (
+        _elixir_attribute(node) in ("doc", "spec", "impl", "deprecated", "since", "dialyzer")
+    ),
+    body_starts=types("do_block"),
+    is_dull=lambda node: (
+        _elixir_attribute(node) == "moduledoc"
+        or (
+            node.type == "call"
+            and node_text(node.child_by_field_name("target"))
+            in ("alias", "import", "require", "use")
+        )
+    ),
+    has_clauses=True,
+    plain_parents=frozenset({"module", "interface"}),
+    docstring=_elixir_docstring,
+    file_docstring=lambda _root: "",
+    shells=(("", ""), ("defmodule A do\n", "\nend")),
+)
+
+
+# ---- Haskell
+
+
+_HASKELL_CONSTRUCTOR = re.compile(r"\b[A-Z][\w.']*")
+
+
+def _haskell_name(node: ts.Node) -> ts.Node | str | None:
+    """The name, without the parentheses around an operator; of an instance, class and type."""
+    if node.type == "instance":
+        type_text = node_text(_last(first_child(node, "type_patterns")))
+        # Of `(Either a b)` the constructor; `(a, b)` and `(a -> b)` have none.
+        constructor = _HASKELL_CONSTRUCTOR.search(type_text)
+        instance_of = constructor[0] if constructor else "".join(type_text.split())
+        return f"{node_text(node.child_by_field_name('name'))}.{instance_of}"
+    name = node.child_by_field_name("name")
+    if name is None:
+        name = (first_child(node, "infix") or node).child_by_field_name("operator")
+    return first_child(name, "operator") or name if name is not None else None
+
+
+def _last(node: ts.Node | None) -> ts.Node | None:
+    return node.named_children[-1] if node is not None and node.named_child_count else None
+
+
+# Of the C preprocessor: to the end of the line, or of the last that a backslash continues.
+_DIRECTIVE = re.compile(
+    rb"^#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|include|error|warning)\b(?:[^\n\\]|\\.|\\\n)*",
+    re.MULTILINE,
+)
+
+
+def _without_directives(source: bytes) -> bytes:
+    """The source with spaces for directives: the grammar reads nothing from `#else` to `#endif`."""
+    return _DIRECTIVE.sub(lambda directive: re.sub(rb"[^\r\n]", b" ", directive[0]), source)
+
+
+HASKELL = Language(
+    name="haskell",
+    suffixes=(".hs",),
+    module="tree_sitter_haskell",
+    definitions=kinds(
+        function="signature function bind",
+        type="data_type newtype type_synonym type_family data_family",
+        class_="class",
+        instance="instance",
+    ),
+    find_name=_haskell_name,
+    inside=types("declarations class_declarations imports"),
+    identifiers=types("variable constructor name"),
+    comments=types("comment haddock"),
+    body_starts=types("class_declarations match where"),
+    dull=types("import header pragma"),
+    has_clauses=True,
+    rewrite=_without_directives,
+)
+
+
+# ---- OCaml
+
+
+def _ocaml_kind(node: ts.Node) -> str:
+    """What a `let` defines: a function has parameters, or is `fun` or `function`."""
+    body = node.child_by_field_name("body")
+    is_function = first_child(node, "parameter") or (
+        body is not None and body.type in ("fun_expression", "function_expression")
+    )
+    return "function" if is_function else "constant"
+
+
+def _ocaml_name(node: ts.Node) -> ts.Node | None:
+    return (
+        node.child_by_field_name("pattern")
+        or node.child_by_field_name("name")
+        or first_child(
+            first_child(node, "constructor_declaration") or node,
+            "value_name", "module_name", "module_type_name", "class_name", "class_type_name",
+            "method_name", "constructor_name", "parenthesized_operator",
+        )
+    )  # fmt: skip
+
+
+def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
+    return Language(
+        name="ocaml",
+        suffixes=suffixes,
+        module="tree_sitter_ocaml",
+        function=function,
+        definitions={
+            "let_binding": _ocaml_kind,
+            **kinds(
+                function="value_specification external",
+                method="method_definition method_specification",
+                class_="class_binding class_type_binding",
+                type="type_binding exception_definition",
+                module="module_binding",
+                interface="module_type_definition",
+            ),
+        },
+        find_name=_ocaml_name,
+        inside=types(
+            "value_definition type_definition module_definition class_definition class_type_definition structure"
+            " signature functor object_expression class_body_type"
+        ),
+        identifiers=types(
+            "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
+        ),
+        wrappers=types(
+            "value_definition type_definition module_definition class_definition class_type_definition"
+        ),
+        body_starts=types("="),
+        dull=types("open_module"),
+        docs_follow=True,
+        plain_parents=frozenset({"module", "interface"}),
+    )
+
+
+OCAML = _ocaml((".ml",), "language_ocaml")
+OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")

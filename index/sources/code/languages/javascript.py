@@ -1,0 +1,143 @@
+"""JavaScript, TypeScript, and the components of Vue and Svelte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.code.syntax import Language
+
+_SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
+_SCRIPT_INSIDE = (
+    "export_statement lexical_declaration variable_declaration variable_declarator expression_statement"
+    " assignment_expression object pair class class_body statement_block if_statement else_clause try_statement"
+    " call_expression new_expression arguments array parenthesized_expression function_expression arrow_function"
+    " unary_expression binary_expression ternary_expression sequence_expression return_statement await_expression"
+)
+_SCRIPT_NAMES = (
+    "identifier property_identifier private_property_identifier shorthand_property_identifier"
+    " shorthand_property_identifier_pattern statement_identifier"
+)
+_SCRIPT_ASSIGNMENTS = {
+    "variable_declarator": ("name", "value"),
+    "assignment_expression": ("left", "right"),
+    "pair": ("key", "value"),
+    "export_statement": ("", "value"),
+}
+
+
+def _is_script_import(node: ts.Node) -> bool:
+    """Whether a statement only imports, exports what is defined elsewhere, or says "use strict"."""
+    if node.type == "lexical_declaration" or node.type == "variable_declaration":
+        return _is_required(first_child(node, "variable_declarator"), "value")
+    if node.type == "export_statement":
+        return (
+            node.child_by_field_name("source") is not None
+            or first_child(node, "export_clause") is not None
+            or node_text(node.child_by_field_name("value")).isidentifier()
+        )
+    if node.type != "expression_statement":
+        return False
+    if first_child(node, "string") is not None:
+        return True
+
+    assignment = first_child(node, "assignment_expression")
+    target = node_text(assignment.child_by_field_name("left")) if assignment is not None else ""
+    return target.startswith(("module.exports", "exports.")) and (
+        _is_required(assignment, "right") or _is_list_of_names(assignment)
+    )
+
+
+def _is_required(node: ts.Node | None, field: str) -> bool:
+    """Whether the value in a field is `require(…)`, or a part of it."""
+    value = node.child_by_field_name(field) if node is not None else None
+    while value is not None and value.type in ("call_expression", "member_expression"):
+        inner = value.child_by_field_name("function") or value.child_by_field_name("object")
+        if inner is not None and inner.type == "identifier":
+            return node_text(inner) == "require"
+        value = inner
+    return False
+
+
+def _is_list_of_names(assignment: ts.Node | None) -> bool:
+    """Whether the assigned value is a name, or an object of names."""
+    value = assignment.child_by_field_name("right") if assignment is not None else None
+    if value is None:
+        return False
+    parts = value.named_children if value.type == "object" else [value]
+    return all(part.type in ("identifier", "shorthand_property_identifier") for part in parts)
+
+
+JAVASCRIPT = Language(
+    name="javascript",
+    suffixes=(".js", ".mjs", ".cjs", ".jsx"),
+    module="tree_sitter_javascript",
+    definitions=kinds(
+        function="function_declaration generator_function_declaration",
+        method="method_definition",
+        class_="class_declaration",
+    ),
+    inside=types(_SCRIPT_INSIDE + " field_definition"),
+    identifiers=types(_SCRIPT_NAMES),
+    assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
+    # In `a = b = function …`, it is the inner assignment that defines.
+    values=kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
+    other_values="constant",
+    scopes=types("object"),
+    opaque=types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
+    wrappers=types(
+        "export_statement lexical_declaration variable_declaration expression_statement"
+        " assignment_expression"
+    ),
+    annotations=types("decorator"),
+    dull=types("import_statement"),
+    is_dull=_is_script_import,
+    silent=types("exports module this prototype window self globalThis default"),
+    shells=(("", ""), ("(", ")"), ("class _ {", "}"), ("_ = {", "}")),
+)
+
+
+def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
+    return Language(
+        name="typescript",
+        suffixes=suffixes,
+        module="tree_sitter_typescript",
+        function=function,
+        definitions={**JAVASCRIPT.definitions}
+        | kinds(
+            class_="abstract_class_declaration",
+            interface="interface_declaration",
+            enum="enum_declaration",
+            namespace="internal_module module",
+            method="abstract_method_signature",
+            type="type_alias_declaration",
+        ),
+        inside=types(
+            _SCRIPT_INSIDE
+            + " public_field_definition ambient_declaration as_expression satisfies_expression"
+        ),
+        identifiers=types(_SCRIPT_NAMES + " type_identifier"),
+        assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
+        values=JAVASCRIPT.values,
+        other_values=JAVASCRIPT.other_values,
+        scopes=JAVASCRIPT.scopes,
+        opaque=JAVASCRIPT.opaque,
+        wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
+        annotations=JAVASCRIPT.annotations,
+        dull=JAVASCRIPT.dull,
+        is_dull=JAVASCRIPT.is_dull,
+        silent=JAVASCRIPT.silent,
+        shells=JAVASCRIPT.shells,
+    )
+
+
+TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
+TSX = _typescript((".tsx",), "language_tsx")
+
+# JavaScript with types, as Flow checks them: its own grammar stops at the first one. What this one
+# does not know, such as `?string`, is an error in the signature.
+FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
+VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
+SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)

@@ -1,0 +1,417 @@
+"""The languages whose grammars are no part of a plain installation, but of its extra `languages`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types, unquoted
+from purlin.index.sources.code.syntax import Language
+
+# ---- Dart
+
+_DART_SIGNATURES = types(
+    "function_signature getter_signature setter_signature operator_signature constructor_signature"
+    " constant_constructor_signature factory_constructor_signature redirecting_factory_constructor_signature"
+)
+# What is before the name of a variable, and beside it.
+_DART_LEADS = types(
+    "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type function_type"
+)
+
+
+def _dart_declaration(node: ts.Node) -> str | None:
+    """The kind of a member without a body, unless it is a field."""
+    return "method" if first_child(node, *_DART_SIGNATURES) is not None else None
+
+
+def _dart_extension(node: ts.Node) -> str:
+    return "extension" if node.child_by_field_name("name") is not None else "scope"
+
+
+def _dart_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a constructor, what is after its class: `dark` of `Lamp.dark`."""
+    signature = first_child(node, *_DART_SIGNATURES) or node
+    if signature.type == "operator_signature":
+        head = node_text(signature).partition("operator")[2]
+        return "".join(head[: head.rindex("(")].split()) if "(" in head else None
+    if "constructor" in signature.type:
+        names = [child for child in signature.named_children if child.type == "identifier"]
+        return names[-1] if names else None
+    if node.type == "type_alias":
+        names = [child for child in node.named_children if child.type == "type_identifier"]
+        is_old = first_child(node, "formal_parameter_list") is not None
+        return names[-1 if is_old else 0] if names else None
+
+    return (
+        signature.child_by_field_name("name")
+        or first_child(first_child(node, "mixin_application_class") or node, "identifier")
+        or node.child_by_field_name("class")
+    )
+
+
+DART = Language(
+    name="dart",
+    suffixes=(".dart",),
+    module="tree_sitter_dart",
+    definitions={
+        "declaration": _dart_declaration,
+        "extension_declaration": _dart_extension,
+        **kinds(
+            function="function_signature getter_signature setter_signature",
+            method="method_signature",
+            class_="class_definition",
+            mixin="mixin_declaration",
+            enum="enum_declaration",
+            extension="extension_type_declaration",
+            type="type_alias",
+            constant="static_final_declaration initialized_identifier",
+        ),
+    },
+    find_name=_dart_name,
+    inside=types(
+        "class_body enum_body extension_body static_final_declaration_list initialized_identifier_list"
+    ),
+    identifiers=types("identifier type_identifier"),
+    comments=types("comment documentation_comment"),
+    wrappers=types("static_final_declaration_list initialized_identifier_list"),
+    is_prefix=lambda node: node.type == "annotation",
+    leads=_DART_LEADS,
+    is_tail=lambda _kind, after: after.type == "function_body",
+    annotations=types("annotation"),
+    body_starts=types("class_body enum_body extension_body initializers redirection ;"),
+    dull=types("library_name import_or_export part_directive part_of_directive"),
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "}")),
+)
+
+
+# ---- Groovy
+
+# A type inside of another, which the grammar does not read there: its modifiers and its head.
+_GROOVY_INNER_TYPE = re.compile(
+    rb"^([ \t]+(?:@\w+ +)?(?:(?:static|private|protected|public|final|abstract) +)*)"
+    rb"((?:class|enum|interface|trait) +\w+\s[^{};()]{0,400})(?=\{)",
+    re.MULTILINE,
+)
+_GROOVY_TYPE_NAME = re.compile(r"\b(?:class|enum|interface|trait)\s+(\w+)")
+_GROOVY_VOID = re.compile(rb"\bvoid(?= +[\"'])")
+_GROOVY_TYPES = {"cla": "class", "enu": "enum", "int": "interface", "tra": "trait"}
+_GRADLE_TASK = re.compile(rb"^([ \t]*task) (?=\w+[ \t]*(?:[({]|$))", re.MULTILINE)
+_GROOVY_METHOD = b'def ""()'
+_GRADLE_MAKERS = ("register", "create")
+
+
+def _groovy_readable(source: bytes) -> bytes:
+    """The source as the grammar reads it.
+
+    It has `def "x"()` for a type inside of another, `def` for `void "a sentence"()`, and `task.a` for
+    `task a`.
+    """
+    content = _GRADLE_TASK.sub(rb"\1.", _GROOVY_VOID.sub(b"def ", source))
+    return _GROOVY_INNER_TYPE.sub(_as_method, content)
+
+
+def _as_method(header: re.Match[bytes]) -> bytes:
+    """The head of a method in the first line of a type's head, and spaces for the rest of it."""
+    line, line_break, rest = header[2].partition(b"\n")
+    head = line.rstrip() if len(line.rstrip()) >= len(_GROOVY_METHOD) else line
+    if len(head) < len(_GROOVY_METHOD):
+        return header[0]
+    filler = b"x" * (len(head) - len(_GROOVY_METHOD))
+    method = _GROOVY_METHOD.replace(b'""', b'"%b"' % filler)
+    spaces = re.sub(rb"[^\r\n]", b" ", line[len(head) :] + line_break + rest)
+    return header[1] + method + spaces
+
+
+def _groovy_type(node: ts.Node) -> str | None:
+    """The kind of a type that is read as a method: of its keyword, three letters stand for `def`."""
+    word = next((node_text(child) for child in node.children if child.type == "def"), "")
+    return _GROOVY_TYPES.get(word)
+
+
+def _groovy_method(node: ts.Node) -> str | None:
+    """A function, a test whose name is a sentence, or a type that is read as a method."""
+    if kind := _groovy_type(node):
+        return kind
+    # A field and a constructor without a semicolon between them.
+    if any(child.is_error for child in node.children):
+        return None
+    return "test" if first_child(node, "quoted_identifier") is not None else "function"
+
+
+def _gradle_task(node: ts.Node) -> str | None:
+    """A task of Gradle's: `task a {`, `task a(type: B) {` or `tasks.register("a") {`."""
+    return "task" if _gradle_task_name(node) is not None else None
+
+
+def _gradle_task_name(node: ts.Node) -> ts.Node | None:
+    is_statement = node.type == "expression_statement" and node.named_child_count
+    statement = node.named_child(0) if is_statement else node
+    if statement is None:
+        return None
+    call = statement
+    for field in ("function", "receiver"):
+        call = statement.child_by_field_name(field) or call
+    if call.type != "field_access":
+        return None
+
+    owner, member = (call.child_by_field_name(field) for field in ("object", "field"))
+    if node_text(owner) == "task":
+        return member
+    is_made = node_text(owner) == "tasks" and node_text(member) in _GRADLE_MAKERS
+    arguments = statement.child_by_field_name("arguments")
+    return first_child(arguments, "string_literal") if is_made else None
+
+
+def _groovy_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type in ("expression_statement", "command_chain"):
+        return _gradle_task_name(node)
+    if node.type == "method_declaration" and _groovy_type(node):
+        match = _GROOVY_TYPE_NAME.search(node_text(node))
+        return match[1] if match else None
+    # In `static main(args)`, the grammar reads the name as a type.
+    name = node.child_by_field_name("name")
+    return name if node_text(name) else node.child_by_field_name("return_type")
+
+
+def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The description that a task sets."""
+    if definition.type not in ("expression_statement", "command_chain"):
+        return None
+    closure = first_child(definition, "closure")
+    for statement in closure.named_children if closure is not None else ():
+        value = first_child(statement, "assignment_expression")
+        if value is not None and node_text(value.child_by_field_name("left")) == "description":
+            return unquoted(value.child_by_field_name("right")) or None
+    return None
+
+
+GROOVY = Language(
+    name="groovy",
+    suffixes=(".groovy",),
+    module="dekobon_tree_sitter_groovy",
+    definitions={
+        "method_declaration": _groovy_method,
+        "expression_statement": _gradle_task,
+        "command_chain": _gradle_task,
+        **kinds(
+            method="constructor_declaration",
+            class_="class_declaration",
+            interface="interface_declaration annotation_type_declaration",
+            trait="trait_declaration",
+            enum="enum_declaration",
+        ),
+    },
+    find_name=_groovy_name,
+    inside=types(
+        "class_body enum_body block command_chain closure expression_statement field_declaration"
+        " local_variable_declaration"
+    ),
+    identifiers=types("identifier type_identifier"),
+    comments=types("line_comment block_comment groovydoc_comment"),
+    assignments={"variable_declarator": ("name", "value")},
+    values=kinds(function="closure"),
+    other_values="constant",
+    wrappers=types("field_declaration local_variable_declaration"),
+    is_tail=lambda kind, after: kind == "task" and first_child(after, "closure") is not None,
+    annotations=types("annotation"),
+    body_starts=types("class_body enum_body block closure { ;"),
+    dull=types("package_declaration import_declaration"),
+    is_tolerant=True,
+    docstring=_gradle_docstring,
+    rewrite=_groovy_readable,
+    shells=(("", ""), ("class _ {", "}")),
+)
+# Build files; what they define are tasks, above all.
+GRADLE = replace(GROOVY, name="gradle", suffixes=())
+
+
+# ---- Solidity
+
+
+def _solidity_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; a constructor and what answers other calls have only their keyword."""
+    if node.type == "constructor_definition":
+        return "constructor"
+    if node.type == "fallback_receive_definition":
+        return node.children[0] if node.children else None
+    return node.child_by_field_name("name")
+
+
+SOLIDITY = Language(
+    name="solidity",
+    suffixes=(".sol",),
+    module="tree_sitter_solidity",
+    definitions=kinds(
+        function="function_definition modifier_definition",
+        method="constructor_definition fallback_receive_definition",
+        contract="contract_declaration",
+        interface="interface_declaration",
+        library="library_declaration",
+        struct="struct_declaration",
+        enum="enum_declaration",
+        type="event_definition error_declaration user_defined_type_definition",
+        constant="constant_variable_declaration",
+    ),
+    find_name=_solidity_name,
+    inside=types("contract_body"),
+    identifiers=types("identifier"),
+    body_starts=types("contract_body struct_body enum_body function_body ; {"),
+    dull=types("pragma_directive import_directive using_directive"),
+    is_tolerant=True,
+    shells=(("", ""), ("contract _ {", "}")),
+)
+
+
+# ---- Fortran
+
+_FORTRAN_HEADS = (
+    "function_statement subroutine_statement module_procedure_statement module_statement submodule_statement"
+    " program_statement derived_type_statement interface_statement"
+)
+_FIXED_COMMENT = re.compile(rb"^[cC*]", re.MULTILINE)
+# The line break before a line whose sixth column has a mark, which goes on with the one before.
+_FIXED_CONTINUATION = re.compile(rb"\n {5}[^ 0\s]")
+
+
+def _fortran_head(node: ts.Node) -> ts.Node | None:
+    return first_child(node, *_FORTRAN_HEADS.split())
+
+
+def _fortran_name(node: ts.Node) -> ts.Node | str | None:
+    """The name in the first statement; an operator has it in its brackets."""
+    head = _fortran_head(node)
+    if head is None:
+        return None
+    operator = first_child(first_child(head, "operator"), "operator_name")
+    return head.child_by_field_name("name") or first_child(head, "name", "type_name") or operator
+
+
+def _fortran_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The comments below the first statement, if they are marked as its documentation: `!!`."""
+    lines: list[str] = []
+    head = _fortran_head(definition)
+    node = head.next_sibling if head is not None else None
+    while node is not None and node.type == "comment" and node_text(node).startswith(("!!", "!>")):
+        lines.append(node_text(node)[2:].removeprefix(" ").rstrip())
+        node = node.next_sibling
+    return "\n".join(lines).strip() or None
+
+
+def _free_form(source: bytes) -> bytes:
+    """Fixed-form source as the grammar reads it: `!` for comments, `&` where a line goes on."""
+    return _FIXED_CONTINUATION.sub(b"&\n     ", _FIXED_COMMENT.sub(b"!", source))
+
+
+FORTRAN = Language(
+    name="fortran",
+    suffixes=(".f90", ".f95", ".f03", ".f08"),
+    module="tree_sitter_fortran",
+    definitions=kinds(
+        function="function subroutine module_procedure",
+        module="module submodule",
+        program="program",
+        struct="derived_type_definition",
+        interface="interface",
+    ),
+    find_name=_fortran_name,
+    inside=types("program internal_procedures preproc_if preproc_ifdef preproc_else preproc_elif"),
+    identifiers=types("identifier name type_name module_name method_name"),
+    heads=types(_FORTRAN_HEADS),
+    dull=types("use_statement implicit_statement preproc_include include_statement"),
+    plain_parents=frozenset({"module", "program"}),
+    is_tolerant=True,
+    docstring=_fortran_docstring,
+)
+FIXED_FORTRAN = replace(FORTRAN, suffixes=(".f", ".f77", ".for"), rewrite=_free_form)
+
+
+# ---- MATLAB
+
+_MATLAB_BODIES = types("block arguments_statement properties methods events enumeration")
+
+
+def _matlab_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The help in the comment below a head, without the name in capitals that it begins with."""
+    below_head = first_child(definition, "comment", *_MATLAB_BODIES)
+    if below_head is None or below_head.type != "comment":
+        return None
+
+    lines = (line.strip().lstrip("%{}") for line in node_text(below_head).splitlines())
+    text = "\n".join(line.removeprefix(" ") for line in lines).strip()
+    name = node_text(definition.child_by_field_name("name"))
+    return re.sub(rf"^{re.escape(name.upper())}\b[ \t:-]*", "", text) or None
+
+
+# Its suffix is Objective-C's; the lines of a file tell the two.
+MATLAB = Language(
+    name="matlab",
+    suffixes=(),
+    module="tree_sitter_matlab",
+    definitions=kinds(function="function_definition", class_="class_definition"),
+    inside=types("methods"),
+    identifiers=types("identifier"),
+    body_starts=_MATLAB_BODIES | {"\n", ";", ",", "end"},
+    is_tolerant=True,
+    docstring=_matlab_docstring,
+)
+
+
+# ---- GDScript
+
+GDSCRIPT = Language(
+    name="gdscript",
+    suffixes=(".gd",),
+    module="tree_sitter_gdscript",
+    definitions={
+        **kinds(
+            function="function_definition constructor_definition",
+            class_="class_definition",
+            enum="enum_definition",
+            constant="const_statement",
+        ),
+        "variable_statement": lambda node: (
+            "constant" if node.child_by_field_name("setget") is None else None
+        ),
+    },
+    find_name=lambda node: (
+        "_init" if node.type == "constructor_definition" else node.child_by_field_name("name")
+    ),
+    inside=types("class_body"),
+    identifiers=types("identifier name"),
+    is_prefix=lambda node: node.type == "annotation",
+    annotations=types("annotation annotations"),
+    body_starts=types("body class_body enumerator_list :"),
+    is_tolerant=True,
+)
+
+
+# ---- Nix
+
+NIX = Language(
+    name="nix",
+    suffixes=(".nix",),
+    module="tree_sitter_nix",
+    definitions={},
+    inside=types(
+        "function_expression let_expression let_attrset_expression binding_set binding attrset_expression"
+        " rec_attrset_expression apply_expression with_expression assert_expression if_expression"
+        " parenthesized_expression binary_expression list_expression"
+    ),
+    identifiers=types("identifier"),
+    assignments={"binding": ("attrpath", "expression")},
+    values=kinds(function="function_expression"),
+    other_values="constant",
+    scopes=types("attrset_expression rec_attrset_expression"),
+    # What a package is made of belongs to it: `meta = { … }` of `mkDerivation { … }`.
+    opaque=types("apply_expression"),
+    has_methods=False,
+    plain_parents=frozenset({"constant"}),
+    is_tolerant=True,
+)
+
+OPTIONAL_LANGUAGES = (DART, GROOVY, GRADLE, SOLIDITY, FIXED_FORTRAN, FORTRAN, MATLAB, GDSCRIPT, NIX)

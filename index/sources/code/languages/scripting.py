@@ -1,0 +1,339 @@
+"""Python, PHP, Ruby, Perl, Julia, Lua, and the shells Bash and PowerShell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from inspect import cleandoc
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.languages.nodes import (
+    STRING,
+    first_child,
+    kinds,
+    node_text,
+    types,
+    unquoted,
+)
+from purlin.index.sources.code.syntax import COMMON_NAMES, Language, synopsis
+
+# ---- Python
+
+
+def _statement_string(statement: ts.Node | None) -> str:
+    """The text of a statement that is nothing but a string."""
+    if statement is None or statement.type != "expression_statement":
+        return ""
+    string = statement.named_child(0) if statement.named_child_count else None
+    return unquoted(string) if string is not None and string.type == "string" else ""
+
+
+def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
+    body = definition.child_by_field_name("body")
+    return _statement_string(body.named_child(0)) if body and body.named_child_count else ""
+
+
+def _python_file_docstring(root: ts.Node) -> str:
+    for position in range(root.named_child_count):
+        statement = root.named_child(position)
+        if statement is not None and statement.type != "comment":
+            return _statement_string(statement)
+    return ""
+
+
+def _is_dunder(node: ts.Node) -> bool:
+    """Whether a statement sets `__all__`, `__version__` or the like."""
+    if node.type != "expression_statement" or (value := first_child(node, "assignment")) is None:
+        return False
+    name = node_text(value.child_by_field_name("left"))
+    return name.startswith("__") and name.endswith("__")
+
+
+PYTHON = Language(
+    name="python",
+    suffixes=(".py", ".pyi", ".pyx", ".pxd", ".pxi", ".pyw", ".smk"),
+    module="tree_sitter_python",
+    definitions=kinds(
+        function="function_definition", class_="class_definition", type="type_alias_statement"
+    ),
+    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("left"),
+    inside=types(
+        "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
+        " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
+        " expression_statement"
+    ),
+    identifiers=types("identifier"),
+    assignments={"assignment": ("left", "right")},
+    other_values="constant",
+    wrappers=types("decorated_definition"),
+    annotations=types("decorator"),
+    dull=types("import_statement import_from_statement future_import_statement"),
+    is_dull=_is_dunder,
+    docstring=_python_docstring,
+    file_docstring=_python_file_docstring,
+    shells=(("", ""), ("if 1:\n{indent}", "")),
+)
+
+
+# ---- PHP
+
+
+PHP = Language(
+    name="php",
+    suffixes=(".php", ".phtml", ".phpt"),
+    module="tree_sitter_php",
+    function="language_php",
+    definitions=kinds(
+        function="function_definition",
+        method="method_declaration",
+        class_="class_declaration",
+        interface="interface_declaration",
+        trait="trait_declaration",
+        enum="enum_declaration",
+        namespace="namespace_definition",
+    ),
+    inside=types(
+        "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
+        " try_statement"
+    ),
+    identifiers=types("name"),
+    annotations=types("attribute_list"),
+    dull=types("php_tag namespace_use_declaration declare_statement"),
+    shells=(("<?php ", ""), ("<?php class _ {", "}")),
+)
+
+
+# ---- Ruby
+
+
+RUBY = Language(
+    name="ruby",
+    suffixes=(".rb", ".rake", ".gemspec", ".ru", ".rbi", ".podspec", ".jbuilder", ".thor"),
+    module="tree_sitter_ruby",
+    definitions=kinds(
+        function="method", method="singleton_method", class_="class", module="module"
+    ),
+    inside=types(
+        "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
+    ),
+    identifiers=types("identifier constant instance_variable class_variable global_variable"),
+    assignments={"assignment": ("left", "right")},
+    other_values="constant",
+    is_dull=lambda node: (
+        node.type == "call" and node_text(node.child_by_field_name("method")).startswith("require")
+    ),
+    owners={"singleton_method": "object"},
+    silent=types("self"),
+)
+
+
+# ---- Perl
+
+
+_POD_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def _is_perl_import(node: ts.Node) -> bool:
+    """Whether a statement only loads a module, or says which package the lines after it are in."""
+    return node.type == "use_statement" or (
+        node.type == "package_statement" and first_child(node, "block") is None
+    )
+
+
+def _pod_text(pod: str) -> str | None:
+    """The first paragraph that is no command such as `=head2`."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in _POD_PARAGRAPH.split(pod))
+    return next((text for text in paragraphs if text and not text.startswith("=")), None)
+
+
+def _perl_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
+    return _pod_text(node_text(prefixes[-1])) if prefixes else None
+
+
+def _perl_file_docstring(root: ts.Node) -> str | None:
+    """What the POD says below NAME: `Shop::Receipt - writes receipts`."""
+    for node in root.named_children:
+        if node.type == "pod" and (
+            name := re.search(r"^=head1 NAME\s", node_text(node), re.MULTILINE)
+        ):
+            return _pod_text(node_text(node)[name.start() :])
+    return None
+
+
+PERL = Language(
+    name="perl",
+    suffixes=(".pl", ".pm", ".t"),
+    module="tree_sitter_perl",
+    definitions=kinds(
+        function="subroutine_declaration_statement method_declaration_statement",
+        class_="class_statement",
+        namespace="package_statement",
+    ),
+    inside=types("block phaser_statement conditional_statement"),
+    identifiers=types("scalar array bareword function method"),
+    # The POD of a function; that of a module is as long as a page.
+    is_prefix=lambda node: (
+        node.type == "pod" and node_text(node).startswith(("=head2", "=head3", "=item"))
+    ),
+    body_starts=types("block"),
+    is_dull=_is_perl_import,
+    silent=types("main"),
+    is_tolerant=True,
+    docstring=_perl_docstring,
+    file_docstring=_perl_file_docstring,
+)
+
+
+# ---- Julia
+
+
+def _inside(node: ts.Node | None, *kinds: str) -> ts.Node | None:
+    """The first node inside those of these kinds that begin a node."""
+    while node is not None and node.type in kinds:
+        node = node.named_child(0) if node.named_child_count else None
+    return node
+
+
+def _julia_call(node: ts.Node) -> ts.Node | None:
+    """The call in the head of a function or macro: without its type and `where`."""
+    signature = first_child(node, "signature") or node
+    call = _inside(signature, "signature", "assignment", "where_expression", "typed_expression")
+    return call if call is not None and call.type == "call_expression" else None
+
+
+def _julia_name(node: ts.Node) -> ts.Node | None:
+    """The name of what is called, or of a type without its parameters and supertype."""
+    if (name := node.child_by_field_name("name")) is not None:
+        return name
+    if head := _julia_call(node) or first_child(node, "type_head"):
+        return _inside(
+            head,
+            "call_expression",
+            "type_head",
+            "binary_expression",
+            "parametrized_type_expression",
+        )
+    return first_child(first_child(node, "signature") or node, "identifier", "field_expression")
+
+
+def _julia_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
+    """The string before a definition, without the signatures that it begins with."""
+    match = STRING.fullmatch(node_text(prefixes[-1])) if prefixes else None
+    if match is None:
+        return None
+    lines = cleandoc(match[2]).splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith((" ", "\t"))):
+        del lines[0]
+    return "\n".join(lines).strip()
+
+
+JULIA = Language(
+    name="julia",
+    suffixes=(".jl",),
+    module="tree_sitter_julia",
+    definitions={
+        **kinds(
+            function="function_definition",
+            macro="macro_definition",
+            struct="struct_definition",
+            type="abstract_definition primitive_definition",
+            module="module_definition",
+        ),
+        "assignment": lambda node: "function" if _julia_call(node) is not None else "constant",
+    },
+    find_name=_julia_name,
+    inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),
+    identifiers=types("identifier"),
+    comments=types("line_comment block_comment"),
+    wrappers=types("const_statement macrocall_expression macro_argument_list"),
+    is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
+    annotations=types("macro_identifier"),
+    body_starts=types("operator"),
+    heads=types("signature type_head identifier"),
+    dull=types("using_statement import_statement export_statement public_statement"),
+    # `Base.show(…) = …` adds to a function, and no type has functions of its own.
+    has_methods=False,
+    plain_parents=frozenset({"module"}),
+    docstring=_julia_docstring,
+)
+
+
+# ---- Lua
+
+
+LUA = Language(
+    name="lua",
+    suffixes=(".lua",),
+    module="tree_sitter_lua",
+    definitions=kinds(function="function_declaration"),
+    inside=types(
+        "variable_declaration assignment_statement table_constructor do_statement if_statement"
+        " else_statement elseif_statement block return_statement expression_list"
+    ),
+    identifiers=types(COMMON_NAMES),
+    assignments={
+        "assignment_statement": ("variable_list/name", "expression_list/value"),
+        "field": ("name", "value"),
+    },
+    values=kinds(function="function_definition", constant="table_constructor"),
+    scopes=types("table_constructor"),
+    opaque=types("function_declaration function_definition"),
+    wrappers=types("variable_declaration"),
+    silent=types("M _M self"),
+)
+
+
+# ---- Bash
+
+
+BASH = Language(
+    name="bash",
+    suffixes=(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
+    module="tree_sitter_bash",
+    definitions=kinds(function="function_definition"),
+    inside=types(
+        "if_statement elif_clause else_clause compound_statement do_group list declaration_command"
+    ),
+    identifiers=types("variable_name"),
+    assignments={"variable_assignment": ("name", "value")},
+    other_values="constant",
+    is_tolerant=True,
+    # Its scanner calls C's isdigit with whole code points, and that reads a table of 256 characters.
+    rewrite=partial(re.compile(rb"[^\x00-\x7f]").sub, b"_"),
+)
+
+
+# ---- PowerShell
+
+
+def _powershell_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
+    """The synopsis of the help in a comment at the top of a definition's body."""
+    body = first_child(definition, "script_block")
+    comments = (node_text(first_child(parent, "comment")) for parent in (definition, body))
+    return next(filter(None, map(synopsis, comments)), None)
+
+
+def _powershell_name(node: ts.Node) -> str:
+    """The name without the scope where it is seen: `global:Close-Gate`."""
+    return node_text(first_child(node, "function_name", "simple_name")).rpartition(":")[2]
+
+
+POWERSHELL = Language(
+    name="powershell",
+    suffixes=(".ps1", ".psm1"),
+    module="tree_sitter_powershell",
+    definitions=kinds(
+        function="function_statement",
+        class_="class_statement",
+        method="class_method_definition",
+        enum="enum_statement",
+    ),
+    find_name=_powershell_name,
+    inside=types("statement_list script_block script_block_body"),
+    identifiers=types("variable command_name"),
+    body_starts=types("{"),
+    is_tolerant=True,
+    docstring=_powershell_docstring,
+)

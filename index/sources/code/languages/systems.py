@@ -1,0 +1,123 @@
+"""Go, Rust and Zig: methods apart from their types."""
+
+from __future__ import annotations
+
+import tree_sitter as ts
+
+from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.code.syntax import COMMON_NAMES, Language
+
+# ---- Go
+
+
+def _first_spec(node: ts.Node) -> ts.Node | None:
+    """The name of the first constant or variable in a block of them."""
+    specs = first_child(node, "var_spec_list") or node
+    spec = first_child(specs, "const_spec", "var_spec")
+    return spec.child_by_field_name("name") if spec else node.child_by_field_name("name")
+
+
+GO = Language(
+    name="go",
+    suffixes=(".go",),
+    module="tree_sitter_go",
+    definitions=kinds(
+        function="function_declaration",
+        method="method_declaration",
+        constant="const_declaration var_declaration",
+        type="type_alias",
+    ),
+    find_name=_first_spec,
+    inside=types("type_declaration"),
+    identifiers=types("identifier field_identifier type_identifier package_identifier"),
+    assignments={"type_spec": ("name", "type")},
+    values=kinds(struct="struct_type", interface="interface_type"),
+    other_values="type",
+    wrappers=types("type_declaration"),
+    dull=types("package_clause import_declaration"),
+    owners={"method_declaration": "receiver"},
+)
+
+
+# ---- Rust
+
+
+def _rust_name(node: ts.Node) -> ts.Node | None:
+    """The name, or the type that an `impl` is for."""
+    named = node.child_by_field_name("name") or node.child_by_field_name("type")
+    return named.child_by_field_name("type") or named if named is not None else None
+
+
+RUST = Language(
+    name="rust",
+    suffixes=(".rs",),
+    module="tree_sitter_rust",
+    definitions=kinds(
+        function="function_item function_signature_item",
+        struct="struct_item",
+        union="union_item",
+        enum="enum_item",
+        trait="trait_item",
+        scope="impl_item",
+        namespace="mod_item",
+        macro="macro_definition",
+        constant="const_item static_item",
+        type="type_item",
+    ),
+    find_name=_rust_name,
+    inside=types("declaration_list foreign_mod_item"),
+    identifiers=types(COMMON_NAMES + " shorthand_field_identifier"),
+    comments=types("line_comment block_comment"),
+    is_prefix=lambda node: node.type == "attribute_item",
+    body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
+    dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
+    is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
+    generics=True,
+    shells=(("", ""), ("impl _ {", "}")),
+)
+
+
+# ---- Zig
+
+
+def _zig_variable(node: ts.Node) -> str:
+    """The kind of a constant: what it is initialized with."""
+    value = first_child(node, "struct_declaration", "union_declaration", "enum_declaration",
+                   "opaque_declaration", "error_set_declaration")  # fmt: skip
+    if value is None:
+        return "constant"
+    return {"error": "enum", "opaque": "struct"}.get(kind := value.type.partition("_")[0], kind)
+
+
+def _zig_function(node: ts.Node) -> str:
+    """A function that returns a type is what other languages call a generic class."""
+    return "struct" if node_text(node.child_by_field_name("type")) == "type" else "function"
+
+
+ZIG = Language(
+    name="zig",
+    suffixes=(".zig",),
+    module="tree_sitter_zig",
+    definitions={
+        "function_declaration": _zig_function,
+        "variable_declaration": _zig_variable,
+        "test_declaration": "test",
+    },
+    find_name=lambda node: (
+        node.child_by_field_name("name")
+        or first_child(node, "identifier")
+        or first_child(node, "string")
+    ),
+    inside=types(
+        "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
+    ),
+    identifiers=types(COMMON_NAMES),
+    body_starts=types(
+        "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
+    ),
+    is_dull=lambda node: (
+        node.type == "variable_declaration"
+        and node_text(first_child(first_child(node, "builtin_function"), "builtin_identifier"))
+        == "@import"
+    ),
+)

@@ -1,0 +1,750 @@
+"""The languages whose definitions are read by patterns, as no small grammar of theirs is packaged.
+
+To add a language, add a `PatternLanguage` under the name that its files have in `contents.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from purlin.index.sources.code.block_words import BlockWords
+from purlin.index.sources.code.comments import prose
+from purlin.index.sources.code.patterns import DULL, PREFIX, Body, Head, PatternLanguage
+
+_STRING = r'"(?:[^"\\\n]|\\.)*+"?'
+_SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
+_SLASHES = r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)"
+_HASH = r"\#[^\n]*+"
+_COMMENT_BELOW = re.compile(r"[^\n]*\n((?:[ \t]*#[^\n]*\n?)+)")
+
+
+def _hidden(comments: str, *strings: str) -> re.Pattern[bytes]:
+    """What matches a comment or a string; the comment is tried first."""
+    return re.compile("|".join((f"(?P<comment>{comments})", *strings)).encode(), re.MULTILINE)
+
+
+def _head(
+    pattern: str,
+    body: Body = "braces",
+    kind: str = "",
+    within: str = "",
+    *,
+    ignores_case: bool = False,
+    needs_body: bool = False,
+) -> Head:
+    """A head at the beginning of a line, whatever its indentation."""
+    flags = re.MULTILINE | (re.IGNORECASE if ignores_case else 0)
+    compiled = re.compile(rf"^[ \t]*+{pattern}".encode(), flags)
+    return Head(compiled, body, kind, frozenset(within.split()), needs_body)
+
+
+def _closers(**patterns: str) -> dict[str, re.Pattern[bytes]]:
+    """Of words that begin a body, what closes it at the beginning of a line."""
+    flags = re.MULTILINE | re.IGNORECASE
+    return {
+        word: re.compile(rf"^[ \t]*+{pattern}".encode(), flags)
+        for word, pattern in patterns.items()
+    }
+
+
+def _comment_below(definition: str) -> str:
+    """The comment on the lines below a head, which begins with `#` or `##`."""
+    match = _COMMENT_BELOW.match(definition)
+    return prose(match[1]) if match else ""
+
+
+# ---- Schemas and interfaces
+
+PROTOBUF = PatternLanguage(
+    heads=(
+        _head(r"(?P<word>message|service|enum)[ \t]++(?P<name>\w++)(?=\s*+\{)"),
+        _head(r"(?P<word>rpc)[ \t]++(?P<name>\w++)(?=\s*+\()", within="service"),
+        _head(r"extend[ \t]++(?P<name>[\w.]++)(?=\s*+\{)", kind="extension"),
+        _head(r"(?:syntax|edition|package|import|option)\b[^;\n]*+", kind=DULL),
+    ),
+    hidden=_hidden(_SLASHES, _STRING, _SINGLE),
+)
+
+THRIFT = PatternLanguage(
+    heads=(
+        _head(r"(?P<word>struct|union|exception|enum|service)[ \t]++(?P<name>\w++)"),
+        _head(
+            r"(?:oneway[ \t]++)?[\w.<>, ]{1,200}?[ \t](?P<name>\w++)[ \t]*+(?=\()",
+            "line",
+            "method",
+            "service",
+        ),
+        _head(r"typedef[ \t][^\n]{0,200}?(?P<name>\w++)[ \t]*+;?[ \t]*+$", "line", "type"),
+        _head(
+            r"const[ \t]++[\w.<>, ]{1,200}?[ \t](?P<name>\w++)[ \t]*+=(?=[ \t]*+[\[{])",
+            "line",
+            "constant",
+        ),
+        _head(r"(?:include|cpp_include|namespace)\b", "line", DULL),
+    ),
+    hidden=_hidden(f"{_SLASHES}|{_HASH}", _STRING, _SINGLE),
+)
+
+GRAPHQL = PatternLanguage(
+    heads=(
+        _head(
+            r"(?:extend[ \t]++)?(?P<word>type|interface|input|enum|union|scalar|query|mutation|subscription|fragment)"
+            r"[ \t]++(?P<name>\w++)",
+            "line",
+        ),
+        _head(r"(?P<word>directive)[ \t]++@(?P<name>\w++)", "line"),
+    ),
+    # A description stands where a comment would.
+    hidden=_hidden(rf'"""[\s\S]*?(?:"""|\Z)|^[ \t]*+"[^"\n]*+"[ \t]*+$|{_HASH}', _STRING),
+    kinds={"input": "type", "scalar": "type", "union": "type"},
+    marker=re.compile(r'^[ \t]*"{1,3}|"{1,3}[ \t]*$', re.MULTILINE),
+)
+
+CAPNPROTO = PatternLanguage(
+    heads=(
+        _head(r"(?P<word>struct|interface|enum)[ \t]++(?P<name>\w++)(?=[^;{}]{0,400}+\{)"),
+        _head(r"(?P<name>\w++)[ \t]++@\d++(?=[ \t]*+[(\[])", kind="method", within="interface"),
+        _head(r"(?:using|import|@0x)[^;\n]*+", kind=DULL),
+    ),
+    hidden=_hidden(_HASH, _STRING),
+    docstring=_comment_below,
+)
+
+FLATBUFFERS = PatternLanguage(
+    heads=(
+        _head(r"(?P<word>table|struct|enum|union|rpc_service)[ \t]++(?P<name>\w++)"),
+        _head(r"(?P<name>\w++)[ \t]*+(?=\()", kind="rpc", within="service"),
+        _head(r"(?:namespace|include|root_type|attribute|file_\w++)\b[^;\n]*+", kind=DULL),
+    ),
+    hidden=_hidden(_SLASHES, _STRING),
+    kinds={"rpc_service": "service"},
+)
+
+PRISMA = PatternLanguage(
+    heads=(
+        _head(
+            r"(?P<word>model|enum|type|view|generator|datasource)[ \t]++(?P<name>\w++)(?=\s*+\{)"
+        ),
+    ),
+    hidden=_hidden(_SLASHES, _STRING),
+)
+
+# ---- Erlang
+
+_ERLANG_DOC = re.compile(r'^-doc[ (]*"{1,3}\s*((?:[^"\\]|\\.)*)', re.MULTILINE)
+
+
+def _erlang_docstring(definition: str) -> str:
+    """What the attribute before a function says."""
+    match = _ERLANG_DOC.match(definition)
+    return match[1].strip().partition("\n\n")[0] if match else ""
+
+
+ERLANG = PatternLanguage(
+    heads=(
+        _head(r"(?P<name>[a-z][\w@]*+|'[^'\n]++')[ \t]*+(?=\()", "form", "function"),
+        _head(r"-record\([ \t]*+(?P<name>[a-z][\w@]*+|'[^'\n]++')", "form", "record"),
+        _head(r"-(?:type|opaque|nominal)[ \t(]++(?P<name>[a-z][\w@]*+)", "form", "type"),
+        _head(r"-callback[ \t(]++(?P<name>[a-z][\w@]*+)", "form", "callback"),
+        _head(r"-define\([ \t]*+(?P<name>\w++)(?=\()", "form", "macro"),
+        _head(r"-(?:spec|doc|deprecated)\b", "form", PREFIX),
+        _head(
+            r"-(?:module|export|export_type|import|include|include_lib|compile|vsn|author)\b",
+            "form",
+            DULL,
+        ),
+    ),
+    hidden=_hidden(
+        "%[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', r"\$(?:\\.|[^\s])", _STRING, r"'(?:[^'\\\n]|\\.)*+'"
+    ),
+    form_end=re.compile(rb"\.(?=\s|\Z)"),
+    signature_end=re.compile(rb"->"),
+    marker=re.compile(
+        r"^[ \t]*%+[ \t]?(?:@doc\b[ \t]*|@(?:private|hidden|end)\b[^\n]*)?", re.MULTILINE
+    ),
+    docstring=_erlang_docstring,
+)
+
+# ---- Prolog
+
+_ATOM = r"(?:[a-z]\w*+|'[^'\n]++')"
+
+PROLOG = PatternLanguage(
+    heads=(
+        Head(
+            re.compile(
+                rf"^(?:{_ATOM}:)?(?P<name>{_ATOM})(?=\(|\s{{0,200}}+(?::-|-->|=>)|\.\s|[ \t]*+,)".encode(),
+                re.MULTILINE,
+            ),
+            "form",
+            "function",
+        ),
+        Head(re.compile(rb"^:-\s", re.MULTILINE), "form", DULL),
+    ),
+    hidden=_hidden(
+        r"%[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)",
+        r"\b(?:0'(?:\\.|''|[^\n])|[1-9]\d?'\w++)",
+        r'"(?:[^"\\]|\\[\s\S])*+"?',
+        r"'(?:[^'\\\n]|\\[\s\S])*+'?",
+        r"`(?:[^`\\\n]|\\.)*+`?",
+    ),
+    form_end=re.compile(rb"\.(?=\s|\Z)"),
+    signature_end=re.compile(rb":-|-->|=>|\.(?=\s|\Z)"),
+    doc_gap=2,
+    # The first lines of a comment repeat the head, with the modes of its arguments.
+    marker=re.compile(
+        r"^[ \t]*%[!%]?[ \t]+\w+(?:\([^\n]*|//\d*)(?:is \w+\.?|//)?[ \t]*$|^[ \t]*%+!?[ \t]?",
+        re.MULTILINE,
+    ),
+)
+
+# ---- Lisps
+
+# The name of what is defined, after metadata.
+_SYMBOL = r"(?:\^[^\s()\[\]{}]++\s++)*+(?P<name>[^\s()\[\]{}\"';`,]++)"
+_LISP_DOC = re.compile(
+    r'\(\S+\s+(?:\^\S+\s+)*[^\s()]+\s+(?:\((?:[^()]|\([^()]*\))*\)\s+)?"((?:[^"\\]|\\.)*)"\s*[^\s)]'
+)
+
+
+def _lisp_docstring(definition: str) -> str:
+    """The string after the name or the parameters, unless it is the value."""
+    match = _LISP_DOC.match(definition)
+    return match[1].replace('\\"', '"').strip() if match else ""
+
+
+def _lisp(words: dict[str, str], *more: Head) -> PatternLanguage:
+    names = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return PatternLanguage(
+        heads=(_head(rf"\((?P<word>{names})\s++{_SYMBOL}", "parens"), *more),
+        hidden=_hidden(
+            r";[^\n]*+|\#\|[\s\S]*?(?:\|\#|\Z)",
+            r"\\.|\#\\.|\?\\?[()\[\]{}\";]",
+            r'"(?:[^"\\]|\\.)*+"?',
+        ),
+        kinds=words,
+        marker=re.compile(r"^[ \t]*(?:;+|#\||\|#)[ \t]?", re.MULTILINE),
+        docstring=_lisp_docstring,
+    )
+
+
+CLOJURE = _lisp(
+    {
+        "defn": "function", "defn-": "function", "defmacro": "macro", "defmulti": "function",
+        "defmethod": "function", "def": "constant", "defonce": "constant", "defprotocol": "interface",
+        "definterface": "interface", "defrecord": "class", "deftype": "class", "deftest": "test",
+        "s/def": "type", "s/defn": "function", "s/fdef": "type",
+    },
+    _head(r"\((?:ns|in-ns|require|import)\s", "parens", DULL),
+)  # fmt: skip
+COMMON_LISP = _lisp(
+    {
+        "defun": "function", "defmacro": "macro", "defmethod": "function", "defgeneric": "function",
+        "defclass": "class", "defstruct": "struct", "defvar": "constant", "defparameter": "constant",
+        "defconstant": "constant", "deftype": "type", "define-condition": "class", "deftest": "test",
+        "defsubst": "function", "cl-defun": "function", "cl-defmethod": "function", "cl-defgeneric": "function",
+        "cl-defstruct": "struct", "cl-defmacro": "macro", "defcustom": "constant", "defface": "constant",
+        "define-minor-mode": "function", "define-derived-mode": "function", "defconst": "constant",
+        "ert-deftest": "test",
+    },
+    _head(r"\((?:defpackage|in-package|require|provide)\s", "parens", DULL),
+)  # fmt: skip
+SCHEME = _lisp(
+    {
+        "define": "constant", "define-syntax": "macro", "define-syntax-rule": "macro", "define-record-type": "class",
+        "struct": "struct", "define-struct": "struct", "define-macro": "macro",
+    },
+    _head(
+        rf"\((?:define|define/contract|define-public|define\*|define-syntax-rule)\s++\(+{_SYMBOL}",
+        "parens",
+        "function",
+    ),
+    _head(r"\((?:require|provide|import|export|use-modules)\s", "parens", DULL),
+    _head(r"\#(?:lang|!)[^\n]*+", "line", DULL),
+)  # fmt: skip
+FENNEL = _lisp({"fn": "function", "lambda": "function", "macro": "macro", "local": "constant"})
+
+# ---- Build files
+
+CMAKE = PatternLanguage(
+    heads=(
+        _head(r"(?P<word>function|macro)[ \t]*+\(\s*+(?P<name>[\w${}.-]++)[^()\n]*+\)", "words", ignores_case=True),
+        _head(
+            r"(?:add_custom_target|add_executable|add_library)[ \t]*+\(\s*+(?P<name>[\w${}.:-]++)",
+            "parens",
+            "target",
+            ignores_case=True,
+        ),
+        _head(r"(?:cmake_minimum_required|include)[ \t]*+(?=\()", "parens", DULL, ignores_case=True),
+    ),
+    hidden=_hidden(rf"\#\[(?P<level>=*)\[[\s\S]*?(?:\](?P=level)\]|\Z)|{_HASH}", r'"(?:[^"\\]|\\.)*+"?'),
+    closers=_closers(function=r"endfunction[ \t]*+\([^()\n]*+\)", macro=r"endmacro[ \t]*+\([^()\n]*+\)"),
+)  # fmt: skip
+
+MAKE = PatternLanguage(
+    heads=(
+        Head(
+            re.compile(
+                rb"^(?P<name>[\w%/$][\w%/$().{}@+-]*+)(?:[ \t]++[\w%/$().{}@+-]++)*+[ \t]*+::?(?![:=])[^\n=]*+$",
+                re.MULTILINE,
+            ),
+            "indent",
+            "target",
+        ),
+        Head(re.compile(rb"^\.[A-Z_]++[ \t]*+:[^\n]*+|^-?include\b[^\n]*+", re.MULTILINE), "indent", DULL),
+    ),
+    hidden=_hidden(r"(?:^|(?<=[ \t]))\#[^\n]*+"),
+)  # fmt: skip
+
+# ---- Scripts
+
+R = PatternLanguage(
+    heads=(
+        _head(r"`?(?P<name>[\w.]++|`[^`\n]++`)[ \t]*+(?:<-|=)[ \t]*+function\b(?=[ \t]*+\()", "line", "function"),
+        _head(
+            r"(?P<name>[\w.]++)[ \t]*+(?:<-|=)[ \t]*+(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
+            "parens",
+            "class",
+        ),
+        _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\([ \t]*+[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
+        _head(r"(?:library|require|source)[ \t]*+\([^()\n]*+\)", "line", DULL),
+    ),
+    hidden=_hidden(_HASH, r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
+    marker=re.compile(r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*)?", re.MULTILINE),
+)  # fmt: skip
+
+AWK = PatternLanguage(
+    heads=(_head(r"func(?:tion)?[ \t]++(?P<name>\w++)[ \t]*+(?=\()", kind="function"),),
+    hidden=_hidden(_HASH, _STRING),
+)
+
+TCL = PatternLanguage(
+    heads=(
+        _head(
+            r"(?:proc|oo::define[ \t]++\S++[ \t]++method)[ \t]++(?P<name>[\w:.-]++)",
+            "line",
+            "function",
+        ),
+        _head(r"(?:method|constructor)[ \t]++(?P<name>[\w:.-]++)", "line", "method", "class"),
+        _head(r"oo::class[ \t]++create[ \t]++(?P<name>[\w:]++)", "line", "class"),
+        _head(r"(?:package|source)[ \t][^\n]*+", "line", DULL),
+    ),
+    hidden=_hidden(r"(?:^|;)[ \t]*+\#[^\n]*+", r"\\[\s\S]"),
+)
+
+_END_FUNCTION = r"endf(?:u|un|unc|unction)?\b"
+
+VIM = PatternLanguage(
+    heads=(
+        _head(
+            r"(?:export[ \t]++)?(?P<word>fu|function|def)(?:n|nc)?!?[ \t]++(?P<name>[\w:.#<>]++)[ \t]*+(?=\()",
+            "words",
+            "function",
+        ),
+        _head(r"com(?:mand)?!?[ \t]++(?:-\S++[ \t]++)*+(?P<name>[A-Z]\w*+)", "line", "command"),
+    ),
+    hidden=_hidden(r"^[ \t]*+[\"#][^\n]*+", r"'(?:[^'\n]|'')*+'", _STRING),
+    closers=_closers(fu=_END_FUNCTION, function=_END_FUNCTION, **{"def": r"enddef\b"}),
+    marker=re.compile(r'^[ \t]*["#]+[ \t]?', re.MULTILINE),
+)  # fmt: skip
+
+FISH = PatternLanguage(
+    heads=(_head(r"function[ \t]++(?P<name>[\w.:-]++)", "indent", "function"),),
+    hidden=_hidden(r"(?:^|(?<=\s))\#[^\n]*+", r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
+    last_row=re.compile(rb"end\b"),
+)
+
+# ---- Languages that end blocks by indentation or by `end`
+
+CRYSTAL = PatternLanguage(
+    heads=(
+        _head(
+            r"(?:(?:private|protected|abstract)[ \t]++)*+(?P<word>class|struct|module|enum|lib|annotation)[ \t]++"
+            r"(?P<name>[\w:]++)",
+            "indent",
+        ),
+        _head(
+            r"(?:(?:private|protected)[ \t]++)*+(?P<word>def|macro)[ \t]++(?:self\.)?(?P<name>[\w]++[?!=]?|[^\s\w(]++)",
+            "indent",
+        ),
+        _head(r"require[ \t]++", "line", DULL),
+    ),
+    hidden=_hidden(r"\#(?!\{)[^\n]*+", _STRING),
+    kinds={"def": "function", "lib": "module"},
+    last_row=re.compile(rb"end\b"),
+)
+
+NIM = PatternLanguage(
+    heads=(
+        _head(
+            r"(?P<word>proc|func|method|iterator|converter|template|macro)[ \t]++(?P<name>\w++|`[^`\n]++`)",
+            "indent",
+        ),
+        _head(
+            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)\*?[^=\n]*+=[ \t]*+(?:ref[ \t]++)?(?:object|enum|tuple|concept)\b",
+            "indent",
+            "class",
+        ),
+        _head(r"(?:import|from|include|export)[ \t][^\n]*+|type[ \t]*+$", "line", DULL),
+    ),
+    hidden=_hidden(r"\#\[[\s\S]*?(?:\]\#|\Z)|\#[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    kinds=dict.fromkeys(("proc", "func", "method", "iterator", "converter"), "function") | {"template": "macro"},
+    docstring=_comment_below,
+)  # fmt: skip
+
+ELM = PatternLanguage(
+    heads=(
+        _head(r"type[ \t]++(?:alias[ \t]++)?(?P<name>[A-Z]\w*+)", "indent", "type"),
+        Head(
+            re.compile(rb"^(?P<name>[a-z]\w*+)(?:[ \t]++[^=\n:|]++)?[ \t]*+=(?!=)", re.MULTILINE),
+            "indent",
+            "function",
+        ),
+        Head(re.compile(rb"^(?:port[ \t]++)?[a-z]\w*+[ \t]*+:[ \t]", re.MULTILINE), "indent", PREFIX),
+        Head(re.compile(rb"^(?:(?:port[ \t]++)?module|import)[ \t]", re.MULTILINE), "indent", DULL),
+    ),
+    hidden=_hidden(r"--[^\n]*+|\{-[\s\S]*?(?:-\}|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+)  # fmt: skip
+
+_VERILOG_WORDS = ("module", "interface", "package", "class", "program", "function", "task")
+
+VERILOG = PatternLanguage(
+    heads=(
+        _head(
+            r"(?P<word>module|interface|package|class|program)[ \t]++(?:automatic[ \t]++)?(?P<name>\w++)",
+            "words",
+        ),
+        _head(
+            r"(?:virtual[ \t]++)?(?P<word>function|task)\b[^;(\n]{0,200}?(?P<name>\w++)[ \t]*+(?=[;(])",
+            "words",
+        ),
+    ),
+    hidden=_hidden(_SLASHES, _STRING),
+    kinds={"task": "function"},
+    closers=_closers(**{word: rf"end{word}\b" for word in _VERILOG_WORDS}),
+)
+
+F_SHARP = PatternLanguage(
+    heads=(
+        _head(
+            r"let[ \t]++(?:(?:rec|inline|private|internal|mutable)[ \t]++)*+(?P<name>\w++|``[^`\n]++``)"
+            r"(?=[ \t]*+(?:[(<]|[ \t]\w))[^=\n]*+=",
+            "indent",
+            "function",
+        ),
+        _head(
+            r"(?:static[ \t]++)?(?:member|override)[ \t]++(?:\w++\.)?(?P<name>\w++)",
+            "indent",
+            "method",
+            "class",
+        ),
+        _head(r"type[ \t]++(?:(?:private|internal)[ \t]++)?(?P<name>\w++)", "indent", "class"),
+        _head(r"module[ \t]++(?:rec[ \t]++)?(?P<name>\w++)[ \t]*+=", "indent", "module"),
+        _head(r"(?:open|namespace|module)[ \t][^\n]*+", "line", DULL),
+    ),
+    hidden=_hidden(r"//[^\n]*+|\(\*(?!\))[\s\S]*?(?:\*\)|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    marker=re.compile(r"^[ \t]*///?[ \t]?(?:</?summary>)?|</summary>[ \t]*$", re.MULTILINE),
+)
+
+# ---- Languages in which `end` closes everything
+
+_ADA_NAME = r"(?P<name>[\w.]++|\"[^\"\n]++\")"
+# After `is`, what is no body: an instance, an expression, something that is elsewhere.
+_IS = re.compile(
+    rb"\bis\b(?!\s{0,200}+(?:\(|<>|(?:new|abstract|separate|null)\b(?!\s*+\.)|[\w.]++\s{0,200}+;))",
+    re.IGNORECASE,
+)
+
+
+def _block_words(**roles: str) -> re.Pattern[bytes]:
+    """What matches the words of each role, in any case."""
+    words = "|".join(f"(?P<{role}>{pattern})" for role, pattern in roles.items())
+    return re.compile(words.encode(), re.MULTILINE | re.IGNORECASE)
+
+
+def _any_case(pattern: str, body: Body, kind: str = "", within: str = "") -> Head:
+    return _head(pattern, body, kind, within, ignores_case=True)
+
+
+def _remarks(definition: str) -> str:
+    """The comment on the lines below a declaration."""
+    match = _REMARKS.search(definition)
+    return prose(match[0]) if match else ""
+
+
+_REMARKS = re.compile(r"(?:\n[ \t]*--[^\n]*)+\Z")
+_INSIDE = r"(?:[^()]|\([^()]{0,400}\)){0,2000}+"
+_ADA_CALL = rf"(?:(?:not[ \t]++)?overriding[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+
+ADA = PatternLanguage(
+    heads=(
+        _any_case(rf"{_ADA_CALL}", "block", "function"),
+        _any_case(rf"{_ADA_CALL}", "statement", "function", "package"),
+        _any_case(
+            rf"{_ADA_CALL}(?=[^;()]{{0,400}}?(?:\({_INSIDE}\)[^;()]{{0,400}}?)?"
+            r"\b(?:is\s++(?:\(|null\b|new\b)|renames\b))",
+            "statement",
+            "function",
+        ),
+        _any_case(r"entry[ \t]++(?P<name>\w++)", "block", "method"),
+        _any_case(r"package[ \t]++body[ \t]++(?P<name>[\w.]++)", "block", "module"),
+        _any_case(
+            r"(?:private[ \t]++)?package[ \t]++(?!body\b)(?P<name>[\w.]++)", "block", "package"
+        ),
+        _any_case(
+            r"package[ \t]++(?P<name>[\w.]++)(?=\s++(?:is\s++new|renames)\b)",
+            "statement",
+            "package",
+        ),
+        # A unit of a library, which is in no package.
+        _any_case(
+            r"(?:procedure|function)[ \t]++(?P<name>\w++(?:\.\w++)++)", "statement", "function"
+        ),
+        _any_case(
+            r"(?:task|protected)(?:[ \t]++(?:type|body))?[ \t]++(?!(?:type|body)\b)(?P<name>[\w.]++)",
+            "block",
+            "class",
+        ),
+        _any_case(r"(?:sub)?type[ \t]++(?P<name>\w++)(?=[^;]{1,2000}?\bis\b)", "statement", "type"),
+        _any_case(
+            r"generic\b(?![ \t]++(?:package|procedure|function)\b)[^\n]*+"
+            r"(?:\n(?!\s{0,4000}+(?:private[ \t]++)?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
+            "line",
+            PREFIX,
+        ),
+        _any_case(
+            r"(?:(?:limited|private)[ \t]++)*+(?:with|use|pragma)[ \t]++\w", "statement", DULL
+        ),
+    ),
+    hidden=_hidden("--[^\n]*+", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
+    blocks=BlockWords(
+        _block_words(
+            inner=r"\bend\s++(?:if|loop|case|select)\b|\bnull\s++record\b",
+            pair_end=r"\bend\s++record\b",
+            pair=r"\brecord\b",
+            close=r"\bend\b(?:\s++(?:return\b|(?P<end_name>[\w.\"]++)))?",
+            unit=r"(?<!with )"
+            r"\b(?:procedure|function|package(?:\s++body)?|entry|(?:task|protected)(?:\s++(?:type|body))?)\s++(?!body\b|type\b)(?P<unit_name>[\w.\"]++)|\bdeclare\b",
+            begin=r"\bbegin\b",
+            open=r"\bdo\b",
+        ),
+        body_mark=_IS,
+    ),
+    has_remarks_below=True,
+    marker=re.compile(r"^[ \t]*--+[ \t]?(?:[\w.\"]+[ \t]*--$)?", re.MULTILINE),
+    docstring=_remarks,
+)
+
+_VHDL_CALL = rf"(?:(?:im)?pure[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+
+VHDL = PatternLanguage(
+    heads=(
+        _any_case(_VHDL_CALL, "block", "function"),
+        _any_case(_VHDL_CALL, "statement", "function", "package"),
+        _any_case(r"(?P<word>entity|configuration|context)[ \t]++(?P<name>\w++)", "block"),
+        _any_case(
+            r"architecture[ \t]++\w++[ \t]++of[ \t]++(?P<name>[\w.]++)", "block", "architecture"
+        ),
+        _any_case(r"package[ \t]++body[ \t]++(?P<name>\w++)", "block", "module"),
+        _any_case(r"package[ \t]++(?!body\b)(?P<name>\w++)", "block", "package"),
+        _any_case(r"package[ \t]++(?P<name>\w++)(?=\s++is\s++new\b)", "statement", "package"),
+        _any_case(
+            r"(?P<name>\w++)[ \t]*+:[ \t]*+(?:postponed[ \t]++)?process\b", "block", "process"
+        ),
+        _any_case(
+            r"type[ \t]++(?P<name>\w++)[ \t]++is[ \t]++protected(?:[ \t]++body)?\b",
+            "block",
+            "class",
+        ),
+        _any_case(
+            r"(?:sub)?type[ \t]++(?P<name>\w++)[ \t]++is\b(?![ \t]++protected)", "statement", "type"
+        ),
+        _any_case(r"(?:library|use)[ \t]++\w", "statement", DULL),
+    ),
+    hidden=_hidden(r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
+    blocks=BlockWords(
+        _block_words(
+            inner=r"\bend\s++(?:if|loop|case|generate|block|component|for)\b",
+            pair_end=r"\bend\s++(?:postponed\s++)?(?:record|process|units|protected)\b",
+            close=r"\bend\b"
+            r"(?:\s++(?:entity|architecture|package(?:\s++body)?|configuration|context|procedure|function)\b)?"
+            r"(?:\s++(?P<end_name>[\w\"]++))?",
+            pair=r"\b(?:record|process|units|protected)\b",
+            unit=r"\b(?:procedure|function|package(?:\s++body)?|entity|architecture|configuration|context)"
+            r"\s++(?!body\b|is\b)(?P<unit_name>[\w\"]++)",
+        ),
+        body_mark=_IS,
+    ),
+    has_remarks_below=True,
+    marker=re.compile(r"^[ \t]*--+[!|]?[ \t]?", re.MULTILINE),
+    docstring=_remarks,
+)
+
+_OPERATOR = r"[^\w\s(.;]++"
+_PASCAL_NAME = r"\w++(?:<[^<>\n]{1,200}>)?"
+_PASCAL_QUALIFIED = rf"{_PASCAL_NAME}(?:\.(?:{_PASCAL_NAME}|{_OPERATOR}))"
+_PASCAL_CALL = r"(?:generic[ \t]++)?(?:class[ \t]++)?(?:procedure|function|constructor|destructor|operator)[ \t]++"
+_PASCAL_CLASS = (
+    r"(?:class|object|interface|dispinterface|objcclass|objcprotocol|objccategory|cppclass)"
+)
+# Not a reference to what follows, and not one that only inherits.
+_PASCAL_BODY = r"\b(?![ \t]*+;|[ \t]++of\b|[ \t]*+\([^()]{0,400}\)[ \t]*+;)"
+
+PASCAL = PatternLanguage(
+    heads=(
+        _any_case(rf"{_PASCAL_CALL}(?P<name>{_PASCAL_QUALIFIED}++)", "block", "method"),
+        _any_case(
+            rf"{_PASCAL_CALL}(?P<name>{_PASCAL_NAME}(?!\.)|{_OPERATOR})", "block", "function"
+        ),
+        _any_case(
+            rf"(?:type[ \t]++)?(?:generic[ \t]++)?(?P<name>{_PASCAL_NAME})[ \t]*+=\s{{0,200}}+"
+            rf"(?:(?:bit)?packed[ \t]++)?(?P<word>{_PASCAL_CLASS}|record){_PASCAL_BODY}",
+            "statement",
+        ),
+        _any_case(
+            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)[ \t]*+=\s{0,200}+"
+            r"(?=\(\s{0,200}+[A-Z]\w*+\s{0,200}+(?:,|\)\s{0,200}+;|:?=[ \t]*+[\w$]++\s*+,))",
+            "statement",
+            "type",
+        ),
+        _any_case(r"(?:uses|unit|program|library)[ \t\r]*+[\w\n]", "statement", DULL),
+        _any_case(
+            r"(?:interface|implementation|initialization|type|const|var|begin|end\.)[ \t]*+\r?$",
+            "line",
+            DULL,
+        ),
+    ),
+    hidden=_hidden(r"//[^\n]*+|\{[^}]*+(?:\}|\Z)|\(\*[\s\S]*?(?:\*\)|\Z)", r"'(?:[^'\n]|'')*+'"),
+    kinds=dict.fromkeys(_PASCAL_CLASS[3:-1].split("|"), "class")
+    | {"interface": "interface", "dispinterface": "interface", "record": "struct"},
+    blocks=BlockWords(
+        _block_words(
+            top=r"^[ \t]*+(?:implementation|initialization|finalization)\b|\bend\s*+\.(?!\w)",
+            declarations=r"^[ \t]*+interface\b(?!\s*+[(\[=:;])",
+            members=rf"=\s*+(?:(?:bit)?packed\s++)?{_PASCAL_CLASS}{_PASCAL_BODY}|\brecord\b",
+            open=r"\b(?:case|try)\b",
+            close=r"\bend\b",
+            unit=rf"^[ \t]*+{_PASCAL_CALL}(?P<unit_name>{_PASCAL_QUALIFIED}*+|{_OPERATOR})(?!\s*+=)",
+            begin=r"\b(?:begin|asm)\b",
+            bodiless=r"\b(?:forward\s*+;|(?:weak)?external\b(?!\s*+[:=,.(]))",
+        ),
+        needs_begin=True,
+        never_in={b"case": b"record"},
+    ),
+    marker=re.compile(
+        r"\{\$[^}]*\}|^[ \t]*(?://+|\(\*+|\{+\*?|[-=*{}]{3,}[ \t]*$)[ \t]?|(?:\*\)|\})[ \t]*$",
+        re.MULTILINE,
+    ),
+)
+
+# ---- D
+
+_D_COMMENT = (
+    r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)|/\+(?:[^/+]++|/(?!\+)|\+(?!/)|/\+[\s\S]*?\+/)*+(?:\+/|\Z)"
+)
+# A word before a definition that says how it may be used.
+_D_ATTRIBUTE = (
+    r"(?:(?:@\w++(?:\([^()\n]*+\))?|(?:extern|align|deprecated|package|pragma)[ \t]*+\([^()\n]*+\)"
+    r"|(?:else[ \t]++)?(?:version|static[ \t]++if|debug)[ \t]*+\([^()\n]*+\)"
+    r"|(?:public|private|protected|package|export|static|final|abstract|override|const|immutable|inout|shared"
+    r"|pure|nothrow|ref|auto|extern|deprecated|synchronized|debug|__gshared|scope|return)(?![\w(]))\s{1,200}+)"
+)
+_D_INSIDE = r"\((?:[^()\n]++|\((?:[^()\n]++|\([^()\n]*+\))*+\))*+\)"
+_D_TYPE = (
+    rf"(?:(?:const|immutable|inout|shared|typeof){_D_INSIDE}|[\w.!\"]++(?:{_D_INSIDE})?)"
+    r"(?:[ \t]*+(?:\[[^\[\]\n]*+\]|\*))*+\s++"
+)
+_D_STATEMENT = (
+    r"(?:return|if|else|while|for|foreach|foreach_reverse|switch|case|version|assert|mixin|alias|import|new|throw|with"
+    r"|pragma|debug|do|try|catch|finally|goto|delete|in|out|body|enum|struct|class|union|interface|template)\b"
+)
+_D_WRAPPER = r"(?:const|immutable|inout|shared|typeof|this)\b"
+
+D = PatternLanguage(
+    heads=(
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<word>class|struct|union|interface|enum)[ \t]++(?P<name>\w++)(?![ \t]*+[=;])"
+        ),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?:mixin[ \t]++)?(?P<word>template)[ \t]++(?P<name>\w++)"),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>unittest)(?=\s*+\{{)", kind="test"),
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>~?this)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            rf"{_D_ATTRIBUTE}{{1,10}}+(?!{_D_STATEMENT}|{_D_WRAPPER})(?P<name>\w++)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?!{_D_STATEMENT}){_D_TYPE}(?P<name>\w++)[ \t]*+(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(
+            r"(?:module|import|(?:public|static|private|package)[ \t]++import)[ \t][^;]*+;?",
+            "line",
+            DULL,
+        ),
+    ),
+    hidden=_hidden(
+        _D_COMMENT, r'r?"(?:[^"\\]|\\.)*+"?', r"`[^`]*+`?", r"'(?:[^'\\\n]|\\[^\n]{1,10}?)'"
+    ),
+    kinds={"template": "template"},
+    marker=re.compile(
+        r"^[ \t]*(?:/\+\++|\++/|\+(?!\w)|///+)[ \t]?|[ \t]*\++/[ \t]*$|\$\([A-Z_0-9]+ (?=\w)",
+        re.MULTILINE,
+    ),
+)
+
+# ---- Styles and shaders
+
+SASS = PatternLanguage(
+    heads=(_head(r"@(?P<word>mixin|function)[ \t]++(?P<name>[\w-]++)"),),
+    hidden=_hidden(_SLASHES, _STRING, _SINGLE),
+)
+
+WGSL = PatternLanguage(
+    heads=(
+        _head(r"(?:@\w++(?:\([^()\n]*+\))?\s*+)*+fn[ \t]++(?P<name>\w++)", kind="function"),
+        _head(r"(?P<word>struct)[ \t]++(?P<name>\w++)"),
+    ),
+    hidden=_hidden(_SLASHES),
+)
+
+# By the names that files of these languages have.
+PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
+    "ada": ADA,
+    "awk": AWK,
+    "capnproto": CAPNPROTO,
+    "clojure": CLOJURE,
+    "cmake": CMAKE,
+    "commonlisp": COMMON_LISP,
+    "crystal": CRYSTAL,
+    "d": D,
+    "elm": ELM,
+    "emacslisp": COMMON_LISP,
+    "erlang": ERLANG,
+    "fennel": FENNEL,
+    "css": SASS,
+    "fish": FISH,
+    "flatbuffers": FLATBUFFERS,
+    "fsharp": F_SHARP,
+    "graphql": GRAPHQL,
+    "make": MAKE,
+    "nim": NIM,
+    "pascal": PASCAL,
+    "prisma": PRISMA,
+    "prolog": PROLOG,
+    "protobuf": PROTOBUF,
+    "r": R,
+    "racket": SCHEME,
+    "scheme": SCHEME,
+    "tcl": TCL,
+    "thrift": THRIFT,
+    "verilog": VERILOG,
+    "vhdl": VHDL,
+    "vim": VIM,
+    "wgsl": WGSL,
+}

@@ -1,0 +1,1 @@
+"""Products: tables and feeds as one document per product."""

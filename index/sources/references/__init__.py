@@ -1,0 +1,1 @@
+"""References: manuals in HTML, markup and macros as definitions and sections of prose."""

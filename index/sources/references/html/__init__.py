@@ -1,0 +1,1 @@
+"""Pages of HTML as a stream of tags, into definitions and sections."""

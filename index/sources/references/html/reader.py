@@ -1,0 +1,298 @@
+"""Read an HTML page as a stream of tags, into its definitions and its sections of prose.
+
+No tree is built, so that neither the size of a page nor the depth of its nesting costs memory or
+stack. Only the structure counts: `dl` lists are definitions (the paper's Algorithm 1), headings
+open sections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from lxml import etree
+
+from purlin.index.sources.references.html.definitions import Definitions
+from purlin.index.sources.references.html.entries import Entries
+from purlin.index.sources.references.html.generators import (
+    PLAIN,
+    Generator,
+    generator_of,
+    is_listing,
+)
+from purlin.index.sources.references.html.inline import Inline
+from purlin.index.sources.references.html.outline import Head, Outline
+from purlin.index.sources.references.html.tables import Tables
+from purlin.index.sources.references.html.text import BREAK, Close, Element, Text, do_nothing
+from purlin.index.sources.references.html.vocabulary import (
+    BLOCKS,
+    BOXES,
+    CONTENTS,
+    FURNITURE_CLASSES,
+    FURNITURE_IDS,
+    FURNITURE_LIST,
+    FURNITURE_ROLES,
+    FURNITURE_TAGS,
+    HEADINGS,
+    PROTOTYPES,
+    SOURCE_LINKS,
+    UNFOLDING,
+)
+from purlin.index.sources.references.html.writer import Writer
+from purlin.index.sources.references.page_sections import Page
+
+CHUNK_CHARS = 1 << 16  # what the parser gets at a time
+
+# Sphinx puts parameters on lines of their own into a list, within the term that they belong to.
+# The scan ends at the next list, so that time stays linear.
+_PARAMETER_LIST = re.compile(
+    r'(<span class="sig-paren">[(\[]</span>)\s*<dl>([^<]*(?:<(?!/?dl\b)[^<]*)*+)</dl>\s*'
+)
+_PARAMETER = re.compile(r"</?dd>")
+# Until version 14, Javadoc's lists had no class; Doxygen's exceptions have the class of Sphinx's
+# definitions of exceptions, whose terms begin with an element.
+_UNMARKED_FIELDS = re.compile(
+    r'<dl(?=>\s*<dt>\s*<span class="\w+Label">)|<dl class="exception"(?=>\s*<dt>[^<\s])'
+)
+
+
+def read_page(markup: str, *, whole: bool = False) -> Page:
+    """Read a page leniently; `whole` gives one section with all its text, headings and terms.
+
+    Listings of source, or of a class's members, have no sections.
+    """
+    if is_listing(markup):
+        return Page("", "", [])
+
+    markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)
+    markup = _PARAMETER_LIST.sub(_inline_parameters, markup)
+    target = _Target(PLAIN if whole else generator_of(markup), whole)
+    parser = etree.HTMLParser(
+        target=target,  # type: ignore[arg-type]
+        encoding="utf-8",
+        no_network=True,
+        huge_tree=True,
+        remove_comments=True,
+        remove_pis=True,
+    )
+
+    try:
+        for start in range(0, len(markup), CHUNK_CHARS):
+            parser.feed(markup[start : start + CHUNK_CHARS].replace("\0", "\ufffd").encode())
+        parser.close()
+    except etree.XMLSyntaxError:
+        # Nothing but white space, or a tag that never ends: what was read before it is kept.
+        pass
+
+    return target.page()
+
+
+def _inline_parameters(match: re.Match[str]) -> str:
+    parameters = _PARAMETER.sub("", match[2]).strip().removesuffix(",")
+    return f"{match[1]}{parameters}"
+
+
+class _Target:
+    """The parser's target: an element that opens puts the function that closes it on a stack.
+
+    Furniture is skipped, and what is outside of `main` if there is one.
+    """
+
+    def __init__(self, generator: Generator, whole: bool) -> None:
+        self._generator = generator
+        self._whole = whole
+        self._head = Head()
+        self._text = Text()
+        self._content = _Content(self._text, self._head, generator, whole)
+        self._closers: list[Close] = []
+        self._skipping = 0
+        self._inside_main: bool | None = None
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if self._skipping:
+            self._skipping += 1
+            return
+
+        element = Element(tag, attributes)
+        if _is_furniture(element, self._generator):
+            if "headerlink" in element.classes:
+                self._text.permalink = element.fragment
+            self._skipping = 1
+            return
+
+        if (tag == "main" or attributes.get("role") == "main") and not self._inside_main:
+            close = self._open_main(element)
+        elif self._inside_main is False:
+            close = do_nothing
+        else:
+            close = self._content.open(element)
+        self._closers.append(close)
+
+    def end(self, tag: str) -> None:
+        if self._skipping:
+            self._skipping -= 1
+        elif self._closers:
+            self._closers.pop()()
+
+    def data(self, text: str) -> None:
+        if not self._skipping and self._inside_main is not False:
+            self._text.read(text)
+
+    def close(self) -> None:
+        """Do nothing, as the parser requires the method; `page` ends what is still open."""
+
+    def page(self) -> Page:
+        return self._content.page()
+
+    def _open_main(self, element: Element) -> Close:
+        # What came before `main` was the page's frame: start over.
+        if self._inside_main is None:
+            self._text.clear()
+            self._content = _Content(self._text, self._head, self._generator, self._whole)
+            self._closers[:] = [do_nothing] * len(self._closers)
+        self._inside_main = True
+        self._text.note_id(element)
+        return self._close_main
+
+    def _close_main(self) -> None:
+        self._content.flush()
+        self._inside_main = False
+
+
+def _is_furniture(element: Element, generator: Generator) -> bool:
+    tag, attributes, classes = element.tag, element.attributes, element.classes
+    if not attributes:
+        return tag in FURNITURE_TAGS
+    return (
+        tag in FURNITURE_TAGS
+        or not classes.isdisjoint(FURNITURE_CLASSES)
+        or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
+        or classes >= CONTENTS
+        or attributes.get("role") in FURNITURE_ROLES
+        or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
+        or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
+        or (bool(generator.furniture) and generator.is_furniture(attributes, classes))
+    )
+
+
+class _Content:
+    """Passes each element to what reads such elements, if need be by the role of the text there."""
+
+    def __init__(self, text: Text, head: Head, generator: Generator, whole: bool) -> None:
+        outline = Outline(whole=whole)
+        writer = Writer(text, outline, generator)
+        entries = Entries(text, outline, writer, head, generator)
+
+        self._text = text
+        self._head = head
+        self._generator = generator
+        self._outline = outline
+        self._writer = writer
+        self._entries = entries
+        self._definitions = Definitions(text, outline, writer, entries)
+        self._tables = Tables(text, outline, writer, entries, generator)
+        self._inline = Inline(text, outline, writer, head)
+        self._boxes = BOXES | generator.entries
+        self._openers = self._openers_by_tag(whole)
+
+    def _openers_by_tag(self, whole: bool) -> dict[str, Callable[[Element], Close | None]]:
+        openers: dict[str, Callable[[Element], Close | None]] = {
+            **dict.fromkeys(BLOCKS, self._open_block),
+            **dict.fromkeys(HEADINGS, self._entries.open_heading),
+            "title": self._entries.open_title,
+            "ul": self._writer.open_list,
+            "ol": self._writer.open_list,
+            "li": self._writer.open_item,
+            "pre": self._entries.open_listing,
+            "table": self._open_table,
+            "tr": self._tables.open_row,
+            "td": self._tables.open_cell,
+            "th": self._tables.open_cell,
+        }
+        if not whole:
+            openers["dl"] = self._definitions.open_list
+            openers["dt"] = self._definitions.open_term
+            openers["dd"] = self._definitions.open_description
+        return openers
+
+    def open(self, element: Element) -> Close:
+        """Read an element, and return what ends it."""
+        if self._text.role:
+            self._end_role(element)
+            if self._text.role:
+                return self._open_part(element)
+
+        tag, classes = element.tag, element.classes
+        if self._generator.headings and self._generator.begins_entry(tag, classes):
+            return self._entries.open_entry(element)
+        if tag in ("div", "p") and (self._inline.open_blocks or classes & self._generator.inline):
+            return self._inline.open_block(element)
+
+        opener = self._openers.get(tag, self._inline.open)
+        return opener(element) or self._open_block(element)
+
+    def flush(self) -> None:
+        """Write the text so far."""
+        self._writer.flush()
+
+    def page(self) -> Page:
+        """Return what was read."""
+        self._writer.flush()
+        return self._outline.page(self._head, self._generator)
+
+    def _end_role(self, element: Element) -> None:
+        """End what the text was read as, if no element of this kind can stand in that."""
+        if self._text.role == "cell" and element.tag in UNFOLDING:
+            # No cell of a data table has such blocks.
+            self._tables.unfold()
+        elif self._text.role == "term" and element.tag in ("dd", "dt"):
+            # The parser nests the next element in a `dt` without an end tag.
+            self._definitions.close_term()
+
+    def _open_part(self, element: Element) -> Close:
+        """Read an element within a term, a heading, a cell or code."""
+        text, role = self._text, self._text.role
+        text.note_id(element)
+        if element.tag == "br":
+            text.append("\n" if role == "code" else BREAK)
+            return do_nothing
+
+        close: Close | None = None
+        if role == "term":
+            close = self._definitions.open_part(element)
+        elif role == "heading":
+            close = self._entries.open_part(element)
+
+        if close is None and role != "code" and element.tag in BLOCKS:
+            text.append(" ")
+            close = partial(text.append, " ")
+        return close or do_nothing
+
+    def _open_block(self, element: Element) -> Close:
+        self._writer.flush()
+        classes, generator = element.classes, self._generator
+        if classes & generator.labels:
+            return self._writer.open_label()
+        if classes & generator.signatures:
+            return self._entries.open_signature(element)
+        if element.tag == "div" and "fragment" in classes:
+            return self._entries.open_listing(element)
+        if classes & PROTOTYPES:
+            return self._entries.open_prototype(element)
+
+        self._text.note_id(element)
+        if classes.isdisjoint(self._boxes):
+            return self._writer.flush
+        self._outline.open_boxes += 1
+        return self._close_box
+
+    def _close_box(self) -> None:
+        self._writer.flush()
+        self._outline.open_boxes -= 1
+
+    def _open_table(self, element: Element) -> Close:
+        self._writer.drop_marker()
+        self._tables.begin()
+        close = self._open_block(element)
+        return self._tables.close if close == self._writer.flush else close

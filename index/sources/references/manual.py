@@ -1,0 +1,443 @@
+"""Read reference documentation as one document per definition and per section of prose.
+
+Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
+Markdown, reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any,
+there is the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Location, Skipped, SourceFile, Value
+from purlin.index.sources.encodings import decoded, text_codec
+from purlin.index.sources.files import files_below
+from purlin.index.sources.references import (
+    asciidoc,
+    docstrings,
+    includes,
+    manual_pages,
+    markup,
+    topics,
+)
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.page_sections import Block, Page, Section
+
+Unit = Literal["definition", "segment", "page"]
+
+VERSION = 14
+MAX_PAGE_BYTES = 64 << 20
+MAX_MARKUP_BYTES = 4 << 20
+MAX_ANCHORED_CHARS = 1 << 20
+PAGE_FORMATS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".mdx": "markdown",
+    ".adoc": "asciidoc",
+    ".asciidoc": "asciidoc",
+    ".rst": "rst",
+    ".txt": "rst",
+}
+
+# `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
+_MANUAL_PAGE = re.compile(r"(?!.*\.(?:so|log)\.).+\.[1-9][a-z]{0,8}(?:\.gz)?", re.DOTALL)
+# Of Sphinx, Doxygen (its listings of source and members), Javadoc, Haddock and rustdoc (listings of
+# source).
+_INDEX_PAGE = re.compile(
+    r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents"
+    r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
+    r"|overview-tree|.*\.rs)\.html?"
+)
+_BUILD_FOLDERS = frozenset(
+    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
+)
+_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
+_MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
+_CHARSET = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
+)
+
+
+def files(
+    root: Path, *, unit: Unit = "definition", base_url: str = "", max_bytes: int = MAX_PAGE_BYTES
+) -> Iterator[SourceFile | Skipped]:
+    """Yield the pages below a directory, sorted by path, or the one page that `root` is.
+
+    A document's URL is the page's canonical one (`rel="canonical"`), else its path below
+    `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
+    reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
+    skipped. Manual pages are files such as `git.1` and `git.1.gz`.
+    Pages that only lead to another one have no documents, nor have other files with such names.
+    AsciiDoc is read with the files below the directory that it includes. One that another page
+    includes and that has no title is no page of its own.
+
+    `unit` is what becomes a document. "definition": a definition or a section of prose, by its
+    qualified name and with the enclosing terms. "segment": the same text, titled as its page; names
+    that its own text does not have are withheld. "page": all the text of a page in reading order.
+
+    Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
+    """
+    directory = root if root.is_dir() else root.parent
+    pages = list(_pages(root))
+    fragments = _fragments([page[0] for page in pages if not isinstance(page, Skipped)], directory)
+    for page in pages:
+        if isinstance(page, Skipped):
+            yield page
+            continue
+
+        path, name = page
+        if path.resolve() in fragments:
+            continue
+        limit = max_bytes
+        if _format(path.name) != "html":
+            limit = min(max_bytes, MAX_MARKUP_BYTES)
+        content = _content(path, name, limit)
+
+        if isinstance(content, Skipped):
+            yield content
+            continue
+
+        if _format(path.name) == "asciidoc" and isinstance(text := _decode(content, name), str):
+            # A file that is included may change, appear or go.
+            content += includes.expanded(text, path, directory).text.encode()
+        digest = blake2b(
+            f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
+        ).hexdigest()
+        address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
+        yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit, directory))
+
+
+def python_help() -> Iterator[SourceFile]:
+    """Yield Python's `help()`: its topics, a source for each page of the manual, and docstrings."""
+    for page in topics.TITLES:
+        content = topics.page_text(page)
+        if content:
+            digest = blake2b(
+                f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
+            ).hexdigest()
+            yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
+
+    yield from docstrings.files()
+
+
+def _read_topics(page: str) -> Iterator[Document]:
+    return documents(
+        read_page(topics.html(page)), f"{page}.html", f"{docstrings.MANUAL}/{page}.html"
+    )
+
+
+def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
+    """Each page's path, and its name relative to the root; the skipped ones come first."""
+    if not root.exists():
+        raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
+
+    if root.is_file():
+        if _format(root.name) is None:
+            raise InvalidInput(
+                f"{root.name} is no reference page: it must end in {', '.join(PAGE_FORMATS)}, or as"
+                " a manual page does (.1 to .9, also with .gz).",
+                field="path",
+            )
+        yield root, root.name
+        return
+
+    pages = list(_walk(root))
+    yield from (page for page in pages if isinstance(page, Skipped))
+
+    paths = [page for page in pages if isinstance(page, Path)]
+    paths.sort(key=lambda path: path.relative_to(root).as_posix())
+
+    # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
+    reads_txt = any(path.suffix == ".rst" for path in paths)
+    for path in paths:
+        if reads_txt or path.suffix.lower() != ".txt":
+            yield path, path.relative_to(root).as_posix()
+
+
+def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
+    """The files that AsciiDoc pages include and that have no title of their own."""
+    included: set[Path] = set()
+    untitled: set[Path] = set()
+    for path in paths:
+        if _format(path.name) != "asciidoc":
+            continue
+        text = page_text(path, MAX_MARKUP_BYTES)
+        if text is not None:
+            included |= includes.expanded(text, path, directory).files
+            untitled |= {path.resolve()} if includes.is_fragment(text) else set()
+    return included & untitled
+
+
+def names(root: Path) -> Iterator[str]:
+    """Names of the pages below a directory; none of them is opened."""
+    texts, suffixes = [], set()
+    for path in _walk(root):
+        if isinstance(path, Skipped):
+            continue
+        suffixes.add(path.suffix)
+        if path.suffix.lower() == ".txt":
+            texts.append(path)
+        else:
+            yield path.relative_to(root).as_posix()
+
+    yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
+
+
+def _walk(root: Path) -> Iterator[Path | Skipped]:
+    resolved_root = root.resolve()
+    for file in files_below(root, _is_page, _is_entered):
+        # A link out of the directory may lead anywhere on the machine; one between manual pages is
+        # a second name of a page.
+        if (
+            isinstance(file, Skipped)
+            or not file.is_symlink()
+            or (_format(file.name) != "manual" and file.resolve().is_relative_to(resolved_root))
+        ):
+            yield file
+
+
+def _is_page(name: str) -> bool:
+    return _format(name) is not None and not _INDEX_PAGE.fullmatch(name)
+
+
+def _format(name: str) -> str | None:
+    """The format of a page, by its file's name; None if it is no page."""
+    page_format = PAGE_FORMATS.get(Path(name).suffix.lower())
+    return page_format or ("manual" if _MANUAL_PAGE.fullmatch(name) else None)
+
+
+def _is_entered(name: str) -> bool:
+    return name not in _BUILD_FOLDERS and not name.startswith(".")
+
+
+def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        return Skipped(name, f"cannot be read: {error.strerror}")
+
+    if name.endswith(".gz") and len(content) <= limit:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            # No more than one byte over the limit is unpacked, whatever the file holds.
+            content = unpacker.decompress(content, limit + 1)
+        except zlib.error as error:
+            return Skipped(name, f"not a gzip file: {error}")
+        if not unpacker.eof and len(content) <= limit:
+            return Skipped(name, "a gzip file without its end; compress it again")
+
+    if len(content) > limit:
+        return Skipped(name, f"larger than the limit of {limit:,} bytes for a page; split it")
+
+    return content
+
+
+def _read(
+    path: Path, name: str, address: str, unit: Unit, limit: int, directory: Path
+) -> Iterator[Document | Skipped]:
+    content = _content(path, name, limit)
+    if isinstance(content, Skipped):
+        # It could be read when the files were listed, so it may be readable again.
+        yield replace(content, passing=True)
+        return
+
+    text = _decode(content, name)
+    if isinstance(text, Skipped):
+        yield text
+        return
+
+    if _format(path.name) == "asciidoc":
+        page_with_includes = includes.expanded(text, path, directory)
+        text = page_with_includes.text
+        if remark := page_with_includes.remark(name):
+            yield remark
+
+    try:
+        html = _TO_HTML[_format(path.name) or "html"](text)
+    except InvalidInput as error:
+        yield Skipped(name, error.message)
+        return
+
+    page = read_page(html, whole=unit == "page")
+    _name_command(page, is_source=_format(path.name) in ("asciidoc", "manual"))
+    if unit == "segment":
+        page.sections = [withheld(section, page.title) for section in page.sections]
+    yield from documents(page, name, address)
+
+
+def _name_command(page: Page, is_source: bool) -> None:
+    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
+    command = manual_pages.command(page.title) if is_source else _own_name(page)
+    for section in page.sections:
+        if command and section.title != page.title:
+            section.context = (command, *section.context)
+
+
+def _own_name(page: Page) -> str:
+    """The name of a manual page that is HTML, as its section NAME has it; else empty."""
+    title = page.title.partition(" ")[0].partition("(")[0].casefold()
+    first = page.sections[0].blocks[:1] if page.sections else []
+    if not _SECTION.search(page.title) and not (first and _MAN2HTML.match(first[0].text)):
+        return ""
+
+    for section in page.sections[:3]:
+        if section.title == "NAME" and section.blocks:
+            names = section.blocks[0].text.partition(" - ")[0].split(", ")
+            return next((name for name in names if name.casefold() == title), "")
+    return ""
+
+
+def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:
+    """Return the text of a page as its documents are made of it; None if it cannot be read.
+
+    A page over the limit cannot, nor can one that unpacked is over it.
+    """
+    content = _content(path, path.name, max_bytes)
+    text = content if isinstance(content, Skipped) else _decode(content, path.name)
+    return None if isinstance(text, Skipped) else text
+
+
+def anchor_line(name: str, text: str, anchor: str) -> int | None:
+    """Return the line of what has an anchor in a page, by the name of its file and its text.
+
+    Of pages over `MAX_ANCHORED_CHARS`, only ids that are written as in HTML have a line.
+    """
+    read_lines = _ANCHOR_LINES.get(_format(name) or "")
+    if read_lines is not None and len(text) <= MAX_ANCHORED_CHARS:
+        try:
+            if line := read_lines(text).get(anchor):
+                return line
+        except InvalidInput:
+            pass
+
+    position = text.find(f'id="{anchor}"')
+    return None if position < 0 else text.count("\n", 0, position) + 1
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+_TO_HTML: dict[str, Callable[[str], str]] = {
+    "asciidoc": asciidoc.html,
+    "html": _unchanged,
+    "manual": manual_pages.html,
+    "markdown": markup.markdown,
+    "rst": markup.rst,
+}
+
+_ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
+    "asciidoc": asciidoc.anchor_lines,
+    "manual": manual_pages.anchor_lines,
+    "markdown": markup.markdown_lines,
+}
+
+
+def _decode(content: bytes, name: str) -> str | Skipped:
+    """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8.
+
+    Markdown and RST that are not UTF-8 are decoded where their encoding can be told. Files named as
+    manual pages may be anything: what cannot be decoded is empty.
+    """
+    page_format = _format(Path(name).name)
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    else:
+        if page_format == "manual":
+            # Old ones are in other encodings; what is in none is no manual page.
+            return decoded(content) or ""
+        if b"\0" in content[:8192]:
+            return Skipped(name, "binary, not text")
+        may_declare = page_format == "html" and not content.startswith(codecs.BOM_UTF8)
+        declared = _CHARSET.search(content, 0, 4096) if may_declare else None
+        charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
+        encoding = text_codec(charset) or "utf-8-sig"
+
+    try:
+        # cp1252 has a few bytes without a character.
+        return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
+    except UnicodeDecodeError as error:
+        if page_format != "html" and (text := decoded(content)) is not None:
+            return text
+        encoding_name = encoding.removesuffix("-sig")
+        return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")
+
+
+def withheld(section: Section, page_title: str) -> Section:
+    """Return a section that knows only its own text and its page's title.
+
+    That is what cutting a page at its definitions leaves of its structure, without the qualified
+    names, enclosing terms and headings above. A heading is text of its section.
+    """
+    blocks = section.blocks
+    if not section.signatures and section.title not in ("", page_title):
+        blocks = [Block(section.title), *blocks]
+    return replace(
+        section, title=page_title, context=(), headings=(), names=[], module="", blocks=blocks
+    )
+
+
+def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
+    """Yield the documents of one page, with ids that are unique in it.
+
+    `name` is the page's path below the root, `address` its URL if it declares no canonical one.
+    """
+    used_ids: set[str] = set()
+    counts: dict[str, int] = {}
+
+    for section in page.sections:
+        body, atoms = section.compose()
+        yield Document(
+            id=_unique_id(f"{name}#{section.anchor}" if section.anchor else name, used_ids, counts),
+            kind="reference",
+            title=section.title or name,
+            body=body,
+            context=section.context,
+            location=Location(
+                path=name, url=f"{page.url or address or name}#{section.anchor}".removesuffix("#")
+            ),
+            fields=_fields(section, page, name),
+            atoms=atoms,
+        )
+
+
+def _unique_id(name: str, used_ids: set[str], counts: dict[str, int]) -> str:
+    """Number the name if it was used before; `counts` holds each name's last number."""
+    count, unique = counts.get(name, 0), name
+    while not count or unique in used_ids:
+        count += 1
+        unique = name if count == 1 else f"{name}~{count}"
+
+    counts[name] = count
+    used_ids.add(unique)
+    return unique
+
+
+def _fields(section: Section, page: Page, name: str) -> dict[str, Value]:
+    """Filterable fields: the section's position and what it defines; empty ones are left out."""
+    fields: dict[str, Value] = {
+        "directive": section.directive,
+        "page": name,
+        "page_title": page.title,
+        "module": section.module,
+        "headings": section.headings,
+        "signature": section.signature,
+        "names": tuple(section.names) if len(section.names) > 1 else (),
+        "anchors": tuple(section.anchors),
+    }
+
+    return {key: value for key, value in fields.items() if value}
