@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from purlin.index.records import is_text
-from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
+from purlin.index.search.store.filters import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
 MAX_VALUE_CHARS = 1_000

@@ -19,11 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from purlin.index.records import Document, Location, Passage
-from purlin.index.search.document_records import entry_of
-from purlin.index.search.documents import Documents
-from purlin.index.search.filters import Filter
-from purlin.index.search.store import Store
-from purlin.index.search.store_writer import StoreWriter
+from purlin.index.search.store.document_records import entry_of
+from purlin.index.search.store.documents import Documents
+from purlin.index.search.store.filters import Filter
+from purlin.index.search.store.segment_store import Store
+from purlin.index.search.store.writer import StoreWriter
 
 CALLS = 100
 SHARES = {"50 %": 2, "10 %": 10, "1 %": 100, "0.1 %": 1000, "0.01 %": 10_000}

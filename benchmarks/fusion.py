@@ -17,7 +17,7 @@ from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.fusion import Fusion
+from purlin.index.search.ranking.fusion import Fusion
 
 
 def mode_at(step: int, steps: int) -> Mode:

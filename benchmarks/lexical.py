@@ -24,9 +24,9 @@ import numpy as np
 from benchmarks.corpora import load_queries
 from benchmarks.functions import read_functions
 from purlin.index.passages import path_text
-from purlin.index.search.lexical import Lexical, LexicalScores, Rows, top
-from purlin.index.search.lexical_builder import LexicalBuilder
-from purlin.index.search.postings import Postings
+from purlin.index.search.lexical.bm25 import Lexical, LexicalScores, Rows, top
+from purlin.index.search.lexical.builder import LexicalBuilder
+from purlin.index.search.lexical.postings import Postings
 
 _WORDS = 4
 _Result = TypeVar("_Result")

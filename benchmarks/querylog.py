@@ -25,7 +25,7 @@ from purlin.index.indexing.build import Options, build
 from purlin.index.qa.judging import hit_entry
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.query_log import Logged
+from purlin.index.search.ranking.query_log import Logged
 from purlin.index.sources import open_source
 
 RECALL_DEPTHS = (10, 100)

@@ -56,9 +56,9 @@ from purlin.index.evaluation.ranking import difference, measure
 from purlin.index.passages import render
 from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
 from purlin.index.records import Document, Passage, Splitter
-from purlin.index.search.lexical import Lexical
-from purlin.index.search.lexical_builder import LexicalBuilder
-from purlin.index.search.postings import Postings
+from purlin.index.search.lexical.bm25 import Lexical
+from purlin.index.search.lexical.builder import LexicalBuilder
+from purlin.index.search.lexical.postings import Postings
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
 from purlin.training.data import templates

@@ -9,7 +9,7 @@ from typing import get_args
 from purlin.index import repositories
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Content
-from purlin.index.search.filters import Condition, Filter, Scalar, beginning_with
+from purlin.index.search.store.filters import Condition, Filter, Scalar, beginning_with
 from purlin.index.sources.code.contents import language_name
 
 CONTENTS: tuple[Content, ...] = get_args(Content)

@@ -37,8 +37,8 @@ from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Filter
-from purlin.index.search.listing import IndexedFile, Listing
+from purlin.index.search.store.filters import Filter
+from purlin.index.search.store.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 

@@ -18,8 +18,8 @@ from purlin.index.indexing.ahead import read_ahead
 from purlin.index.indexing.build import build
 from purlin.index.indexing.segment import Prepared, prepare
 from purlin.index.records import Document, Kind, Skipped, SourceFile
-from purlin.index.search.languages import ENGLISH
-from purlin.index.search.lexical_builder import Tokenizer
+from purlin.index.search.lexical.builder import Tokenizer
+from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source
 from purlin.index.sources.code.languages import LANGUAGES
 from tests.conftest import HashEncoder, source

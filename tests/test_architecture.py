@@ -17,6 +17,7 @@ MODULES = sorted(
     path.stem
     for room in (
         "app/agents app/corpora index/classify index/evaluation index/indexing index/qa index/search "
+        "index/search/lexical index/search/ranking index/search/store "
         "index/sources index/sources/code index/sources/products index/sources/references "
         "index/sources/references/html training/loop training/models training/pesco"
     ).split()

@@ -30,12 +30,12 @@ from purlin.index.indexing.build import Options, build
 from purlin.index.passages import lexical_text, render
 from purlin.index.records import Document, Location, Mode, Passage
 from purlin.index.search.corpus import Corpus, Hit
-from purlin.index.search.filters import Filter
-from purlin.index.search.fusion import HYBRID
-from purlin.index.search.lexical import K1
-from purlin.index.search.postings import B
-from purlin.index.search.query_log import Logged
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.bm25 import K1
+from purlin.index.search.lexical.postings import B
+from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.ranking.fusion import HYBRID
+from purlin.index.search.ranking.query_log import Logged
+from purlin.index.search.store.filters import Filter
 from tests.conftest import HashEncoder, source
 from tests.milvus_server import Server, installed
 

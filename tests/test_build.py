@@ -20,8 +20,8 @@ from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.listing import read_listing
 from purlin.index.search.segments import open_documents
+from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
 from tests.conftest import HashEncoder, source
 from tests.serving import limited

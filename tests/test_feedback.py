@@ -8,8 +8,8 @@ import pytest
 from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Location, Mode
-from purlin.index.search import feedback
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.ranking import feedback
 from purlin.index.search.why import why
 from tests.conftest import HashEncoder, paged, source
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.search.fusion import DENSE, HYBRID, LEXICAL, Fusion
+from purlin.index.search.ranking.fusion import DENSE, HYBRID, LEXICAL, Fusion
 
 
 def test_weighted_mean_by_hand() -> None:

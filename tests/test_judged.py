@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from purlin.cli.commands import app
 from purlin.index.encoder import STATIC_ENCODER, Vectors
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
 from purlin.training.data import judged
 from purlin.training.data.judged import (
     JudgedSet,

@@ -17,7 +17,9 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.manifests import read_manifest
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.languages import (
+from purlin.index.search.lexical.bm25 import Lexical
+from purlin.index.search.lexical.builder import RUN_TOKENS, LexicalBuilder
+from purlin.index.search.lexical.languages import (
     DUTCH,
     ENGLISH,
     FRENCH,
@@ -30,10 +32,8 @@ from purlin.index.search.languages import (
     Language,
     detect,
 )
-from purlin.index.search.lexical import Lexical
-from purlin.index.search.lexical_builder import RUN_TOKENS, LexicalBuilder
-from purlin.index.search.postings import Postings
-from purlin.index.search.tokens import fold, matches, tokens, words
+from purlin.index.search.lexical.postings import Postings
+from purlin.index.search.lexical.tokens import fold, matches, tokens, words
 from purlin.index.search.why import why
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.search import lexical, lexical_builder, postings
-from purlin.index.search.lexical import K1, Lexical, LexicalScores, top
-from purlin.index.search.lexical_builder import LexicalBuilder
-from purlin.index.search.postings import B, Postings
-from purlin.index.search.tokens import matches, tokens
+from purlin.index.search.lexical import bm25, postings
+from purlin.index.search.lexical import builder as lexical_builder
+from purlin.index.search.lexical.bm25 import K1, Lexical, LexicalScores, top
+from purlin.index.search.lexical.builder import LexicalBuilder
+from purlin.index.search.lexical.postings import B, Postings
+from purlin.index.search.lexical.tokens import matches, tokens
 
 
 def _postings(texts: Sequence[str], run_tokens: int = lexical_builder.RUN_TOKENS) -> Postings:
@@ -228,7 +229,7 @@ def small_tiers() -> Iterator[pytest.MonkeyPatch]:
             patched.setattr(module, "LONG", 5)
             patched.setattr(module, "GROUP", 2)
         patched.setattr(postings, "TIERS", (0.2, 0.4))
-        patched.setattr(lexical, "_FEW", 0)
+        patched.setattr(bm25, "_FEW", 0)
         yield patched
 
 

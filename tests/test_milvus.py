@@ -31,7 +31,7 @@ from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidI
 from purlin.index.indexing.build import build
 from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Hit, Location, Passage, Span
-from purlin.index.search.languages import ENGLISH
+from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until

@@ -16,7 +16,7 @@ from purlin.index.indexing.staleness import find_staleness
 from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.listing import read_listing
+from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
 from purlin.index.sources.parts import FEWEST_RECORDS, Part, Records, cut
 from tests.conftest import HashEncoder

@@ -10,7 +10,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.product_fields import is_code, searched_values, spellings, units_of
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.filters import Condition
+from purlin.index.search.store.filters import Condition
 from purlin.index.sources.products.records import from_record
 from tests.conftest import HashEncoder, source
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from purlin.index import builds
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build
-from purlin.index.search import query_log
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
+from purlin.index.search.ranking import query_log
+from purlin.index.search.ranking.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open close read write file line path mode upload retry parse name alpha beta".split()

@@ -16,11 +16,11 @@ from purlin.index import builds
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, SourceFile
-from purlin.index.search import repository
 from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.repository import Evidence
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.ranking import repository
+from purlin.index.search.ranking.repository import Evidence
 from tests.conftest import HashEncoder, source
 
 PATHS = [

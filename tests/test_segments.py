@@ -20,8 +20,8 @@ from purlin.index.manifests import Manifest
 from purlin.index.records import Document, Mode, Skipped, SourceFile
 from purlin.index.search import segments
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.listing import read_listing
-from purlin.index.search.query_log import Logged
+from purlin.index.search.ranking.query_log import Logged
+from purlin.index.search.store.listing import read_listing
 from tests.conftest import HashEncoder, source
 
 WORDS = ["open", "close", "read_file", "writeFile", "upload", "retry", "DDR4-3200", "parse", ""]

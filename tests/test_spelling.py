@@ -10,8 +10,8 @@ import pytest
 from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.lexical.spelling import edits
 from purlin.index.search.several import search_corpora
-from purlin.index.search.spelling import edits
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 

@@ -15,13 +15,14 @@ from purlin.index import blocks
 from purlin.index.blocks import seal
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
-from purlin.index.search import document_records, names, store_writer
-from purlin.index.search import store as store_module
-from purlin.index.search.document_records import entry_of
-from purlin.index.search.documents import Documents
-from purlin.index.search.filters import Filter
-from purlin.index.search.store import MAX_NAMED, Store
-from purlin.index.search.store_writer import StoreWriter
+from purlin.index.search.store import document_records, names
+from purlin.index.search.store import segment_store as store_module
+from purlin.index.search.store import writer as store_writer
+from purlin.index.search.store.document_records import entry_of
+from purlin.index.search.store.documents import Documents
+from purlin.index.search.store.filters import Filter
+from purlin.index.search.store.segment_store import MAX_NAMED, Store
+from purlin.index.search.store.writer import StoreWriter
 
 DOCUMENTS = [
     Document(

@@ -25,8 +25,8 @@ from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.search.listing import read_listing
 from purlin.index.search.segments import left_out, open_documents
+from purlin.index.search.store.listing import read_listing
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
@@ -95,7 +95,7 @@ import sys, time; from pathlib import Path
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
-from purlin.index.search.listing import read_listing
+from purlin.index.search.store.listing import read_listing
 from purlin.index.search.segments import left_out, open_documents
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source

@@ -11,7 +11,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.uses import used_name, users
+from purlin.index.search.ranking.uses import used_name, users
 from purlin.index.search.why import why
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder

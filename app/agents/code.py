@@ -31,9 +31,9 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.filters import beginning_with
 from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.search.snippets import first_line, telling_row
+from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
 _MAX_NOTES = 400  # characters on what is not indexed

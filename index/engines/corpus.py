@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from purlin.index.errors import EngineFailed
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus, PassageResult, SearchResult
-from purlin.index.search.ranked import Ranked
+from purlin.index.search.ranking.ranked import Ranked
 
 _R = TypeVar("_R")
 

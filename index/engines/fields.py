@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.search.filters import Clause, Filter, Held, Scalar, clauses, filterable
+from purlin.index.search.store.filters import Clause, Filter, Held, Scalar, clauses, filterable
 
 VALUES, RANGES = "values", "ranges"
 # What Milvus takes in one array.

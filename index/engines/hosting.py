@@ -38,12 +38,13 @@ from purlin.index.errors import (
     NotFound,
 )
 from purlin.index.manifests import Manifest, read_manifest
-from purlin.index.search import dense, query_log, segments
+from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
-from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
-from purlin.index.search.listing import LISTING_FILE
-from purlin.index.search.postings import Postings
-from purlin.index.search.query_log import QueryLog
+from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
+from purlin.index.search.lexical.postings import Postings
+from purlin.index.search.ranking import query_log
+from purlin.index.search.ranking.query_log import QueryLog
+from purlin.index.search.store.listing import LISTING_FILE
 
 BACKEND = "milvus"
 _READ_TOGETHER = 1024

@@ -25,11 +25,11 @@ from purlin.index.errors import Damaged, EngineFailed, NotFound
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
-from purlin.index.search.filters import Filter, Held
-from purlin.index.search.languages import Language
-from purlin.index.search.lexical import LexicalScores
-from purlin.index.search.store import MAX_NAMED, StoredPassage
-from purlin.index.search.tokens import distinct_tokens, tokens
+from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.lexical.languages import Language
+from purlin.index.search.lexical.tokens import distinct_tokens, tokens
+from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256

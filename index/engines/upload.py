@@ -27,11 +27,11 @@ from purlin.index.errors import EngineFailed, InvalidInput
 from purlin.index.passages import lexical_text
 from purlin.index.records import Document, Passage
 from purlin.index.search import local
-from purlin.index.search.filters import ANY_CASE
-from purlin.index.search.languages import Language
-from purlin.index.search.lexical import K1
-from purlin.index.search.postings import B
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.bm25 import K1
+from purlin.index.search.lexical.languages import Language
+from purlin.index.search.lexical.postings import B
+from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.store.filters import ANY_CASE
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2

@@ -24,8 +24,8 @@ from typing import BinaryIO, TypeVar
 
 from purlin.index.indexing.segment import Prepared, prepare
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
-from purlin.index.search.languages import ENGLISH
-from purlin.index.search.lexical_builder import Tokenizer
+from purlin.index.search.lexical.builder import Tokenizer
+from purlin.index.search.lexical.languages import ENGLISH
 
 # What is read of a file: documents as they are, or as a segment stores them, and what is left out.
 Item = Document | Prepared | Skipped

@@ -38,15 +38,16 @@ from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
 from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
-from purlin.index.search import dense, query_log, segments
-from purlin.index.search.documents import Documents
-from purlin.index.search.filters import Held
-from purlin.index.search.fusion import HYBRID
-from purlin.index.search.languages import ENGLISH
-from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
-from purlin.index.search.query_log import Logged
+from purlin.index.search import dense, segments
+from purlin.index.search.lexical.languages import ENGLISH
+from purlin.index.search.ranking import query_log
+from purlin.index.search.ranking.fusion import HYBRID
+from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
-from purlin.index.search.store import Store
+from purlin.index.search.store.documents import Documents
+from purlin.index.search.store.filters import Held
+from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
+from purlin.index.search.store.segment_store import Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500

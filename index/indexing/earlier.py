@@ -19,10 +19,10 @@ from purlin.index.errors import PurlinError
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Kind
 from purlin.index.search.dense import SETTINGS_FILE, StoredVectors, stored_vectors
-from purlin.index.search.listing import IndexedFile, Listing, read_listing
-from purlin.index.search.postings import Postings
+from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.segments import LEXICAL_DIRECTORY
-from purlin.index.search.store import Store
+from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
+from purlin.index.search.store.segment_store import Store
 
 
 class EarlierSegment:

@@ -27,8 +27,8 @@ from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import StageProgress
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.filters import Filter
 from purlin.index.search.limits import check_query
+from purlin.index.search.store.filters import Filter
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
 RUN_DEPTH = 100

@@ -20,9 +20,9 @@ from purlin.index.manifests import MANIFEST_FORMAT
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
-from purlin.index.search.languages import ENGLISH, Language
-from purlin.index.search.listing import IndexedFile, Listing, read_listing
+from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.segments import BASE, DELTA
+from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
 
 _T = TypeVar("_T")
 

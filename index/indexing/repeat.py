@@ -11,7 +11,7 @@ from purlin.index.indexing.build import Options, build, file_digests
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
-from purlin.index.search.listing import read_listing
+from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import open_source
 
 

@@ -16,11 +16,11 @@ from purlin.index.indexing.journal import Journal
 from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
-from purlin.index.search.document_records import Entry, entry_of
-from purlin.index.search.languages import Language
-from purlin.index.search.lexical_builder import LexicalBuilder, Tokenizer
+from purlin.index.search.lexical.builder import LexicalBuilder, Tokenizer
+from purlin.index.search.lexical.languages import Language
 from purlin.index.search.segments import LEXICAL_DIRECTORY
-from purlin.index.search.store_writer import StoreWriter
+from purlin.index.search.store.document_records import Entry, entry_of
+from purlin.index.search.store.writer import StoreWriter
 
 # Vectors that are gathered and written together.
 _WRITTEN_TOGETHER = 8192

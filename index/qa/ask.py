@@ -17,8 +17,8 @@ from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
 from purlin.index.records import Answer, Document, Excerpt, Hit
 from purlin.index.search.corpus import Corpus, Retrieved
-from purlin.index.search.filters import Filter
 from purlin.index.search.limits import MAX_QUERY_CHARS
+from purlin.index.search.store.filters import Filter
 
 READ_DEPTH = 12  # passages that are read at most
 MAX_BEHIND = 4.0  # log odds that a passage may be behind the best one, to be read

@@ -20,7 +20,7 @@ from purlin.index.qa.candidates import PROPOSED
 from purlin.index.qa.question import ParsedQuestion, folded
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
 
 Features = NDArray[np.float64]
 

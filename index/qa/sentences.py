@@ -17,7 +17,7 @@ from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import MIN_SPAN_LOGIT, PassageLogits, ReadingPassage, TokenScores
 from purlin.index.qa.signatures import CharSpan, Parameter
 from purlin.index.qa.tables import ROW
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage

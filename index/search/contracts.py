@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
-from purlin.index.search.filters import Filter, Held
-from purlin.index.search.languages import Language
-from purlin.index.search.lexical import LexicalScores
-from purlin.index.search.store import StoredPassage
+from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.lexical.languages import Language
+from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.segment_store import StoredPassage
 
 Rows = NDArray[np.int64]
 # The passages that a search may return, as the engine that made it knows them: a mask of all rows,

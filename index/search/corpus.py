@@ -19,7 +19,7 @@ from purlin.index.lookups import Lookups
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
 from purlin.index.records import Document, Hit, Mode, Passage
-from purlin.index.search import feedback, query_log, segments
+from purlin.index.search import segments
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
@@ -29,20 +29,21 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
-from purlin.index.search.filters import ANY_CASE, Filter, check_types, folded
-from purlin.index.search.fusion import Fusion
 from purlin.index.search.highlights import highlights, shown_of
-from purlin.index.search.languages import ENGLISH
-from purlin.index.search.lexical import Lexical
+from purlin.index.search.lexical.bm25 import Lexical
+from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.limits import check_k, check_search
-from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
-from purlin.index.search.named_rows import NamedRows
-from purlin.index.search.query_log import QueryLog
-from purlin.index.search.ranked import Clock, Query, Ranked, Ranking
-from purlin.index.search.retrievers import Retrievers
+from purlin.index.search.ranking import feedback, query_log
+from purlin.index.search.ranking.fusion import Fusion
+from purlin.index.search.ranking.named_rows import NamedRows
+from purlin.index.search.ranking.query_log import QueryLog
+from purlin.index.search.ranking.ranked import Clock, Query, Ranked, Ranking
+from purlin.index.search.ranking.retrievers import Retrievers
 from purlin.index.search.segments import Segment
-from purlin.index.search.store import StoredPassage
+from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, folded
+from purlin.index.search.store.listing import LISTING_FILE, Listing
+from purlin.index.search.store.segment_store import StoredPassage
 
 # Hits that a reranker scores again, and the time it may take: those not read by then keep their order.
 RERANK_DEPTH = 20

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Variant
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import unknown_field
 from purlin.index.search.limits import MAX_K, MAX_RANK, check_page
 from purlin.index.search.several import SeveralResult
+from purlin.index.search.store.filters import unknown_field
 
 # Hits that are read at least, whatever the page: variants are among these.
 READ_FIRST = 200

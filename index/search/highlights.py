@@ -8,8 +8,8 @@ from itertools import islice
 
 from purlin.index.quantities import quantities
 from purlin.index.records import Kind
-from purlin.index.search.languages import ENGLISH, Language
-from purlin.index.search.tokens import matches, tokens
+from purlin.index.search.lexical.languages import ENGLISH, Language
+from purlin.index.search.lexical.tokens import matches, tokens
 
 MAX_HIGHLIGHTS = 100
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from purlin.index.records import Document
 from purlin.index.search.contracts import Details, Rows
-from purlin.index.search.documents import Documents
-from purlin.index.search.filters import Filter, Held
-from purlin.index.search.store import StoredPassage
+from purlin.index.search.store.documents import Documents
+from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.segment_store import StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 

@@ -5,7 +5,7 @@
                      has one segment only, and -1 for one that was removed since; absent if the
                      passages of the base are in order and all there
     fields.json      {field: whether any value is a number, or "all"}
-    files.json       the source files, see `purlin.index.search.listing`
+    files.json       the source files, see `purlin.index.search.store.listing`
 
 Rows of the delta follow those of the base.
 """
@@ -26,11 +26,11 @@ from purlin.index.manifests import Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
-from purlin.index.search.documents import Documents
-from purlin.index.search.filters import Held
-from purlin.index.search.listing import Listing
-from purlin.index.search.postings import Postings
-from purlin.index.search.store import Store
+from purlin.index.search.lexical.postings import Postings
+from purlin.index.search.store.documents import Documents
+from purlin.index.search.store.filters import Held
+from purlin.index.search.store.listing import Listing
+from purlin.index.search.store.segment_store import Store
 from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"

@@ -20,9 +20,9 @@ from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus
-from purlin.index.search.filters import Filter, only_excludes
 from purlin.index.search.limits import check_search
-from purlin.index.search.ranked import Ranked
+from purlin.index.search.ranking.ranked import Ranked
+from purlin.index.search.store.filters import Filter, only_excludes
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import accumulate
 
 from purlin.index.records import Hit
-from purlin.index.search.tokens import matches, tokens
+from purlin.index.search.lexical.tokens import matches, tokens
 
 # A stretch is shown instead of the beginning if its words weigh this many times as much.
 _MORE = 1.5

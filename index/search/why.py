@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
-from purlin.index.search.languages import ENGLISH, LANGUAGES, Language
-from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
-from purlin.index.search.uses import used_name
+from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
+from purlin.index.search.lexical.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
+from purlin.index.search.ranking.uses import used_name
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from purlin.index.qa.reader import Reader
     from purlin.index.records import Answer
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.filters import Filter
+    from purlin.index.search.store.filters import Filter
 
 ABOUT = """Answer a question from the documentation in the repository around the working directory,
 or in a directory or file of it: HTML, Markdown, reStructuredText, AsciiDoc and manual pages. Answers

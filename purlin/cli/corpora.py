@@ -14,7 +14,7 @@ from purlin.index.manifests import read_manifest
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.filters import Scalar
+    from purlin.index.search.store.filters import Scalar
 
 
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:

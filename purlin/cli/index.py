@@ -129,7 +129,7 @@ def index_build(
     from purlin.index import builds
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options, build, file_digests
-    from purlin.index.search.query_log import read_log
+    from purlin.index.search.ranking.query_log import read_log
 
     log = read_log(query_log) if query_log else []
     options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []))
@@ -305,7 +305,7 @@ def index_show(
     from purlin.index import builds
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search import segments
-    from purlin.index.search.listing import read_listing
+    from purlin.index.search.store.listing import read_listing
 
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
         out.print(f"unfinished: {unfinished}; `purlin index build` goes on from there")

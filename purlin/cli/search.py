@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from purlin.index.records import Hit
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.filters import Filter
+    from purlin.index.search.store.filters import Filter
     from purlin.index.workspace import Workspace
 
 ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Encoder, Role, TextEncoder, Vectors
 from purlin.index.evaluation.ranking import Measure, evaluate_run, measure, ndcg, reciprocal_rank
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
 
 Rows = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.qa.reader import model_text
-from purlin.index.search.lexical import Lexical, top
-from purlin.index.search.lexical_builder import LexicalBuilder
-from purlin.index.search.postings import Postings
+from purlin.index.search.lexical.bm25 import Lexical, top
+from purlin.index.search.lexical.builder import LexicalBuilder
+from purlin.index.search.lexical.postings import Postings
 from purlin.training.data.questions import PassagePool, TrainingQuestion
 
 # Queries whose cosines with all passages are in memory at a time.

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 
 import Stemmer
 
-from purlin.index.search.languages import ENGLISH, FRENCH, Language
+from purlin.index.search.lexical.languages import ENGLISH, FRENCH, Language
 
 _MAX_TOKEN_CHARS = 64
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import NotFound
 from purlin.index.records import Document
-from purlin.index.search.document_records import Head
-from purlin.index.search.filters import Filter, Held, clauses
-from purlin.index.search.store import Store, StoredPassage
+from purlin.index.search.store.document_records import Head
+from purlin.index.search.store.filters import Filter, Held, clauses
+from purlin.index.search.store.segment_store import Store, StoredPassage
 
 
 class Documents:

@@ -9,9 +9,9 @@ import numpy as np
 
 from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
 from purlin.index.records import Kind
-from purlin.index.search import repository
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
-from purlin.index.search.uses import used_name
+from purlin.index.search.ranking import repository
+from purlin.index.search.ranking.uses import used_name
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")

@@ -14,9 +14,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
 from purlin.index.search.contracts import Allowed, Rows
 from purlin.index.search.highlights import Shown
-from purlin.index.search.lexical import LexicalScores
-from purlin.index.search.query_log import Nearness
-from purlin.index.search.repository import Evidence
+from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.ranking.query_log import Nearness
+from purlin.index.search.ranking.repository import Evidence
 
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 

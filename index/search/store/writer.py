@@ -1,4 +1,4 @@
-"""Writes the documents of a segment; `purlin.index.search.store` says into which files."""
+"""Writes the documents of a segment; `purlin.index.search.store.segment_store` says into which files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from purlin.index.blocks import BlockWriter
 from purlin.index.records import Skipped
-from purlin.index.search.columns import ColumnsWriter
-from purlin.index.search.document_records import Entry, json_line, storable
-from purlin.index.search.names import hash_of, write_names
-from purlin.index.search.store import (
+from purlin.index.search.store.columns import ColumnsWriter
+from purlin.index.search.store.document_records import Entry, json_line, storable
+from purlin.index.search.store.names import hash_of, write_names
+from purlin.index.search.store.segment_store import (
     DIGEST_BYTES,
     DIGESTS_FILE,
     DOCUMENT_OF_FILE,

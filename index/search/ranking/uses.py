@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.records import Document
-from purlin.index.search.repository import SEPARATOR
+from purlin.index.search.ranking.repository import SEPARATOR
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"

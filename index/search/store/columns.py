@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import BlockWriter, Buffer, Reader
-from purlin.index.search.filters import Clause, Held, Scalar
+from purlin.index.search.store.filters import Clause, Held, Scalar
 
 COLUMNS_FILE, LAYOUTS_FILE = "columns.bin", "columns.json"
 ValueType = Literal["text", "integer", "real"]

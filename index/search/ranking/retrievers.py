@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.search import feedback, repository
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
-from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
-from purlin.index.search.lexical import LexicalScores
-from purlin.index.search.query_log import blend
-from purlin.index.search.ranked import Candidates, Clock, Query, Ranking, aligned
-from purlin.index.search.uses import users
+from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.ranking import feedback, repository
+from purlin.index.search.ranking.fusion import DENSE, LEXICAL, Fusion
+from purlin.index.search.ranking.query_log import blend
+from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
+from purlin.index.search.ranking.uses import users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
-from purlin.index.search.filters import ANY_CASE, Scalar, filterable
-from purlin.index.search.names import hash_of
-from purlin.index.search.tokens import distinct_tokens
+from purlin.index.search.lexical.tokens import distinct_tokens
+from purlin.index.search.store.filters import ANY_CASE, Scalar, filterable
+from purlin.index.search.store.names import hash_of
 
 
 class Head(NamedTuple):

@@ -7,9 +7,9 @@
     document_of.npy   int32 (passages,): the document of each passage, ascending
     digests.bin       uint64 (passages, 2): the digest of each passage's rendered text
     skipped.bin       a JSON line for each thing that the readers skipped
-    ids.*, titles.*   rows by id and title, see `purlin.index.search.names`
+    ids.*, titles.*   rows by id and title, see `purlin.index.search.store.names`
     paths.*           the first row of each file by path
-    columns.*         the fields, see `purlin.index.search.columns`
+    columns.*         the fields, see `purlin.index.search.store.columns`
 
 The files are written once and only read afterwards. Those with the suffix .bin stay on disk; each
 read of one is verified and raises Altered if the file was changed.
@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from purlin.index.blocks import UNCHECKED, Reader
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
-from purlin.index.search.columns import Columns
-from purlin.index.search.document_records import Head, folded_title, parse_record
-from purlin.index.search.filters import Clause, Held
-from purlin.index.search.names import Names
+from purlin.index.search.store.columns import Columns
+from purlin.index.search.store.document_records import Head, folded_title, parse_record
+from purlin.index.search.store.filters import Clause, Held
+from purlin.index.search.store.names import Names
 from purlin.index.storage import read_array
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"

@@ -23,7 +23,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
 from purlin.index.pace import StageProgress
 from purlin.index.records import is_text
-from purlin.index.search.lexical import top
+from purlin.index.search.lexical.bm25 import top
 from purlin.index.storage import read_array
 
 # Cosine of unrelated queries.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.search.contracts import Details, Rows
-from purlin.index.search.tokens import tokens
+from purlin.index.search.lexical.tokens import tokens
 
 # Documents that the model ranks, whatever page is asked for: those of the highest text scores among
 # the first ones of each retriever.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.quantities import quantities
-from purlin.index.search.languages import Language
-from purlin.index.search.tokens import fold, split
+from purlin.index.search.lexical.languages import Language
+from purlin.index.search.lexical.tokens import fold, split
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9

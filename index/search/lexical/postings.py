@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import UNCHECKED, BlockFile, Reader
-from purlin.index.search.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
+from purlin.index.search.lexical.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
 
 B = 0.75
@@ -127,7 +127,7 @@ class Postings:
 
     @classmethod
     def load(cls, directory: Path, files: Reader = UNCHECKED) -> Postings:
-        """Open the files of `purlin.index.search.lexical_builder`. Raises Damaged."""
+        """Open the files of `purlin.index.search.lexical.builder`. Raises Damaged."""
         lengths, groups = (
             read_array(files.read(directory / name)) for name in (LENGTHS_FILE, GROUPS_FILE)
         )

@@ -23,15 +23,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.search.postings import B, Postings, Tier, mean_length
-from purlin.index.search.spelling import (
+from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
+from purlin.index.search.lexical.spelling import (
     FEWEST_IN_PART,
     MOST_COMPOUNDS,
     corrected,
     edits,
     most_edits,
 )
-from purlin.index.search.tokens import split, tokens
+from purlin.index.search.lexical.tokens import split, tokens
 
 Rows = NDArray[np.int64]
 LexicalScores = NDArray[np.float32]
@@ -152,7 +152,7 @@ class Lexical:
     # ---- vocabulary
 
     def corrected(self, query: str) -> str:
-        """The query as it should be searched, see `purlin.index.search.spelling`."""
+        """The query as it should be searched, see `purlin.index.search.lexical.spelling`."""
         return corrected(query, self)
 
     def df(self, token: str) -> int:

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.blocks import BlockWriter
-from purlin.index.search.languages import (
+from purlin.index.search.lexical.languages import (
     ENGLISH,
     LANGUAGE_FILE,
     SAMPLE_CHARS,
     Language,
     detect,
 )
-from purlin.index.search.postings import (
+from purlin.index.search.lexical.postings import (
     CODEC,
     GROUP,
     GROUP_TOKENS_FILE,
@@ -42,7 +42,7 @@ from purlin.index.search.postings import (
     tier_bytes,
     tier_sizes,
 )
-from purlin.index.search.tokens import fold, split, words
+from purlin.index.search.lexical.tokens import fold, split, words
 from purlin.index.storage import TEMPORARY
 
 # Tokens of texts in a run, and entries that are merged together: each takes about 40 bytes.

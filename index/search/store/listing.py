@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from purlin.index.records import PART, Skipped, Stamp
-from purlin.index.search.document_records import storable
+from purlin.index.search.store.document_records import storable
 
 LISTING_FILE = "files.json"
 _MAX_SHOWN = 200  # characters of a path or a reason

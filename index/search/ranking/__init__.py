@@ -1,0 +1,1 @@
+"""From what the retrievers give to one ranking of passages."""

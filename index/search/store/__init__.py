@@ -1,0 +1,1 @@
+"""The documents of a build on disk: records, names and filterable fields."""
