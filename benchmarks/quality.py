@@ -53,9 +53,9 @@ from purlin.index.passages import render, split
 from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
-from purlin.training.data.augment import with_comment
-from purlin.training.data.pair_rows import function_key, pairs_from_rows, plain_pair
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.augment import with_comment
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.pairs.rows import function_key, pairs_from_rows, plain_pair
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs", "searches")
 POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones

@@ -5,7 +5,7 @@
         [--recipe configs/refqa-dpr.toml] [--pages N] [--template-test]
 
 `--data` has references/python3.11/library, as in the paper Python's library reference alone, whose
-passages are cut as the paper's splitters do (`purlin.training.data.splitting`): simple in windows of whole
+passages are cut as the paper's splitters do (`purlin.training.data.questions.splitting`): simple in windows of whole
 pages, structure at definitions, extended with the terms above them, too. A retriever, and with
 `--reader trained` a reader, is trained for each splitter, on that splitter's passages, with:
 
@@ -61,13 +61,13 @@ from purlin.index.search.lexical.builder import LexicalBuilder
 from purlin.index.search.lexical.postings import Postings
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
-from purlin.training.data import templates
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import answer_spans
-from purlin.training.data.splitting import SplitReference, read_split
-from purlin.training.data.templates import document_entry
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.questions.reader_questions import answer_spans
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.questions.splitting import SplitReference, read_split
+from purlin.training.data.templates import generation
+from purlin.training.data.templates.generation import document_entry
 from purlin.training.dev import DevSet
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
@@ -395,7 +395,7 @@ class TemplateTest(Ablation):
     def all_questions(self) -> list[Question]:
         """The unambiguous questions by the paper's template about entries of its split "test"."""
         definitions = self.reference(self.options.splitters[0]).definitions
-        examples = templates.questions(definitions, "test", "paper")
+        examples = generation.questions(definitions, "test", "paper")
         return [
             Question(
                 id=str(number),

@@ -32,8 +32,8 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings

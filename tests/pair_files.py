@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from purlin.index.records import Skipped
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 
 DATA = Path(__file__).parent / "data" / "pairs"
 REFERENCE = Path(__file__).parent / "data" / "reference"

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
 from purlin.index.qa.spans import ReadingResult, rank_answers
-from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.models.settings import ModelSettings
 from purlin.training.reader.export import export_reader
 from purlin.training.reader.model import load_reader_model

@@ -48,7 +48,7 @@ def tiny_reranker(directory: Path, *, default: tuple[str, ...] = ()) -> Path:
     import torch
     from tokenizers import pre_tokenizers
 
-    from purlin.training.data.pairs import PairSource
+    from purlin.training.data.pairs.pair import PairSource
     from purlin.training.models.settings import ModelSettings
     from purlin.training.ranker.export import export_ranker
     from purlin.training.ranker.model import load_ranker_model

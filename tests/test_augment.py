@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.augment import Forms, draw, search_box_query, with_comment
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.augment import Forms, draw, search_box_query, with_comment
+from purlin.training.data.pairs.pair import Pair
 
 PYTHON = Pair(
     ("Return the depth in metres.", "Return the depth in metres.\n\nTides count."),

@@ -23,14 +23,14 @@ from transformers import (
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.manual import documents
-from purlin.training.data import pair_questions
-from purlin.training.data.backtranslation import back_translate, translate
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import load_questions
-from purlin.training.data.template_rules import PAPER_RULES, read_rules
-from purlin.training.data.templates import examples
+from purlin.training.data.pairs import question_pairs
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.questions.backtranslation import back_translate, translate
+from purlin.training.data.questions.reader_questions import load_questions
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.templates.generation import examples
+from purlin.training.data.templates.rules import PAPER_RULES, read_rules
 from purlin.training.dev import DevSet, read_dev_set
 from tests.tiny import WORDS, save_tokenizer
 
@@ -270,7 +270,7 @@ def put_before(monkeypatch: pytest.MonkeyPatch, unchanged: str = "") -> None:
     def rephrase(texts: list[str]) -> list[str | None]:
         return [None if text == unchanged else f"other {text}" for text in texts]
 
-    monkeypatch.setattr(pair_questions, "rephraser", lambda *_, **__: rephrase)
+    monkeypatch.setattr(question_pairs, "rephraser", lambda *_, **__: rephrase)
 
 
 def test_both_sides_of_a_pair_are_translated(

@@ -15,7 +15,7 @@ import pytest
 from benchmarks import quality
 from purlin.index.evaluation import ranking
 from purlin.index.records import Document, Mode
-from purlin.training.data.pair_rows import function_key
+from purlin.training.data.pairs.rows import function_key
 from tests.conftest import HashEncoder
 
 WORDS = "red green blue small large round flat soft hard old".split()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import refqa
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair
-from purlin.training.data.templates import split_of
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair
+from purlin.training.data.templates.generation import split_of
 from tests.pair_files import write_jsonl
 
 ADJECTIVES = ("red", "old", "wide", "calm", "thin", "loud")

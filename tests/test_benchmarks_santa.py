@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import santa as ablation
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs.pair import PairSource
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from tests.conftest import HashEncoder
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
 from purlin.training.config import build_recipe
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import load_questions
-from purlin.training.data.wrong_passages import Miner
+from purlin.training.data.questions.reader_questions import load_questions
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.questions.wrong_passages import Miner
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.reader.distillation import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.training.data.docstrings import without_docstring
+from purlin.training.data.pairs.docstrings import without_docstring
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from purlin.cli.commands import app as command_line
 from purlin.index.encoder import ENSEMBLE_ENCODER, SETTINGS, load_encoder
 from purlin.index.errors import InvalidInput
 from purlin.training.config import load_recipe
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.ensemble import EnsembleRecipe, draw, fit, make_ensemble
 from tests.pair_files import write_jsonl
 from tests.static_files import WORDS, write_static

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import PairSource
 from tests.pair_files import read_all
 
 ESCI = [

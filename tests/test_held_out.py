@@ -14,10 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.data.docstrings import first_sentence, without_docstring
-from purlin.training.data.held_out import HeldOut, HeldOutDocument, read_held_out, remove_held_out
-from purlin.training.data.pair_loading import load_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.docstrings import first_sentence, without_docstring
+from purlin.training.data.pairs.held_out import (
+    HeldOut,
+    HeldOutDocument,
+    read_held_out,
+    remove_held_out,
+)
+from purlin.training.data.pairs.loading import load_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import DATA, FLOOD, read_all, write_jsonl
 

@@ -31,8 +31,8 @@ from purlin.training.data.judged import (
     rank_by_words,
     ranked,
 )
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.published import read_judged
 from purlin.training.dev import DevSet, read_dev_set
 from tests.conftest import HashEncoder

@@ -19,22 +19,22 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Span
 from purlin.index.sources.code.identifiers import identifiers
-from purlin.training.data.code_start import code_start
-from purlin.training.data.entities import (
+from purlin.training.data.masking.code_start import code_start
+from purlin.training.data.masking.entities import (
     MAX_MASKED_CHARS,
     describe_entities,
     entities,
     python_names,
 )
-from purlin.training.data.masking import (
+from purlin.training.data.masking.masks import (
     Masked,
     entity_share,
     mask_entities,
     mask_spans,
     target_entities,
 )
-from purlin.training.data.pairs import Pair
-from purlin.training.data.sentinels import encode_masked, prepare_tokenizer, sentinels
+from purlin.training.data.masking.sentinels import encode_masked, prepare_tokenizer, sentinels
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.models.sentence_models import base_checkpoint
 
 T5 = tuple(f"<extra_id_{number}>" for number in range(100))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs.pair import PairSource
 from tests.pair_files import DATA, read_all
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import NotFound
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import PairSource
 from tests.pair_files import DATA, REFERENCE, read_all, write_jsonl
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import PurlinError
-from purlin.training.data.pair_loading import load_pairs
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs.loading import load_pairs
+from purlin.training.data.pairs.pair import PairSource
 from tests.pair_files import DATA, FLOOD, write_jsonl
 
 

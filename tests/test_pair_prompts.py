@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pair_prompts import TEMPLATES
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.pairs.prompts import TEMPLATES
 
 TEXTS = ["The kettle leaked on the second day.", "Rain is expected in the north.", "Which bus?"]
 LABELS = ["complaint", "weather", "question"]

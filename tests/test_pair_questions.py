@@ -13,10 +13,10 @@ from purlin.index.errors import InvalidInput, PurlinError
 from purlin.index.passages import render, split
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources import open_source
-from purlin.training.data.pairs import PairSource
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import load_questions
-from purlin.training.data.template_rules import PAPER_RULES
+from purlin.training.data.pairs.pair import PairSource
+from purlin.training.data.questions.reader_questions import load_questions
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.templates.rules import PAPER_RULES
 from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import REFERENCE, read_all, write_jsonl
 

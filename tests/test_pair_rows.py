@@ -10,8 +10,8 @@ import pytest
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
-from purlin.training.data.pair_rows import PASSAGE_COLUMNS, function_key
-from purlin.training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
+from purlin.training.data.pairs.pair import MAX_PAIR_CHARS, Pair, PairSource
+from purlin.training.data.pairs.rows import PASSAGE_COLUMNS, function_key
 from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import DATA, read_all, write_jsonl
 

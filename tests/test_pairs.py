@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs import MAX_PAIR_CHARS, MAX_TEXTS_PER_PAIR, Pair, PairSource, clean
+from purlin.training.data.pairs.pair import (
+    MAX_PAIR_CHARS,
+    MAX_TEXTS_PER_PAIR,
+    Pair,
+    PairSource,
+    clean,
+)
 from tests.pair_files import DATA, assert_clean
 
 

@@ -23,8 +23,8 @@ from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.qa.reader import RELEASED_READER
 from purlin.index.reranker import Reranker
 from purlin.training.config import build_recipe
-from purlin.training.data.pair_loading import load_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.loading import load_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse

@@ -34,9 +34,9 @@ from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFail
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.records import Role
 from purlin.training import config, mining
-from purlin.training.data.augment import Forms
 from purlin.training.data.judged import JudgedSet
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.augment import Forms
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import LOSS_BATCH, DevEvaluator, DevSet, rank_passages, read_dev_set
 from purlin.training.encoded import RoleEncoder
 from purlin.training.exporting.encoder import export_encoder

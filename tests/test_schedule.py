@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.schedule import Schedule, package_numbers
 
 

@@ -13,11 +13,11 @@ from purlin.index.passages import render
 from purlin.index.records import Document, Splitter
 from purlin.index.sources.references import manual
 from purlin.index.sources.references.html.reader import read_page
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import load_questions
-from purlin.training.data.splitting import SplitReference, read_split
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.questions.reader_questions import load_questions
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.questions.splitting import SplitReference, read_split
 from purlin.training.dev import DevSet
 
 DATA = Path(__file__).parent / "data" / "reference"

@@ -22,8 +22,8 @@ from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, load_encod
 from purlin.index.errors import InvalidInput
 from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
-from purlin.training.data.augment import Forms
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.augment import Forms
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings

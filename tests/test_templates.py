@@ -15,9 +15,9 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Span
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.manual import documents
-from purlin.training.data.template_entries import sentence_spans
-from purlin.training.data.template_rules import TEMPLATE_RULES, Rules, read_rules, third_person
-from purlin.training.data.templates import Example, examples, split_of, unambiguous
+from purlin.training.data.templates.entries import sentence_spans
+from purlin.training.data.templates.generation import Example, examples, split_of, unambiguous
+from purlin.training.data.templates.rules import TEMPLATE_RULES, Rules, read_rules, third_person
 
 DRAWS = 30  # so many that every wording is drawn
 

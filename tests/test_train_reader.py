@@ -31,15 +31,15 @@ from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
 from purlin.training.config import load_recipe
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import (
+from purlin.training.data.questions.reader_questions import (
     PassagePool,
     Pools,
     TrainingQuestion,
     balanced,
     load_questions,
 )
-from purlin.training.data.wrong_passages import Miner
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.questions.wrong_passages import Miner
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card

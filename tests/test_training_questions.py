@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import TrainingQuestion
+from purlin.training.data.questions.reader_questions import TrainingQuestion
+from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.dev import DevSet
 
 

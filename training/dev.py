@@ -19,10 +19,10 @@ from purlin.index.records import Document, Kind, SourceFile, Splitter
 from purlin.index.sources import beir
 from purlin.training.config import in_range
 from purlin.training.data.judged import JudgedSet, mean_measure, ranked
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.published import JUDGED_NAMES, JudgedName, read_judged
-from purlin.training.data.template_rules import RulesChoice
+from purlin.training.data.templates.rules import RulesChoice
 from purlin.training.losses import contrastive
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel
@@ -52,7 +52,7 @@ class DevSet:
     reference QA selects its epoch by the loss on such data.
 
     `rules`, `translators` and `originals` make questions by template, and `splitter` cuts their
-    passages, as the keys of that name in `purlin.training.data.pairs.PairSource` do; what is
+    passages, as the keys of that name in `purlin.training.data.pairs.pair.PairSource` do; what is
     translated is questions and passages both.
     """
 

@@ -25,10 +25,10 @@ from purlin.index.ensemble_encoder import (
 )
 from purlin.index.errors import InvalidInput
 from purlin.training.config import MAX_SEED, in_range, refuse_repeated
-from purlin.training.data import augment
 from purlin.training.data.judged import mean_measure, rank
-from purlin.training.data.pair_loading import load_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs import augment
+from purlin.training.data.pairs.loading import load_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
 from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.encoder import Vectors
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.loop.checkpoints import storing
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel

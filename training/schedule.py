@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 
 RowNumbers = NDArray[np.int64]
 

@@ -14,12 +14,12 @@ from typing import Literal, get_args
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped
-from purlin.training.data.docstrings import without_docstring
-from purlin.training.data.esci import Judgement, esci_judgements
 from purlin.training.data.judged import JudgedSet
-from purlin.training.data.pair_documents import find_file
-from purlin.training.data.pair_rows import TableRow, corpus_texts, read_table_rows
-from purlin.training.data.pairs import PairSource, strip_text
+from purlin.training.data.pairs.docstrings import without_docstring
+from purlin.training.data.pairs.documents import find_file
+from purlin.training.data.pairs.esci import Judgement, esci_judgements
+from purlin.training.data.pairs.pair import PairSource, strip_text
+from purlin.training.data.pairs.rows import TableRow, corpus_texts, read_table_rows
 
 JudgedName = Literal["advtest", "codesearchnet", "esci"]
 JUDGED_NAMES: tuple[JudgedName, ...] = get_args(JudgedName)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.records import Role
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.encoded import FrozenEncoder, encode_once
 from purlin.training.loop.recorded_recipe import digest
 

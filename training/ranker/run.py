@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from purlin.index.encoder import load_encoder
-from purlin.training.data.pair_loading import load_pairs
+from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.loop.checkpoints import best_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import StepProgress, train

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from purlin.index.qa.reader import ReadingPassage
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
-from purlin.training.data import augment
+from purlin.training.data.pairs import augment
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.loop.devices import add_gradients
 from purlin.training.losses import list_divergence, listwise, margin_mse

@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.data.question_sources import QuestionSource
-from purlin.training.data.questions import PassagePool, Pools, TrainingQuestion, load_questions
-from purlin.training.data.wrong_passages import Miner
+from purlin.training.data.questions.reader_questions import (
+    PassagePool,
+    Pools,
+    TrainingQuestion,
+    load_questions,
+)
+from purlin.training.data.questions.sources import QuestionSource
+from purlin.training.data.questions.wrong_passages import Miner
 from purlin.training.encoded import encode_once
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress

@@ -8,7 +8,7 @@ from typing import Literal
 
 from purlin.index.errors import InvalidInput
 from purlin.training.config import MAX_SEED, in_range
-from purlin.training.data.question_sources import QuestionSource
+from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings

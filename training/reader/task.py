@@ -16,7 +16,7 @@ from torch import Tensor
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training.cross_encoder import CrossEncoderTask
-from purlin.training.data.questions import TrainingQuestion
+from purlin.training.data.questions.reader_questions import TrainingQuestion
 from purlin.training.loop.devices import add_gradients
 from purlin.training.reader.distillation import SoftTargets, distillation_loss, soft_targets
 from purlin.training.reader.losses import UNKNOWN, reading_loss

@@ -10,7 +10,7 @@ import numpy as np
 from accelerate import Accelerator
 
 from purlin.training import mining
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.models.text_model import TextModel
 from purlin.training.santa.recipe import Stage
 from purlin.training.schedule import RowNumbers

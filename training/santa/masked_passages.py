@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from purlin.training.data import masking
-from purlin.training.data.entities import entities
-from purlin.training.data.pairs import Pair
-from purlin.training.data.sentinels import encode_masked, prepare_tokenizer
+from purlin.training.data.masking import masks
+from purlin.training.data.masking.entities import entities
+from purlin.training.data.masking.sentinels import encode_masked, prepare_tokenizer
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.models.padding import pad_targets, pad_texts
 from purlin.training.models.settings import ModelSettings
 from purlin.training.santa.recipe import Stage
@@ -43,14 +43,14 @@ class PassageMasker:
         ids, mask = pad_texts([row for row, _ in encoded], self.tokenizer.pad_token_id)
         return ids, mask, pad_targets([target for _, target in encoded])
 
-    def _mask_passage(self, pair: Pair, rng: random.Random) -> masking.Masked:
+    def _mask_passage(self, pair: Pair, rng: random.Random) -> masks.Masked:
         """Mask a pair's entities, or random spans if the stage says so or the pair has none."""
         stage, sentinels = self.stage, self.sentinels
         spans = entities(pair) if stage.mask == "entity" else ()
         if not spans:
             share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
-            return masking.mask_spans(pair.passage, sentinels, rng, share)
+            return masks.mask_spans(pair.passage, sentinels, rng, share)
 
-        return masking.mask_entities(
+        return masks.mask_entities(
             pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind
         )

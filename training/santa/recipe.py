@@ -8,8 +8,8 @@ from typing import Literal
 
 from purlin.index.errors import InvalidInput
 from purlin.training.config import MAX_SEED, in_range, refuse_repeated
-from purlin.training.data import augment
-from purlin.training.data.pairs import PairSource
+from purlin.training.data.pairs import augment
+from purlin.training.data.pairs.pair import PairSource
 from purlin.training.dev import DevSet
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.model_card import Card

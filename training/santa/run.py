@@ -13,9 +13,9 @@ from typing import Any
 import torch.distributed.nn
 from accelerate import Accelerator
 
-from purlin.training.data.entities import describe_entities
-from purlin.training.data.pair_loading import Report, load_pairs
-from purlin.training.data.pairs import Pair
+from purlin.training.data.masking.entities import describe_entities
+from purlin.training.data.pairs.loading import Report, load_pairs
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import DevEvaluator
 from purlin.training.encoded import identity_of, require_encoder
 from purlin.training.exporting.encoder import export_encoder

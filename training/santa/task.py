@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput
-from purlin.training.data import augment
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs import augment
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import DevEvaluator
 from purlin.training.encoded import RoleEncoder, role_encoder
 from purlin.training.loop.devices import add_gradients, gathered

@@ -16,8 +16,8 @@ import numpy as np
 
 from purlin.index.encoder import TextEncoder, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pair_loading import Report, load_pairs
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.loading import Report, load_pairs
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.exporting.model_card import Card
 from purlin.training.loop.checkpoints import best_measures
 from purlin.training.loop.devices import make_accelerator

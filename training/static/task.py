@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.static_encoder import Vocabulary
-from purlin.training.data import augment
 from purlin.training.data.judged import mean_measure, rank
-from purlin.training.data.pairs import Pair, text_digest
+from purlin.training.data.pairs import augment
+from purlin.training.data.pairs.pair import Pair, text_digest
 from purlin.training.dev import read_dev_set
 from purlin.training.losses import contrastive
 from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from purlin.index.encoder import TOKENIZER, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.static_encoder import CONTINUATION, Vocabulary, identifiers, parts
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 from purlin.training.static.recipe import StaticRecipe
 
 # Letters up to the end of Latin Extended-B: others are single characters in the base's vocabulary.

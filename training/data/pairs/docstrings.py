@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.pair import Pair
 
 # Only the first string literals of a function can be its docstring.
 MAX_LITERALS = 5

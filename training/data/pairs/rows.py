@@ -13,8 +13,8 @@ from typing import NamedTuple
 from purlin.index.errors import InvalidInput
 from purlin.index.records import KINDS, Skipped
 from purlin.index.sources import tables
-from purlin.training.data.docstrings import pair_from_docstring
-from purlin.training.data.pairs import (
+from purlin.training.data.pairs.docstrings import pair_from_docstring
+from purlin.training.data.pairs.pair import (
     MAX_TEXTS_PER_PAIR,
     Draft,
     Drafts,

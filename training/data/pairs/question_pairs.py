@@ -9,14 +9,14 @@ from dataclasses import replace
 from purlin.index.errors import InvalidInput
 from purlin.index.passages import render, split
 from purlin.index.records import Document
-from purlin.training.data import templates
-from purlin.training.data.backtranslation import rephraser
-from purlin.training.data.pair_documents import read_documents
-from purlin.training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
-from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
-from purlin.training.data.question_sources import QuestionSource, excluded_entries
-from purlin.training.data.questions import load_questions
-from purlin.training.data.splitting import SplitReference, read_split
+from purlin.training.data.pairs.documents import read_documents
+from purlin.training.data.pairs.pair import Draft, Drafts, Pair, PairSource
+from purlin.training.data.pairs.rows import Record, optional_text, pairs_from_rows, required_text
+from purlin.training.data.questions.backtranslation import rephraser
+from purlin.training.data.questions.reader_questions import load_questions
+from purlin.training.data.questions.sources import QuestionSource, excluded_entries
+from purlin.training.data.questions.splitting import SplitReference, read_split
+from purlin.training.data.templates import generation
 
 # Of a passage, there and back: a hundred words of code may have four tokens each.
 MAX_TRANSLATED_TOKENS = 512
@@ -32,7 +32,7 @@ def template_pairs(source: PairSource) -> Drafts:
     yield from reference.skipped
 
     translates_pairs = source.translate == "pairs"
-    examples = templates.questions(
+    examples = generation.questions(
         reference.definitions,
         source.split,
         source.rules,
@@ -79,7 +79,7 @@ def translated_pairs(drafts: Sequence[Draft], translators: Sequence[str]) -> Dra
 
 
 def _row_of(
-    example: templates.Example, reference: SplitReference, *, is_served: bool
+    example: generation.Example, reference: SplitReference, *, is_served: bool
 ) -> int | None:
     """Return the first passage with an example's answer, or with the beginning of it if served."""
     if is_served:
@@ -124,7 +124,7 @@ def linked_pairs(source: PairSource) -> Drafts:
     passages: dict[str, str] = {}
     for document in documents:
         first = split(document)[0]
-        passages.setdefault(templates.document_entry(document), render(document, first))
+        passages.setdefault(generation.document_entry(document), render(document, first))
     excluded = excluded_entries(source.leave_out, documents)
 
     def linked_pair(record: Record, source: PairSource) -> Pair:

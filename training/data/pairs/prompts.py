@@ -11,7 +11,7 @@ import random
 from purlin.index.classify.texts import read_texts
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.evaluation.ranking import read_list
-from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
+from purlin.training.data.pairs.pair import Draft, Drafts, Pair, PairSource
 
 # The default templates of classification, those of PESCO's table 3, and some like them.
 TEMPLATES = (

@@ -19,10 +19,10 @@ from random import Random
 from typing import Literal
 
 from purlin.index.records import Document, Span
-from purlin.training.data.template_answers import find_candidates
-from purlin.training.data.template_entries import Candidate, Entry, parse_entry
-from purlin.training.data.template_phrases import CLEAR_WORDS, inflected
-from purlin.training.data.template_rules import (
+from purlin.training.data.templates.answers import find_candidates
+from purlin.training.data.templates.entries import Candidate, Entry, parse_entry
+from purlin.training.data.templates.phrases import CLEAR_WORDS, inflected
+from purlin.training.data.templates.rules import (
     PLACEHOLDER,
     TEMPLATE_RULES,
     Rules,

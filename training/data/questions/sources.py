@@ -11,9 +11,9 @@ from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.answers import read_questions
 from purlin.index.records import Document, Splitter
 from purlin.training.config import in_range
-from purlin.training.data import templates
-from purlin.training.data.backtranslation import rephraser
-from purlin.training.data.template_rules import RulesChoice
+from purlin.training.data.questions.backtranslation import rephraser
+from purlin.training.data.templates import generation
+from purlin.training.data.templates.rules import RulesChoice
 
 QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
 WITH_REFERENCE = ("linked", "questions", "unlabelled", "searches")
@@ -64,7 +64,7 @@ def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> fr
     if not paths:
         return frozenset()
 
-    entries = {templates.document_entry(document) for document in documents}
+    entries = {generation.document_entry(document) for document in documents}
     excluded: set[str] = set()
     for path in paths:
         sets = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -106,7 +106,7 @@ class QuestionSource:
     labels are learnt, so that the teacher passes on nothing about entries that are left out.
 
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
-    does (`purlin.training.data.splitting`); by default they are those that are served.
+    does (`purlin.training.data.questions.splitting`); by default they are those that are served.
     """
 
     format: QuestionFormat

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from purlin.index.records import Span
-from purlin.training.data.template_entries import MAX_SENTENCE_CHARS, VERSION, Candidate, Entry
-from purlin.training.data.template_outcomes import find_exceptions, find_returns
-from purlin.training.data.template_parameters import (
+from purlin.training.data.templates.entries import MAX_SENTENCE_CHARS, VERSION, Candidate, Entry
+from purlin.training.data.templates.outcomes import find_exceptions, find_returns
+from purlin.training.data.templates.parameters import (
     find_defaults,
     find_described_parameters,
     find_settings,
     find_types,
 )
-from purlin.training.data.template_phrases import (
+from purlin.training.data.templates.phrases import (
     lower_first,
     reveals,
     verb_and_rest,

@@ -19,10 +19,10 @@ from purlin.index.evaluation.ranking import read_queries
 from purlin.index.passages import render
 from purlin.index.records import KINDS, Document, Skipped, SourceFile
 from purlin.index.sources import beir
-from purlin.training.data.docstrings import letters_and_digits, without_comments
-from purlin.training.data.pair_documents import find_file, product_pair
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource, text_digest
+from purlin.training.data.pairs.docstrings import letters_and_digits, without_comments
+from purlin.training.data.pairs.documents import find_file, product_pair
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource, text_digest
 
 Match = Literal["identical", "near", "query"]
 

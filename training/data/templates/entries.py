@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from purlin.index.qa.signatures import MAX_SIGNATURE_CHARS, CharSpan, Parameter, overloads
 from purlin.index.records import Document, Span
-from purlin.training.data.template_rules import Directive, Rules
+from purlin.training.data.templates.rules import Directive, Rules
 
 MAX_BODY_CHARS = 20_000  # the rest of a body is ignored
 MAX_SENTENCE_CHARS = 400

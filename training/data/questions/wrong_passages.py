@@ -15,7 +15,7 @@ from purlin.index.qa.reader import model_text
 from purlin.index.search.lexical.bm25 import Lexical, top
 from purlin.index.search.lexical.builder import LexicalBuilder
 from purlin.index.search.lexical.postings import Postings
-from purlin.training.data.questions import PassagePool, TrainingQuestion
+from purlin.training.data.questions.reader_questions import PassagePool, TrainingQuestion
 
 # Queries whose cosines with all passages are in memory at a time.
 QUERIES_PER_BLOCK = 128

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from purlin.index.passages import render
 from purlin.index.records import Document
 from purlin.training.config import in_range
-from purlin.training.data.docstrings import first_sentence
-from purlin.training.data.pairs import Pair
+from purlin.training.data.pairs.docstrings import first_sentence
+from purlin.training.data.pairs.pair import Pair
 
 # Tolerance for sums of shares: in floats, 1.0 - 0.9 is below 0.1.
 ROUNDING = 1e-9

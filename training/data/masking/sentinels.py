@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 
 from purlin.index.encoder import CHARS_PER_TOKEN
 from purlin.index.errors import InvalidInput
-from purlin.training.data.masking import Masked, target_entities
+from purlin.training.data.masking.masks import Masked, target_entities
 
 MAX_SENTINELS = 100
 _SENTINELS = ("<extra_id_{}>", "[unused{}]")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from purlin.index.qa.signatures import CharSpan
 from purlin.index.records import Span
-from purlin.training.data.template_entries import MAX_BODY_CHARS, Candidate, Entry
-from purlin.training.data.template_phrases import (
+from purlin.training.data.templates.entries import MAX_BODY_CHARS, Candidate, Entry
+from purlin.training.data.templates.phrases import (
     CLEAR_WORDS,
     reveals,
     verb_and_rest,

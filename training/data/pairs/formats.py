@@ -7,25 +7,16 @@ from functools import partial
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped
-from purlin.training.data.esci import esci_pairs
-from purlin.training.data.packages import package_pairs
-from purlin.training.data.pair_documents import (
+from purlin.training.data.pairs.documents import (
     beir_pairs,
     code_pair,
     pairs_from_documents,
     product_pair,
     reference_pair,
 )
-from purlin.training.data.pair_prompts import prompt_pairs
-from purlin.training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
-from purlin.training.data.pair_rows import (
-    corpus_pair,
-    cosqa_pairs,
-    pairs_from_rows,
-    plain_pair,
-    search_pairs,
-)
-from purlin.training.data.pairs import (
+from purlin.training.data.pairs.esci import esci_pairs
+from purlin.training.data.pairs.packages import package_pairs
+from purlin.training.data.pairs.pair import (
     SEARCH_FORMATS,
     Draft,
     Drafts,
@@ -33,6 +24,19 @@ from purlin.training.data.pairs import (
     PairFormat,
     PairSource,
     clean,
+)
+from purlin.training.data.pairs.prompts import prompt_pairs
+from purlin.training.data.pairs.question_pairs import (
+    linked_pairs,
+    question_set_pairs,
+    template_pairs,
+)
+from purlin.training.data.pairs.rows import (
+    corpus_pair,
+    cosqa_pairs,
+    pairs_from_rows,
+    plain_pair,
+    search_pairs,
 )
 
 _READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, get_args
 from purlin.index.errors import InvalidInput
 from purlin.index.records import KINDS, Kind, Skipped, Splitter
 from purlin.training.config import in_range
-from purlin.training.data.question_sources import check_options
-from purlin.training.data.template_rules import RulesChoice
+from purlin.training.data.questions.sources import check_options
+from purlin.training.data.templates.rules import RulesChoice
 
 PairFormat = Literal[
     "pairs",

@@ -16,10 +16,10 @@ from purlin.index.evaluation.answers import Question, read_questions
 from purlin.index.qa.reader import ReadingPassage, reading_passage
 from purlin.index.records import Document, Skipped, Splitter
 from purlin.index.sources import tables
-from purlin.training.data import templates
-from purlin.training.data.backtranslation import rephraser
-from purlin.training.data.question_sources import QuestionFormat, QuestionSource, excluded_entries
-from purlin.training.data.splitting import SplitReference, read_split
+from purlin.training.data.questions.backtranslation import rephraser
+from purlin.training.data.questions.sources import QuestionFormat, QuestionSource, excluded_entries
+from purlin.training.data.questions.splitting import SplitReference, read_split
+from purlin.training.data.templates import generation
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -102,7 +102,7 @@ def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> Pass
         reference = read_split(path, splitter)
         pools[path, splitter] = PassagePool(
             [reading_passage(document, passage) for document, passage in reference.passages],
-            [templates.document_entry(document) for document, _ in reference.passages],
+            [generation.document_entry(document) for document, _ in reference.passages],
             reference,
         )
     return pools[path, splitter]
@@ -117,7 +117,7 @@ def _template_questions(
     pool = _reference_pool(source.path, source.splitter, pools)
     definitions = pool.reference.definitions
     excluded = excluded_entries(source.leave_out, definitions)
-    examples = templates.questions(
+    examples = generation.questions(
         definitions, source.split, source.rules, rephraser(source.translators), excluded
     )
 
@@ -127,8 +127,8 @@ def _template_questions(
 
 
 def _in_passages(
-    examples: Sequence[templates.Example], reference: SplitReference
-) -> Iterator[tuple[templates.Example, TrainingQuestion]]:
+    examples: Sequence[generation.Example], reference: SplitReference
+) -> Iterator[tuple[generation.Example, TrainingQuestion]]:
     """Yield a question for every passage that contains the whole answer of an example."""
     for example in examples:
         places = reference.locate(example.document_id, example.start, example.end)
@@ -138,7 +138,7 @@ def _in_passages(
 
 
 def _limit_answers(
-    items: Iterable[tuple[templates.Example, TrainingQuestion]],
+    items: Iterable[tuple[generation.Example, TrainingQuestion]],
 ) -> Iterator[TrainingQuestion]:
     """Drop questions once `MAX_SAME_ANSWER` of a form's questions have their answer, such as None.
 
@@ -182,7 +182,7 @@ def _linked_questions(
     pool = _reference_pool(source.reference, None, pools)
     definitions = pool.reference.definitions
     excluded = excluded_entries(source.leave_out, definitions)
-    titles = {templates.document_entry(document): document.title for document in definitions}
+    titles = {generation.document_entry(document): document.title for document in definitions}
 
     # An entry's first passage has its term.
     rows: dict[str, int] = {}
@@ -231,7 +231,7 @@ def _question_set(
     # Several documents may belong to the same entry.
     definitions: dict[str | None, list[Document]] = defaultdict(list)
     for document in pool.reference.definitions:
-        own_entry = templates.document_entry(document)
+        own_entry = generation.document_entry(document)
         if document.id in pool.reference.parts and own_entry not in excluded:
             definitions[own_entry].append(document)
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from purlin.index.records import Span
-from purlin.training.data.template_entries import Candidate, Entry
-from purlin.training.data.template_parameters import is_value
-from purlin.training.data.template_phrases import COORDINATED, MIN_WORDS, without_asides
-from purlin.training.data.template_rules import Rules
+from purlin.training.data.templates.entries import Candidate, Entry
+from purlin.training.data.templates.parameters import is_value
+from purlin.training.data.templates.phrases import COORDINATED, MIN_WORDS, without_asides
+from purlin.training.data.templates.rules import Rules
 
 _CONDITIONAL = re.compile(
     r"(?:[Rr]eturn|(?:It |This function |This method )?[Rr]eturns|, returns|and returns?) "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from purlin.training.data.template_entries import Entry
-from purlin.training.data.template_rules import Phrase, Rules
+from purlin.training.data.templates.entries import Entry
+from purlin.training.data.templates.rules import Phrase, Rules
 
 MIN_WORDS = 2  # after the verb
 CLEAR_WORDS = 4  # a shorter description is unclear without its class or module

@@ -20,8 +20,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.passages import render
 from purlin.index.records import Skipped
 from purlin.index.sources.products import records
-from purlin.training.data.pair_rows import Record, TableRow, read_table_rows
-from purlin.training.data.pairs import (
+from purlin.training.data.pairs.pair import (
     MAX_TEXTS_PER_PAIR,
     Draft,
     Drafts,
@@ -29,6 +28,7 @@ from purlin.training.data.pairs import (
     PairSource,
     strip_text,
 )
+from purlin.training.data.pairs.rows import Record, TableRow, read_table_rows
 
 _PRODUCT_COLUMNS = tuple(
     f"product_{name}" for name in ("title", "description", "bullet_point", "brand", "color")

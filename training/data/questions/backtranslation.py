@@ -18,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.config import in_range
-from purlin.training.data.templates import Rephrase
+from purlin.training.data.templates.generation import Rephrase
 from purlin.training.reasons import first_line
 
 __all__ = ["back_translate", "rephraser", "translate"]

@@ -14,9 +14,9 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.index.sources import tables
 from purlin.index.sources.products import records
-from purlin.training.data.pair_documents import product_pair
-from purlin.training.data.pair_rows import is_decoded
-from purlin.training.data.pairs import Draft, Drafts, PairSource, text_digest
+from purlin.training.data.pairs.documents import product_pair
+from purlin.training.data.pairs.pair import Draft, Drafts, PairSource, text_digest
+from purlin.training.data.pairs.rows import is_decoded
 
 # Lines of one stanza that are read.
 MAX_STANZA_LINES = 2_000

@@ -13,9 +13,9 @@ from purlin.index.records import Kind, Span
 from purlin.index.sources.code.identifiers import identifiers
 from purlin.index.sources.code.languages import LANGUAGES
 from purlin.index.sources.products.nouns import NOUN_RULES, shared_nouns, singular
-from purlin.training.data.code_start import code_start
-from purlin.training.data.masking import entity_share
-from purlin.training.data.pairs import Pair
+from purlin.training.data.masking.code_start import code_start
+from purlin.training.data.masking.masks import entity_share
+from purlin.training.data.pairs.pair import Pair
 
 # Characters of a passage that are searched for entities: more than any base model reads.
 MAX_MASKED_CHARS = 20_000

@@ -11,9 +11,9 @@ from typing import get_args
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
-from purlin.training.data.held_out import Match, read_held_out, remove_held_out
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.pairs.formats import read_pairs
+from purlin.training.data.pairs.held_out import Match, read_held_out, remove_held_out
+from purlin.training.data.pairs.pair import Pair, PairSource
 
 # Reasons that are printed for one source.
 MAX_REASONS = 5

@@ -1,0 +1,1 @@
+"""Masked entities: which there are in a passage, and the texts without them."""

@@ -1,0 +1,1 @@
+"""Questions over references, with the passages that answer them and those that do not."""

@@ -1,0 +1,1 @@
+"""Questions that are made of a reference's definitions by rules."""
