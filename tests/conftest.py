@@ -7,7 +7,6 @@ import gc
 import hashlib
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -119,26 +118,24 @@ def seeded() -> None:
         torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session")
+def traced_once() -> Callable[..., None]:
+    """Stand in for the exports' `trace`, see `tests.traced`."""
+    from tests.traced import TracedOnce
+
+    return TracedOnce()
+
+
 @pytest.fixture(scope="module")
-def graphs_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trace each checkpoint once, and copy its graph for every other export: torch takes seconds."""
+def graphs_once(traced_once: Callable[..., None]) -> Iterator[None]:
+    """Trace each architecture once for all exports: torch takes seconds."""
     from purlin.training.exporting import encoder as encoder_export
-    from purlin.training.exporting.encoder import write_graph
-    from purlin.training.models.architectures import Similarity
-
-    graphs = tmp_path_factory.mktemp("graphs")
-
-    def write_once(checkpoint: Path, path: Path, similarity: Similarity = "cosine") -> None:
-        digest = hashlib.sha256(similarity.encode())
-        for file in sorted(path for path in checkpoint.rglob("*") if path.is_file()):
-            digest.update(f"\0{file.relative_to(checkpoint)}\0".encode() + file.read_bytes())
-        graph = graphs / f"{digest.hexdigest()}.onnx"
-        if not graph.exists():
-            write_graph(checkpoint, graph, similarity)
-        shutil.copyfile(graph, path)
+    from purlin.training.ranker import export as ranker_export
+    from purlin.training.reader import export as reader_export
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(encoder_export, "write_graph", write_once)
+        for module in (encoder_export, ranker_export, reader_export):
+            patched.setattr(module, "trace", traced_once)
         yield
 
 

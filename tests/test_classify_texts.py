@@ -236,7 +236,12 @@ def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
             "texts",
             "Row 1 of a.parquet has 1,048,577 ch",
         ),
-        ("a.parquet.gz", gzip.compress(_parquet(["a"]), mtime=0), "texts", "a.parquet.gz has zero bytes"),
+        (
+            "a.parquet.gz",
+            gzip.compress(_parquet(["a"]), mtime=0),
+            "texts",
+            "a.parquet.gz has zero bytes",
+        ),
     ],
 )
 def test_what_is_no_text_is_refused(

@@ -36,6 +36,8 @@ from purlin.training.reader.task import ReaderTask
 from purlin.training.reader.teacher import _read_checkpoint, teacher_scores
 from tests.readers import WORDS, tiny_base, tiny_mpnet, tiny_recipe
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = {
     "What is the default step of range?": "If step is omitted, it defaults to 1.",

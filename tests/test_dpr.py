@@ -34,6 +34,8 @@ from purlin.training.reader.run import train_reader
 from tests.readers import tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 IDS, MASK = pad_texts([[2, 5, 9, 3], [2, 7, 3], [2, 11, 12, 13, 14, 15, 3]], 0)
 LENGTHS = {"max_query_tokens": 32, "max_passage_tokens": 32, "max_target_tokens": 32}
 TEXTS = ["open the file", "def read ( path ) :", "", "a line of the file = close ( )"]

@@ -23,7 +23,7 @@ from tests.tiny import WORDS, save_bert
 
 TEXTS = [" ".join(WORDS[4 + number : 9 + number]) for number in range(7)]
 
-pytestmark = pytest.mark.usefixtures("one_process")
+pytestmark = pytest.mark.usefixtures("one_process", "graphs_once")
 
 
 class Interrupted(Exception):

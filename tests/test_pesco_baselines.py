@@ -41,7 +41,7 @@ SIZE = {
     "max_position_embeddings": 80,
 }
 
-pytestmark = pytest.mark.usefixtures("one_process")
+pytestmark = pytest.mark.usefixtures("one_process", "graphs_once")
 
 
 @pytest.fixture(autouse=True)

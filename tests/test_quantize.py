@@ -26,6 +26,8 @@ from purlin.training.exporting.samples import library_texts, probes
 from purlin.training.exporting.saturation import prevent_saturation, saturating_layers
 from tests.tiny import save_bert
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 MODELS = sorted(path.parent for path in TRANSFORMER_ENCODER.parent.glob("*/*.onnx"))
 ACTIVATIONS = 255
 

@@ -45,6 +45,8 @@ from purlin.training.reader.model import load_reader_model
 from tests.tiny import WORDS, save_bert, tiny_encoder
 from tests.training_runs import metrics_rows
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 NAMES = ["open", "close", "read", "write"]
 OBJECTS = ["file", "line", "path", "mode"]
 

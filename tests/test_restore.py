@@ -29,6 +29,8 @@ from purlin.training.reader.recipe import ReaderExport
 from tests.readers import tiny_base, tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer, tiny_encoder
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:

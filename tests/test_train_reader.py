@@ -56,6 +56,8 @@ from purlin.training.reader.task import ReaderTask, hidden, token_span
 from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.tiny import save_bert
 
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = [
     ("If step is omitted, it defaults to 1.", "1", "What is the default step of range?"),
