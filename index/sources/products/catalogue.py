@@ -1,7 +1,7 @@
 """Read product tables (JSON Lines, JSON arrays, CSV, Parquet, XML) as one document per product.
 
 Rows are streamed: memory holds one block of rows and, to detect repeated ids, a digest per id. What
-a document says of its product is decided in `product_records`.
+a document says of its product is decided in `records`.
 """
 
 from __future__ import annotations

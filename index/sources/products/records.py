@@ -1,6 +1,6 @@
 """Make documents of product records.
 
-Columns are recognised by the names that shops give them (`product_columns`); all others become
+Columns are recognised by the names that shops give them (`columns`); all others become
 fields, and those too long to filter by are also part of the body.
 """
 
