@@ -103,8 +103,8 @@ def _read(path: Path, graph: torch.nn.Module) -> _Traced | None:
     weights = {}
     for constant in model.graph.initializer:
         values = numpy_helper.to_array(constant)
-        if key := forms.get(_key(values)):
-            weights[constant.name] = key
+        if weight_form := forms.get(_key(values)):
+            weights[constant.name] = weight_form
         elif values.size > 1 and values.dtype == np.float32:
             return None
     return _Traced(model, weights)
