@@ -157,6 +157,13 @@ def suggest(for_list: str, for_item: str) -> WrapValidator:
     return WrapValidator(validate)
 
 
+def _refuse_mapping(value: Any) -> Any:
+    if isinstance(value, dict):
+        rule = "must be a list; what describes a label stands behind its name, as in "
+        raise PydanticCustomError("labels", f'{rule}"delivery = parcels and shipping"')
+    return value
+
+
 Labels = Annotated[
     list[Annotated[str, Field(max_length=MAX_REQUEST_LABEL_CHARS)]],
     Field(max_length=MAX_REQUEST_LABELS),
@@ -164,4 +171,5 @@ Labels = Annotated[
         "choose among groups of labels first, then within the group",
         "a label is a name or a phrase",
     ),
+    BeforeValidator(_refuse_mapping),
 ]

@@ -32,6 +32,7 @@ from purlin.app.schemas import (
 )
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
+from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
@@ -264,7 +265,10 @@ def _classify_with_labels(
         results=tuple(results),
         took_ms=0,
         encoder=classifier.encoder.name,
-        warnings=label_warnings(label_set, ranking_length),
+        warnings=(
+            *label_warnings(label_set, ranking_length),
+            *text_warnings(classifier.encoder, request.texts),
+        ),
     )
 
 
@@ -281,7 +285,10 @@ def _classify_with_trained(request: ClassifyRequest, service: Service) -> Classi
             encoder=classifier.encoder.name,
             classifier=classifier.name,
             build=classifier.build,
-            warnings=label_warnings(classifier.label_set, ranking_length),
+            warnings=(
+                *label_warnings(classifier.label_set, ranking_length),
+                *text_warnings(classifier.encoder, request.texts),
+            ),
         )
 
 

@@ -191,7 +191,7 @@ class ClassifyRequest(Strict):
         ge=0.0,
         le=1.0,
         description="A result whose best score is lower has the label null; with multi_label, labels that score at "
-        "least so much fit, or 0.5 if it is 0.",
+        "least so much fit. If it is 0, those do that score 0.5 and have a third of the best one's odds.",
     )
 
     def check(self) -> None:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.labels --data DIR [--encoder DIR ...]
 
-`--data` has for each of `SETS` a directory with dev.jsonl and labels.txt. Tickets, descriptions of
-labels, pairs of names and parents of DBpedia's labels are those of questions/classification. All of
-it is measured through `Classifier`, as the server classifies. Intervals are bootstrapped, 95 %, and
-paired where they are of a difference.
+`--data` has for each of `SETS` a directory with dev.jsonl and labels.txt. Tickets, the sets of
+`WRITTEN`, descriptions of labels, pairs of names and parents of DBpedia's labels are those of
+questions/classification. All of it is measured through `Classifier`, as the server classifies.
+Intervals are bootstrapped, 95 %, and paired where they are of a difference.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ from purlin.index.evaluation.ranking import (
 
 QUESTIONS = Path(__file__).resolve().parent.parent / "questions" / "classification"
 SETS = ("amazon_polarity", "ag_news", "dbpedia", "yahoo_answers")
+# Small sets of other kinds; each has a template of its own in templates.json.
+WRITTEN = ("town", "bugs", "recipes", "voice", "logs", "clauses")
+DRAWS, DRAWN_TEXTS = 40, (20, 35, 50, 75, 100, 200, 400)
 SIMILAR = (0.80, 0.85, 0.90, 0.92, 0.95)
 FORMS: Mapping[str, Callable[[str, str], str]] = {
     "name alone": lambda name, parent: name,
@@ -104,6 +107,12 @@ def read_sets(data: Path) -> list[Labelled]:
     return [*sets, read_tickets("tickets", descriptions["tickets"])]
 
 
+def read_written() -> list[Labelled]:
+    """Read the small sets of other kinds."""
+    descriptions = json.loads((QUESTIONS / "descriptions.json").read_text())
+    return [read_tickets(name, descriptions[name]) for name in WRITTEN]
+
+
 def read_tickets(name: str, descriptions: dict[str, str]) -> Labelled:
     """Read a file of tickets in questions/classification."""
     rows = [row for _, row in read_records(QUESTIONS / f"{name}.jsonl")]
@@ -139,17 +148,66 @@ def print_names(classifier: Classifier, sets: Sequence[Labelled]) -> None:
         )
 
 
-def print_several(classifier: Classifier, sets: Sequence[Labelled]) -> None:
-    """Print which labels pass a threshold: the share that is right, and that of right ones."""
-    print("\nset: multi_label 0.5 | multi_label 0.8 | without, 0.25 (precision, recall)")
+def print_written(classifier: Classifier, sets: Sequence[Labelled]) -> None:
+    """Print accuracies of the small sets, by the default templates and by one of their own."""
+    templates = json.loads((QUESTIONS / "templates.json").read_text())
+    print("\nset, texts, labels: names | descriptions alone | both, each (own template; together)")
     for labelled in sets:
         cells = []
-        for multi_label, threshold in ((True, 0.5), (True, 0.8), (False, 0.25)):
+        for labels in (
+            labelled.labels,
+            labelled.described(with_name=False),
+            labelled.described(with_name=True),
+        ):
+            alone = right(classifier, labelled, labels).mean()
+            own = right(classifier, labelled, labels, templates=[templates[labelled.name]]).mean()
+            together = right(classifier, labelled, labels, transductive=True).mean()
+            cells.append(f"{alone:.3f} ({own:.3f}; {together:.3f})")
+        print(
+            f"{labelled.name}, {len(labelled.texts)}, {len(labelled.labels)}: {' | '.join(cells)}"
+        )
+
+
+def print_draws(classifier: Classifier, sets: Sequence[Labelled]) -> None:
+    """Print what classifying few texts together gains, in the mean of draws from the odd rows."""
+    print("\ntexts: gain of each set in the mean of its draws; all sets; the worst draw")
+    rng = np.random.default_rng(0)
+    odd = [Labelled(s.name, s.texts[1::2], s.truth[1::2], s.labels, s.descriptions) for s in sets]
+    for count in DRAWN_TEXTS:
+        gains = {}
+        for labelled in odd:
+            if len(labelled.texts) < count:
+                continue
+            draws = [rng.choice(len(labelled.texts), count, replace=False) for _ in range(DRAWS)]
+            gains[labelled.name] = [_gain(classifier, labelled, rows.tolist()) for rows in draws]
+        means = {name: np.mean(of_set) for name, of_set in gains.items()}
+        shown = ", ".join(f"{name} {mean:+.3f}" for name, mean in means.items())
+        worst = min(min(of_set) for of_set in gains.values())
+        print(f"{count}: {shown}; {np.mean(list(means.values())):+.3f}; {worst:+.3f}")
+
+
+def _gain(classifier: Classifier, labelled: Labelled, rows: Sequence[int]) -> float:
+    """What classifying these rows together adds to their accuracy."""
+    texts, truth = [labelled.texts[row] for row in rows], [labelled.truth[row] for row in rows]
+    drawn = Labelled(labelled.name, texts, truth, labelled.labels, labelled.descriptions)
+    alone = right(classifier, drawn, drawn.labels).mean()
+    return float(right(classifier, drawn, drawn.labels, transductive=True).mean() - alone)
+
+
+def print_several(classifier: Classifier, sets: Sequence[Labelled]) -> None:
+    """Print which labels pass a threshold: the share that is right, and that of right ones."""
+    print("\nset: labels that fit | multi_label 0.5 | 0.8 | without, 0.25 (precision, recall)")
+    for labelled in sets:
+        cells = []
+        for multi_label, threshold in ((True, None), (True, 0.5), (True, 0.8), (False, 0.25)):
             results = classifier.classify(
                 labelled.texts, labelled.labels, multi_label=multi_label, ranked=100
             )
             passing = [
-                {each.label for each in row.ranking if each.score >= threshold} for row in results
+                set(row.labels or ())
+                if threshold is None
+                else {each.label for each in row.ranking if each.score >= threshold}
+                for row in results
             ]
             hits = sum(len(a & b) for a, b in zip(passing, labelled.truth, strict=True))
             precision = hits / max(1, sum(map(len, passing)))
@@ -221,11 +279,14 @@ def main() -> None:
 
     sets = read_sets(options.data)
     by_name = {labelled.name: labelled for labelled in sets}
+    written = read_written()
     for directory in options.encoder:
         classifier = Classifier(Remembering(load_encoder(encoder_directory(directory))))
         print(f"\n==== {classifier.encoder.name}")
         print_names(classifier, sets)
-        print_several(classifier, sets)
+        print_written(classifier, written)
+        print_draws(classifier, [labelled.single() for labelled in sets])
+        print_several(classifier, [*sets, *written])
         print_none(classifier, by_name["tickets"])
         print_similar(classifier)
         print_paths(classifier, by_name["dbpedia"])

@@ -258,7 +258,7 @@ class Classification:
     `label` is the best label, or None if its `score` is below the requested `min_score`. `margin`
     is the best score less the second best (less 0 if there is only one label). `ranking` has the
     best labels, best first. If labels were scored each on its own, `labels` are those that fit,
-    which score at least `min_score`, or 0.5 if that is 0.
+    see `zero_shot.fitting_score`.
     """
 
     label: str | None

@@ -233,22 +233,27 @@ def _classify(
 ) -> _Call[Classified]:
     """Choose a label for each text, among `labels` or among those of a trained `classifier`."""
     body: dict[str, Any] = {
-        "texts": list(texts),
+        "texts": _listed(texts),
         "multi_label": multi_label,
         "min_score": min_score,
     }
 
     # The server tells a missing key from a value, so that only given arguments are sent.
     if labels is not None:
-        body["labels"] = list(labels)
+        body["labels"] = _listed(labels)
     if classifier is not None:
         body["classifier"] = classifier
     if templates is not None:
-        body["templates"] = list(templates)
+        body["templates"] = _listed(templates)
     if transductive:
         body["transductive"] = True
 
     return _Call("POST", "/classify", _read_classified, body)
+
+
+def _listed(values: Sequence[str]) -> Any:
+    """A list of any collection; texts and mappings stay as they are, for the server to refuse."""
+    return values if isinstance(values, str | Mapping) else list(values)
 
 
 def _qa(question: str, corpus: str, *, k: int = 3, explain: bool = False) -> _Call[Answered]:

@@ -38,6 +38,22 @@ def test_tickets_are_what_the_page_says() -> None:
     assert {label for ticket in tickets for label in ticket["labels"]} == names
 
 
+def test_small_sets_are_what_the_page_says() -> None:
+    sets = {labelled.name: labelled for labelled in benchmark.read_written()}
+    templates = json.loads((QUESTIONS / "templates.json").read_text())
+    assert {name: (len(set(each.texts)), len(each.labels)) for name, each in sets.items()} == {
+        "town": (46, 11),
+        "bugs": (37, 9),
+        "recipes": (32, 14),
+        "voice": (60, 15),
+        "logs": (40, 8),
+        "clauses": (36, 12),
+    }
+    assert templates.keys() == sets.keys()
+    for each in sets.values():
+        assert {label for labels in each.truth for label in labels} == set(each.labels)
+
+
 def test_written_texts_do_not_repeat() -> None:
     texts = [
         json.loads(line)["text"]
@@ -57,7 +73,10 @@ def test_figures_of_texts_that_say_their_label(
     assert "ag_news, 4: 1.000 (1.000 to 1.000) |" in capsys.readouterr().out
     benchmark.print_several(classifier, [sets["amazon_polarity"]])
     # The texts have the templates' words, so that both labels pass each threshold.
-    assert "amazon_polarity: 0.50, 1.00 | 0.50, 1.00 | 0.50, 1.00" in capsys.readouterr().out
+    assert (
+        "amazon_polarity: 0.50, 1.00 | 0.50, 1.00 | 0.50, 1.00 | 0.50, 1.00"
+        in capsys.readouterr().out
+    )
 
     dbpedia = sets["dbpedia"]
     hits = benchmark.right(classifier, dbpedia, dbpedia.labels)

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.classify import texts as reading
-from purlin.index.classify.texts import TextRow, read_texts, whole_text
+from purlin.index.classify.texts import TextRow, read_label_lines, read_texts, whole_text
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import is_text
 from purlin.index.sources.tables import MAX_ROW
@@ -253,9 +253,23 @@ def test_what_is_no_text_is_refused(
 
 
 def test_a_file_is_needed(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none.csv", tmp_path / "none.txt"):
+    for path in (tmp_path / "none.csv", tmp_path / "none.txt"):
         with pytest.raises(NotFound, match=f"{path.name} does not exist or is not a file"):
             texts_of(path)
+    assert "is a directory: give one file" in refusal(tmp_path).message
+
+
+def test_labels_are_lines_in_any_encoding_and_no_table(tmp_path: Path) -> None:
+    for encoding in ("utf-8-sig", "utf-16", "cp1252"):
+        path = written(
+            tmp_path / "labels.txt", "Rückgabe\r\n\r\n D1 = Lieferung \r\n".encode(encoding)
+        )
+        assert read_label_lines(path) == ["Rückgabe", "D1 = Lieferung"]
+
+    for name, content in (("a.csv", "label,description\na,b\n"), ("a.json", '["a", "b"]')):
+        with pytest.raises(InvalidInput, match=f"{name} is a table: labels are lines") as caught:
+            read_label_lines(written(tmp_path / name, content))
+        assert caught.value.field == "labels"
 
 
 def test_columns_are_those_of_tables(tmp_path: Path) -> None:

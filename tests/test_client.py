@@ -101,6 +101,21 @@ def test_document_is_returned_by_its_id(purlin: Client) -> None:
         )
 
 
+def test_a_text_is_no_list_of_texts(purlin: Client) -> None:
+    # A list of its characters would be classified without a word.
+    calls: list[tuple[dict[str, Any], str]] = [
+        ({"texts": "abc", "labels": ["a", "b"]}, "texts"),
+        ({"texts": ["abc"], "labels": "a,b"}, "labels"),
+        ({"texts": ["abc"], "labels": {"a": "first", "b": "second"}}, "labels"),
+        ({"texts": ["abc"], "labels": ["a", "b"], "templates": "{label}"}, "templates"),
+    ]
+    for arguments, field in calls:
+        with pytest.raises(ProblemError, match="list") as caught:
+            purlin.classify(**arguments)
+        assert caught.value.field == field
+    assert len(purlin.classify(iter(["a", "b"]), ("a", "b")).results) == 2  # type: ignore[arg-type]
+
+
 def test_classify_returns_labels(purlin: Client) -> None:
     reply = purlin.classify(
         ["the sports results"], ["business", "sports"], templates=["It is {label}."]

@@ -579,6 +579,16 @@ def test_unpublishable_prompts_are_refused_early(
     assert not (tmp_path / "out").exists()
 
 
+def test_few_or_short_texts_are_not_all_that_weights_are_rounded_by() -> None:
+    short = [f"play some jazz {number}" for number in range(400)]
+    samples = publishing.quantization_samples(short)
+    assert samples[:300] == short[:300]
+    assert sum(map(len, samples)) > publishing.MIN_SAMPLE_CHARS
+
+    long = [f"{text} in the kitchen, please" * 5 for text in short]
+    assert publishing.quantization_samples(long) == long[:300]
+
+
 def test_refused_export_resumes_without_training(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from purlin.index.classify.transductive import effective_labels
 from purlin.index.errors import InvalidInput
 from purlin.training.pesco import views
 from purlin.training.pesco.check import (
@@ -18,7 +19,6 @@ from purlin.training.pesco.check import (
     TrainingCheck,
     check_training,
     cohens_kappa,
-    effective_labels,
 )
 from purlin.training.pesco.teacher import (
     ModelVectors,

@@ -123,8 +123,8 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no labels"),
-        ("\n \n", "no labels"),
+        ("", "labels.txt holds no rows"),
+        ("\n \n", "labels.txt holds no rows"),
         ("one\n", "has 1 label; a classifier has 2 to 10,000"),
         ("one\ntwo\none\n", "The label 'one' is the same as"),
         ("one\nt\x01wo\n", r"The label 't\\x01wo' has a control character"),
@@ -143,6 +143,8 @@ def test_unreadable_labels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_labels(tmp_path / "none.txt")
     (tmp_path / "labels.txt").write_bytes(b"caf\xe9\nbar\n")
+    assert read_labels(tmp_path / "labels.txt") == ("café", "bar")
+    (tmp_path / "labels.txt").write_bytes(b"caf\0\nbar\n")
     with pytest.raises(InvalidInput, match="UTF-8"):
         read_labels(tmp_path / "labels.txt")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -669,12 +672,48 @@ def test_classify_prints_the_doubtful_first(
 def test_classify_prints_all_labels_that_fit(
     encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = (*BY_NAMES, "--encoder", encoder, "--multi")
+    options = (*BY_NAMES, "--encoder", encoder, "--multi", "--min-score", "0.5")
     assert _purlin("classify", "send receipt format price", *options) == 0
     assert capsys.readouterr().out.split("\t")[0] in (
         "send receipt, format price",
         "format price, send receipt",
     )
+
+
+def test_doubtful_among_several_are_near_to_fitting(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["send receipt", "send receipt format", "send receipt format price", "format"]
+    (shop / "texts.txt").write_text("\n".join(texts))
+    options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--multi", "--json")
+    assert _purlin("classify", *options, "--review", 4) in (0, 1)
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    def distance(record: dict[str, Any]) -> float:
+        best, other = (entry["score"] for entry in record["ranking"])
+        odds, least = other / (1 - other), max(1.0, best / (1 - best) / 3)
+        return min(abs(math.log(odds / least)), abs(math.log(best / (1 - best))))
+
+    assert [distance(record) for record in records] == sorted(map(distance, records))
+    for record in records:
+        best, other = (entry["score"] for entry in record["ranking"])
+        fits = other >= 0.5 and other / (1 - other) >= best / (1 - best) / 3
+        assert len(record["labels"]) == (best >= 0.5) + fits
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("x", "--multi-label", *BY_NAMES), "unrecognized arguments: --multi-label; --multi is"),
+        (("--text=a.txt", *BY_NAMES), "unrecognized arguments: --text=a.txt; --texts is one"),
+        (("x", "--labels", "send receipt"), "There is one label, 'send receipt', so nothing"),
+    ],
+)
+def test_classify_names_what_was_meant(
+    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], words: str
+) -> None:
+    assert _purlin("classify", *arguments) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_classify_together_is_what_the_classifier_says(

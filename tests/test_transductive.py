@@ -9,6 +9,7 @@ from purlin.index.classify.transductive import (
     NEIGHBOURS,
     PRIOR_SHARE,
     PRIOR_TEXTS,
+    _neighbour_count,
     average_neighbours,
     transductive_vectors,
 )
@@ -32,6 +33,28 @@ def test_averages_are_those_of_all_pairs(count: int) -> None:
         weights = np.maximum(cosines[nearest], 0) ** 2
         expected = (texts[row] + weights @ others[nearest]) / (1 + weights.sum())
         assert averaged[row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_few_texts_of_many_labels_have_few_neighbours() -> None:
+    # Four texts a label, each beside its label: of 20 neighbours 17 have other labels.
+    labels = _unit(10)
+    texts = np.repeat(labels, 4, axis=0) + 0.1 * _unit(40, seed=1)
+    texts /= np.linalg.norm(texts, axis=1, keepdims=True)
+
+    assert _neighbour_count(texts, labels) == 2
+    assert _neighbour_count(texts, np.concatenate([labels, -labels])) == 2
+    assert _neighbour_count(np.repeat(texts, 40, axis=0), labels) == NEIGHBOURS
+    assert _neighbour_count(texts[:1], labels) == 0
+    # Where one label has nearly all texts, most neighbours have it, too.
+    unequal = np.concatenate([np.repeat(texts[:1], 36, axis=0), texts[4::9]])
+    assert len(unequal) == len(texts)
+    assert _neighbour_count(unequal, labels) > 12
+
+    together = transductive_vectors(texts, labels)
+    assert (together @ labels.T).argmax(axis=1).tolist() == np.repeat(np.arange(10), 4).tolist()
+    own = np.take_along_axis(together @ labels.T, np.repeat(np.arange(10), 4)[:, None], 1).mean()
+    blurred = average_neighbours(texts, NEIGHBOURS) @ labels.T
+    assert own > np.take_along_axis(blurred, np.repeat(np.arange(10), 4)[:, None], 1).mean()
 
 
 def test_a_label_near_to_all_texts_loses_a_part_of_its_lead() -> None:

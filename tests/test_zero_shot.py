@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from purlin.index.classify.zero_shot import (
     Classifier,
     LabelSet,
     _best_columns,
+    fitting_score,
     independent_scores,
     label_name,
     prompts,
@@ -210,6 +212,35 @@ def test_independent_scores_name_all_labels_that_fit(encoder: HashEncoder) -> No
     assert (strict.labels, strict.label) == ((), None)
     (single,) = Classifier(encoder).classify(["sports business"], labels)
     assert single.labels is None
+
+
+def test_labels_far_behind_the_best_do_not_fit() -> None:
+    # Odds of 99, 33 and 32: a third of the best one's, and less.
+    assert fitting_score(0.99) == pytest.approx(33 / 34)
+    assert (fitting_score(0.5), fitting_score(0.2), fitting_score(1.0)) == (0.5, 0.5, 1.0)
+    assert fitting_score(0.99, min_score=0.3) == 0.3
+
+
+def test_labels_near_to_all_texts_are_not_all_named(encoder: HashEncoder) -> None:
+    labels = ["recipe sports sports", "recipe business", "recipe world"]
+    texts = ["recipe sports sports sports"]
+    classify = partial(
+        Classifier(encoder).classify, texts, labels, templates=PLAIN, multi_label=True
+    )
+    (result,) = classify()
+    assert all(entry.score > 0.5 for entry in result.ranking)
+    assert result.labels == ("recipe sports sports",)
+    (by_threshold,) = classify(min_score=0.5)
+    assert len(by_threshold.labels or ()) == 3
+
+
+@pytest.mark.parametrize("label", ["AUTH=failed login", "AUTH\tfailed login", "broken|faulty"])
+def test_a_name_with_a_description_is_warned_of(encoder: HashEncoder, label: str) -> None:
+    label_set = Classifier(encoder).label_set([label, "network"])
+    (warning,) = label_set.warnings()
+    assert repr(label) in warning
+    assert "with spaces around = and |" in warning
+    assert not Classifier(encoder).label_set(["AUTH = failed | broken", "network"]).warnings()
 
 
 def test_neighbours_decide_where_a_text_says_little(encoder: HashEncoder) -> None:

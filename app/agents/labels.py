@@ -55,6 +55,8 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
         ]
         text = ", ".join(f"{label['label']} {label['score']:.2f}" for label in ranking)
         fields = {"label": result.label, "margin": round(result.margin, 4), "ranking": ranking}
+        if result.labels is not None:
+            fields["labels"] = list(result.labels)
         parts.append(Part(text, fields))
 
     structured = {"encoder": reply.encoder}

@@ -154,7 +154,7 @@ const warning = (text) => el("p", { class: "notice", role: "note" }, quoted(text
 function summary(results) {
   if (results.length < 4) return null;
   const counts = new Map();
-  for (const { label } of results) counts.set(label, (counts.get(label) ?? 0) + 1);
+  for (const label of results.flatMap(fitting)) counts.set(label, (counts.get(label) ?? 0) + 1);
   const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
   const counted = ([label, count]) => el("span", {}, el("b", {}, number(count)), label ?? "none");
   return el("p", { class: "summary" }, common.map(counted));
@@ -173,8 +173,11 @@ function textList(texts, results) {
   return [list, more];
 }
 
-function textCard(text, { label, ranking }) {
-  const top = ranking.slice(0, RANKED).map((one) => scoreRow(one, one.label === label));
+/** The labels of a result: all that fit, if several may; `null` for none. */
+const fitting = ({ label, labels }) => (labels?.length ? labels : [labels ? null : label]);
+
+function textCard(text, result) {
+  const top = result.ranking.slice(0, RANKED).map((one) => scoreRow(one, fitting(result).includes(one.label)));
   const start = text.length > 300 ? `${text.slice(0, 300)}…` : text;
   return el("li", { class: "card" }, el("p", { class: "text" }, start), el("ul", { class: "scores" }, top));
 }

@@ -52,6 +52,8 @@ def read_texts(
                 "JSON Lines.",
                 field=option,
             )
+    if path.is_dir():
+        raise InvalidInput(f"{name} is a directory: give one file of texts.", field="texts")
     if not path.is_file():
         raise NotFound(f"{name} does not exist or is not a file.", field="texts")
 
@@ -69,6 +71,23 @@ def read_texts(
         _check_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else _cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
+
+
+def read_label_lines(path: Path) -> list[str]:
+    """Read one label a line: a name, or `name = one wording | another`.
+
+    Raises NotFound and InvalidInput as `read_texts` does, and InvalidInput for a table.
+    """
+    if table_format(path):
+        raise InvalidInput(
+            f"{path} is a table: labels are lines of a text file, each a name, or "
+            "`name = description`.",
+            field="labels",
+        )
+    try:
+        return [row.text for row in read_texts(path, str(path))]
+    except InvalidInput as error:
+        raise InvalidInput(error.message, field="labels") from error
 
 
 def whole_text(content: bytes, name: str) -> TextRow:
@@ -116,7 +135,7 @@ def _cell(row: Row, column: str, name: str, option: str) -> str:
         columns = ", ".join(repr(each) for each in list(row.record)[:_SHOWN_COLUMNS])
         raise InvalidInput(
             f"{where} has no column {column!r:.80}; its columns are {columns:.400}: name one with "
-            f"--{option}.",
+            f"--{option}. (In CSV and TSV the first row names the columns.)",
             field=option,
         )
 

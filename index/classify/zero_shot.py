@@ -34,8 +34,10 @@ INDEPENDENT_TEMPERATURE = 0.07
 # The cosine that scores 0.5.
 INDEPENDENT_MIDPOINT = 0.07
 
-# The score from which on a label fits, with independent scores and no `min_score`.
+# A label fits, with independent scores and no `min_score`, from this score on, and if its odds are
+# this part of the best label's: texts that are near to one label are mostly near to all.
 FITTING_SCORE = 0.5
+FITTING_ODDS = 1 / 3
 
 # From this cosine on the encoder hardly tells two labels apart; measured in docs/classify.md.
 SIMILAR_LABELS_COSINE = 0.9
@@ -55,10 +57,8 @@ _PATH_SEPARATOR = re.compile(r"(?<=\s)>(?=\s)")
 _NAME_SEPARATOR = re.compile(r"(?<=\s)=(?=\s)")
 _WORDINGS_SEPARATOR = re.compile(r"(?<=\s)\|(?=\s)")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_ONE_LABEL = (
-    "Choosing takes at least 2 labels, and there is one label: add another, or set multi_label to "
-    "true to score how well this one fits."
-)
+# In a name, what was meant to separate it from wordings.
+_SEPARATOR_IN_NAME = re.compile(r"[=|\t]")
 
 ClassScores = NDArray[np.float64]
 TemplatesAndLabel = tuple[tuple[str, ...], str]
@@ -85,12 +85,20 @@ class LabelSet:
         return cls(tuple(labels), vectors, tuple(islice(similar, _MAX_SIMILAR_PAIRS)))
 
     def warnings(self) -> list[str]:
-        """Warn of each pair of similar labels, in words for the caller."""
-        return [
+        """Warn of each pair of similar labels, and of a name with wordings, in words for the caller."""
+        similar = [
             f"The labels {_shortened(first)} and {_shortened(second)} are nearly the same to the "
             f"encoder (cosine {cosine:.2f}): texts of one will get the other. Keep one of them, "
             "or say in their names how they differ."
             for first, second, cosine in self.similar
+        ]
+        joined = [label for label in self.labels if _SEPARATOR_IN_NAME.search(label)]
+        if not joined:
+            return similar
+        return [
+            *similar,
+            f"The label {_shortened(joined[0])} is compared as it stands: what describes a label is "
+            "separated from its name as in `name = one wording | another`, with spaces around = and |.",
         ]
 
 
@@ -131,7 +139,11 @@ class Classifier:
         """
         check_texts(texts)
         if len(labels) == 1 and not multi_label:
-            raise InvalidInput(_ONE_LABEL, field="labels")
+            raise InvalidInput(
+                f"Choosing takes at least 2 labels, and there is one label, {_shortened(labels[0])}: "
+                "add another, or set multi_label to true to score how well this one fits.",
+                field="labels",
+            )
         if multi_label and transductive:
             raise InvalidInput(
                 "The texts together decide between labels, and multi_label scores each on its own: "
@@ -147,7 +159,7 @@ class Classifier:
             independent_scores if multi_label else shared_scores,
             min_score=min_score,
             ranked=ranked,
-            fitting=(min_score or FITTING_SCORE) if multi_label else None,
+            several=multi_label,
             transductive=transductive,
         )
 
@@ -169,12 +181,12 @@ def rank(
     *,
     min_score: float = 0.0,
     ranked: int = RANKED,
-    fitting: float | None = None,
+    several: bool = False,
     transductive: bool = False,
 ) -> list[Classification]:
     """Classify texts block by block; `to_scores` turns mean cosines (block, labels) into scores.
 
-    With `fitting`, each result names all labels that score at least so much. With `transductive`
+    With `several`, each result names all labels that fit, see `fitting_score`. With `transductive`
     all texts are encoded before the first is classified.
     """
     starts = range(0, len(texts), _BLOCK)
@@ -184,7 +196,7 @@ def rank(
         blocks = (together[start : start + _BLOCK] for start in starts)
 
     return [
-        _classification(row, label_set.labels, min_score, ranked, fitting)
+        _classification(row, label_set.labels, min_score, ranked, several)
         for vectors in blocks
         for row in to_scores(vectors @ label_set.vectors.T)
     ]
@@ -205,6 +217,14 @@ def independent_scores(cosines: Vectors) -> ClassScores:
     logits = (cosines.astype(np.float64) - INDEPENDENT_MIDPOINT) / INDEPENDENT_TEMPERATURE
     scores: ClassScores = 1.0 / (1.0 + np.exp(-logits))
     return scores
+
+
+def fitting_score(best: float, min_score: float = 0.0) -> float:
+    """Return the score from which on a label fits a text whose best label scores `best`."""
+    if min_score:
+        return min_score
+    part_of_best = FITTING_ODDS * best
+    return max(FITTING_SCORE, part_of_best / (1 - best + part_of_best))
 
 
 def label_name(label: str) -> str:
@@ -331,7 +351,7 @@ def _classification(
     labels: Sequence[str],
     min_score: float,
     ranked: int,
-    fitting: float | None,
+    several: bool,
 ) -> Classification:
     order = _best_columns(scores, ranked)
     values = scores[order].round(6).tolist()
@@ -344,8 +364,9 @@ def _classification(
     second = values[1] if len(values) > 1 else 0.0
     label = ranking[0].label if first >= min_score else None
     fits = None
-    if fitting is not None:
-        fits = tuple(entry.label for entry in ranking if entry.score >= fitting)
+    if several:
+        least = fitting_score(first, min_score)
+        fits = tuple(entry.label for entry in ranking if entry.score >= least)
     return Classification(label, first, round(first - second, 6), ranking, fits)
 
 

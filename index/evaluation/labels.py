@@ -39,7 +39,9 @@ def labelled_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
                 yield number, text, None
             case _:
                 raise InvalidInput(
-                    f"{where} is not a JSON object with a text and a label.", field="rows"
+                    f"{where} is not a JSON object with a text and a label: write "
+                    '{"text": "…", "label": "…"}, and null for no label.',
+                    field="rows",
                 )
 
     if not number:

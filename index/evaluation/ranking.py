@@ -378,7 +378,8 @@ def read_lines(
                 if line.strip():
                     yield number, line
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
-        reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
+        not_utf8 = "it is not UTF-8; convert it, such as with `iconv -f cp1252 -t utf-8`"
+        reason = not_utf8 if isinstance(error, UnicodeError) else error
         raise malformed(path, number + 1, f"cannot be read: {reason}") from error
 
 

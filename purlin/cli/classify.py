@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shutil
 import sys
@@ -22,7 +23,10 @@ from purlin.index.catalogs import CLASSIFIERS
 if TYPE_CHECKING:
     from purlin.index.classify.texts import TextRow
     from purlin.index.classify.zero_shot import LabelSet
+    from purlin.index.encoder import TextEncoder
     from purlin.index.records import Classification
+
+    Classify = Callable[[Sequence[str]], list[Classification]]
 
 ABOUT = """Label texts by the names of the labels alone, without training, or by a classifier made by
 `purlin train pesco`. Exit status: 0 if each text got a label, 1 if one did not (--min-score), 2 for an
@@ -41,14 +45,15 @@ _BLOCK = 256
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 if each text got a label, else 1."""
+    from purlin.index.classify.text_warnings import text_warnings
     from purlin.index.classify.zero_shot import check_texts
 
     options = _parse(arguments)
     rows = _filled_rows(options) if options.texts else _argument_rows(options.text)
     check_texts([row.text for row in rows])
-    classify, label_set = _trained(options) if options.classifier else _untrained(options)
+    classify, label_set, encoder = _trained(options) if options.classifier else _untrained(options)
 
-    for warning in label_set.warnings():
+    for warning in (*label_set.warnings(), *text_warnings(encoder, [row.text for row in rows])):
         terminal.print_note(f"warning: {warning}")
 
     # Texts that are classified together, or printed in another order, are not classified in blocks.
@@ -72,7 +77,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("classify", "TEXT... | --texts FILE  --labels A,B,C [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     _add_texts(parser)
-    add("--labels", metavar="A,B,C", action="append", help="Names of the labels; may be repeated.")
+    add(
+        "--labels",
+        metavar="A,B,C",
+        action="append",
+        help="Names of the labels; may be repeated. Those with commas are for --labels-file.",
+    )
     add(
         "--labels-file",
         type=Path,
@@ -84,7 +94,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add(
         "--multi",
         action="store_true",
-        help="Score each label on its own, and print all that score --min-score, or 0.5.",
+        help="Score each label on its own, and print all that fit: that score --min-score, or 0.5 "
+        "and have a third of the best one's odds.",
     )
     add(
         "--transductive",
@@ -156,10 +167,8 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
         parser.error("--review takes a number from 1")
 
 
-def _untrained(
-    options: argparse.Namespace,
-) -> tuple[Callable[[Sequence[str]], list[Classification]], LabelSet]:
-    """What classifies texts by the labels' names, and the labels."""
+def _untrained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEncoder]:
+    """What classifies texts by the labels' names, the labels, and the encoder."""
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
     from purlin.index.encoder import encoder_directory, load_encoder
     from purlin.index.errors import InvalidInput
@@ -167,8 +176,9 @@ def _untrained(
     labels = _labels(options)
     if len(labels) == 1 and not options.multi:
         raise InvalidInput(
-            "There is one label, so nothing to choose from: give another, or --multi to score how "
-            "well it fits.",
+            f"There is one label, {labels[0]!r:.80}, so nothing to choose from: give another, or "
+            "--multi to score how well it fits. --labels are separated by commas, those of "
+            "--labels-file by lines.",
             field="labels",
         )
 
@@ -182,27 +192,26 @@ def _untrained(
         transductive=options.transductive,
         min_score=options.min_score,
     )
-    return classify, classifier.label_set(labels, templates)
+    return classify, classifier.label_set(labels, templates), classifier.encoder
 
 
-def _trained(
-    options: argparse.Namespace,
-) -> tuple[Callable[[Sequence[str]], list[Classification]], LabelSet]:
-    """What classifies texts by a trained classifier, and its labels."""
+def _trained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEncoder]:
+    """What classifies texts by a trained classifier, its labels and its encoder."""
     from purlin.index import builds
     from purlin.index.classify.trained import TrainedClassifier
 
     build = builds.current(options.home, options.classifier, CLASSIFIERS)
     classifier = TrainedClassifier.load(build)
-    return partial(classifier.classify, min_score=options.min_score), classifier.label_set
+    classify = partial(classifier.classify, min_score=options.min_score)
+    return classify, classifier.label_set, classifier.encoder
 
 
 def _labels(options: argparse.Namespace) -> list[str]:
     """Names of the labels. Raises NotFound and InvalidInput for a file that cannot be read."""
-    from purlin.index.evaluation.ranking import read_list
+    from purlin.index.classify.texts import read_label_lines
 
     if options.labels_file:
-        return read_list(options.labels_file)
+        return read_label_lines(options.labels_file)
     names = ",".join(options.labels).split(",")
     return [name.strip() for name in names if name.strip()]
 
@@ -329,9 +338,18 @@ def _certainty(result: Classification, min_score: float) -> float:
     if result.labels is None:
         return min(result.margin, abs(result.score - min_score)) if min_score else result.margin
 
-    from purlin.index.classify.zero_shot import FITTING_SCORE
+    from purlin.index.classify.zero_shot import FITTING_SCORE, fitting_score
 
-    return min(abs(each.score - (min_score or FITTING_SCORE)) for each in result.ranking)
+    best, *others = (_log_odds(each.score) for each in result.ranking)
+    least = _log_odds(fitting_score(result.score, min_score))
+    distance = abs(best - _log_odds(min_score or FITTING_SCORE))
+    return min([distance, *(abs(other - least) for other in others)])
+
+
+def _log_odds(score: float) -> float:
+    """Scores near 0 and 1 as far apart as those between."""
+    inside = min(max(score, 1e-6), 1 - 1e-6)
+    return math.log(inside / (1 - inside))
 
 
 def _print_result(row: TextRow, result: Classification, *, as_json: bool, with_id: bool) -> None:

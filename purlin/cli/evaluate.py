@@ -120,11 +120,11 @@ def evaluate_classify(
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
     from purlin.index import builds
+    from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
     from purlin.index.errors import InvalidInput
     from purlin.index.evaluation import labels as labelled
-    from purlin.index.evaluation.ranking import read_list
 
     if (labels is None) == (classifier is None) or (classifier and (template or transductive)):
         raise InvalidInput(
@@ -133,7 +133,7 @@ def evaluate_classify(
         )
     texts, truth = labelled.read_labelled(rows)
     if labels is not None:
-        names = read_list(labels)
+        names = read_label_lines(labels)
         labelled.check_truth(truth, list(map(label_name, names)))
         by_names = Classifier(open_encoder(encoder, purpose="labels"))
         results = by_names.classify(

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from purlin.index.pace import Lines, Pace, Progress
 
@@ -165,6 +165,18 @@ class Parser(argparse.ArgumentParser):
             epilog=f"Example: {example}",
             allow_abbrev=False,
         )
+
+    def parse_args(self, *arguments: Any, **named: Any) -> argparse.Namespace:  # type: ignore[override]
+        """Parse the arguments; an unknown option ends the command with the similar ones."""
+        values, unknown = self.parse_known_args(*arguments, **named)
+        if unknown:
+            from difflib import get_close_matches
+
+            option = unknown[0].partition("=")[0]
+            similar = get_close_matches(option, self._option_string_actions, 1)
+            hint = f"; {similar[0]} is one" if similar else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return values
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Print what is wrong with the arguments, and exit with status 2."""

@@ -58,7 +58,12 @@ def refuse_difference(
     if is_close:
         return
 
-    remedy = "" if exact else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
+    remedy = (
+        ""
+        if exact
+        else ' Keep 32-bit weights: quantization = "none" below [export] of a recipe (--config), or '
+        "--fp32 of `purlin train export`."
+    )
     raise ExportRefused(
         f"The {quantization} graph's {outputs} differ from the checkpoint's by up to {difference:.2g} "
         f"({similarity_name} {similarity:.4f}); allowed are {max_difference} without quantization, "

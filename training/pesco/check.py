@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from purlin.index.classify.transductive import effective_labels
 from purlin.training.config import in_range
 from purlin.training.pesco.teacher import PseudoLabels, most_confident
 from purlin.training.pesco.views import Indices
@@ -101,10 +102,3 @@ def cohens_kappa(first: Indices, second: Indices, count: int) -> float:
         return 0.0
 
     return (float((first == second).mean()) - chance) / (1.0 - chance)
-
-
-def effective_labels(labels: Indices, count: int) -> float:
-    """exp of the entropy of the labels' shares: `count` if all are equal, 1 if one has all."""
-    shares = np.bincount(labels, minlength=count) / len(labels)
-    used = shares[shares > 0]
-    return float(np.exp(-(used * np.log(used)).sum()))

@@ -22,6 +22,7 @@ from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.samples import library_texts
 from purlin.training.loop.checkpoints import storing
 from purlin.training.models.pretrained import base_name
 from purlin.training.models.text_model import TextModel
@@ -30,8 +31,10 @@ from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
 from purlin.training.pesco.rounds import Embeddings, SelfTraining
 
-# Texts that the exported model takes its quantization scales from.
+# Texts that the exported model is rounded to 8 bits by. With fewer characters in them, its vectors
+# of other texts are too far off.
 SAMPLE_TEXTS = 300
+MIN_SAMPLE_CHARS = 50_000
 
 # Texts on which the exported encoder's scores are compared with the model's.
 COMPARED_TEXTS = 2000
@@ -140,12 +143,18 @@ def _export_encoder(
         checkpoint,
         staged / ENCODER,
         card,
-        samples=training.pool.texts[:SAMPLE_TEXTS],
+        samples=quantization_samples(training.pool.texts),
         quantization=recipe.export.quantization,
         max_tokens=recipe.export.max_tokens,
     )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return encoder
+
+
+def quantization_samples(texts: Sequence[str]) -> list[str]:
+    """Texts to round the weights by: the first of the pool, and others if these are short or few."""
+    samples = list(texts[:SAMPLE_TEXTS])
+    return samples if sum(map(len, samples)) >= MIN_SAMPLE_CHARS else samples + library_texts()
 
 
 def _texts_learnt(count: int, teacher: str | None) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from numpy.typing import NDArray
 
+from purlin.index.classify.text_warnings import language_warnings
 from purlin.index.classify.zero_shot import ClassScores, LabelSet, label_name, mean_of_each
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
@@ -211,6 +213,8 @@ class SelfTraining:
         if number == 0:
             for warning in LabelSet.of(tuple(map(label_name, self.labels)), prompts).warnings():
                 say(warning)
+            for warning in language_warnings(partial(_count_tokens, text_model), self.pool.texts):
+                say(warning)
 
         models = [ModelVectors(embeddings.pool, prompts), *self._teacher_models(say)]
         pseudo_labels = pseudo_label(models, self.index, self.recipe.teacher)
@@ -372,3 +376,7 @@ class SelfTraining:
             return
         for checkpoint in self.round_directory(number).glob("step-*"):
             shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _count_tokens(text_model: TextModel, texts: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([len(ids) for ids in text_model.tokenizer(list(texts))["input_ids"]])

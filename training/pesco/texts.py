@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from purlin.index.classify.texts import REPLACEMENT, read_texts, valid_unicode
+from purlin.index.classify.texts import (
+    REPLACEMENT,
+    read_label_lines,
+    read_texts,
+    valid_unicode,
+)
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
@@ -148,7 +153,7 @@ def read_labels(path: Path) -> tuple[str, ...]:
 
     A line is a name, or `name = one wording | another`.
     """
-    labels = tuple(read_list(path))
+    labels = tuple(read_label_lines(path))
     check_labels(labels)
 
     if not 2 <= len(labels) <= MAX_CLASSIFIER_LABELS:

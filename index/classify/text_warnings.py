@@ -1,0 +1,78 @@
+"""Warn of texts that the encoder reads otherwise than people do: long ones, and other languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import TextEncoder
+
+CountTokens = Callable[[Sequence[str]], NDArray[np.integer[Any]]]
+
+# English texts, logs and code have up to 1.4 tokens a word, German, French and Spanish 1.7 to 2.1.
+MAX_TOKENS_PER_WORD = 1.6
+# With fewer words, names alone can have so many.
+MIN_WORDS = 20
+_SAMPLED_TEXTS = 64
+_SAMPLED_CHARS = 1000
+# Words of scripts that write spaces between them.
+_WORD = re.compile(r"[^\W\d_\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af]{2,}")
+
+
+def text_warnings(encoder: TextEncoder, texts: Sequence[str]) -> list[str]:
+    """Warn, in words for the caller, of texts that are cut, and of words that are hardly known."""
+    warnings = []
+    cut = _cut_numbers(encoder, texts)
+    if cut:
+        count = "1 text is" if len(cut) == 1 else f"{len(cut):,} of {len(texts):,} texts are"
+        first = "" if len(texts) == 1 else f" (the first is number {cut[0]:,})"
+        warnings.append(
+            f"{count} longer than the {encoder.max_tokens} tokens that the encoder reads{first}: "
+            "what follows them does not count. Classify shorter parts, or begin with what matters."
+        )
+
+    return warnings + language_warnings(partial(encoder.count_tokens, role="query"), texts)
+
+
+def language_warnings(count_tokens: CountTokens, texts: Sequence[str]) -> list[str]:
+    """Warn of texts in a language that an encoder, which has so many tokens, hardly knows."""
+    rate = _tokens_per_word(count_tokens, texts)
+    if rate <= MAX_TOKENS_PER_WORD:
+        return []
+    return [
+        f"The encoder has {rate:.1f} tokens for each word of these texts, where one that knows the "
+        "language has little more than 1: labels may be little better than guesses. Texts in other "
+        "languages than its own take another encoder."
+    ]
+
+
+def _tokens_per_word(count_tokens: CountTokens, texts: Sequence[str]) -> float:
+    """Tokens for each word, in the mean over a sample of the texts; 0 for too few words."""
+    sample = texts[:: -(-len(texts) // _SAMPLED_TEXTS)] if texts else ()
+    words = [word for text in sample for word in _WORD.findall(text[:_SAMPLED_CHARS])]
+    if len(words) < MIN_WORDS:
+        return 0.0
+
+    # As many words in each, so that none is cut.
+    parts = [
+        " ".join(words[start : start + MIN_WORDS]) for start in range(0, len(words), MIN_WORDS)
+    ]
+    counts = count_tokens(["", *parts])
+    return float(counts[1:].sum() - counts[0] * len(parts)) / len(words)
+
+
+def _cut_numbers(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:
+    """Numbers, from 1, of the texts whose end the encoder does not read."""
+    # A token has at least one character.
+    longer = [number for number, text in enumerate(texts, 1) if len(text) >= encoder.max_tokens - 2]
+    counts = encoder.count_tokens([texts[number - 1] for number in longer], role="query")
+    return [
+        number
+        for number, count in zip(longer, counts.tolist(), strict=True)
+        if count > encoder.max_tokens
+    ]

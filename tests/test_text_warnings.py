@@ -1,0 +1,69 @@
+"""Warnings of texts that are cut, and of languages that the encoder hardly knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from purlin.index.classify.text_warnings import language_warnings, text_warnings
+from purlin.index.encoder import Encoder, encoder_directory, load_encoder
+
+ENGLISH = [
+    "Our brown bin was skipped again on Tuesday, the third time since March. Please send the lorry.",
+    "ERROR: duplicate key value violates unique constraint, deadlock detected in process 1881",
+]
+GERMAN = [
+    "Der Fahrer hat das Paket bei der Nachbarin im falschen Haus abgegeben.",
+    "Die Kaffeemaschine tropft seit gestern und heizt nicht mehr richtig auf.",
+]
+SPANISH = [
+    "El repartidor no llamó al timbre y dejó el paquete en la calle.",
+    "Necesito la factura con el NIF de la empresa, y me habéis cobrado dos veces.",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    encoder = load_encoder(encoder_directory("labels"))
+    assert isinstance(encoder, Encoder)
+    return encoder
+
+
+@pytest.mark.parametrize("texts", [GERMAN, SPANISH, GERMAN * 100])
+def test_another_language_is_warned_of(encoder: Encoder, texts: list[str]) -> None:
+    (warning,) = text_warnings(encoder, texts)
+    assert "tokens for each word of these texts" in warning
+    assert "take another encoder" in warning
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [ENGLISH, ENGLISH * 100, ["荷物がまだ届いていません。" * 9], ["Krzysztof Wojciechowski"], []],
+)
+def test_texts_that_are_read_are_not_warned_of(encoder: Encoder, texts: list[str]) -> None:
+    assert text_warnings(encoder, texts) == []
+
+
+def test_an_encoder_of_the_language_is_not_warned_of(encoder: Encoder) -> None:
+    # With German pieces of words, as other encoders have: this one's, one a word.
+    def count(texts: Sequence[str]) -> NDArray[np.int64]:
+        return encoder.count_tokens(["word " * len(text.split()) for text in texts])
+
+    assert language_warnings(count, GERMAN) == []
+    assert len(language_warnings(partial(encoder.count_tokens, role="query"), GERMAN)) == 1
+
+
+def test_cut_texts_are_counted(encoder: Encoder) -> None:
+    fitting = "word " * (encoder.max_tokens - 2)
+    longer = fitting + "word"
+    assert text_warnings(encoder, ["short", fitting]) == []
+    (warning,) = text_warnings(encoder, ["short", longer, fitting, longer])
+    assert warning.startswith(
+        "2 of 4 texts are longer than the 256 tokens that the encoder reads (the first is number 2)"
+    )
+    (alone,) = text_warnings(encoder, [longer * 50])
+    assert alone.startswith("1 text is longer than the 256 tokens that the encoder reads: ")
