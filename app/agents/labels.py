@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -54,7 +54,11 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
             {"label": label.label, "score": round(label.score, 4)} for label in result.ranking[:3]
         ]
         text = ", ".join(f"{label['label']} {label['score']:.2f}" for label in ranking)
-        fields = {"label": result.label, "margin": round(result.margin, 4), "ranking": ranking}
+        fields: dict[str, Any] = {
+            "label": result.label,
+            "margin": round(result.margin, 4),
+            "ranking": ranking,
+        }
         if result.labels is not None:
             fields["labels"] = list(result.labels)
         parts.append(Part(text, fields))

@@ -20,6 +20,7 @@ MAX_TOKENS_PER_WORD = 1.6
 MIN_WORDS = 20
 _SAMPLED_TEXTS = 64
 _SAMPLED_CHARS = 1000
+_CHARS_PER_TOKEN = 12
 # Words of scripts that write spaces between them.
 _WORD = re.compile(r"[^\W\d_\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af]{2,}")
 
@@ -68,9 +69,10 @@ def _tokens_per_word(count_tokens: CountTokens, texts: Sequence[str]) -> float:
 
 def _cut_numbers(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:
     """Numbers, from 1, of the texts whose end the encoder does not read."""
-    # A token has at least one character.
+    # A token has at least one character, and so many of them have less than _CHARS_PER_TOKEN each.
     longer = [number for number, text in enumerate(texts, 1) if len(text) >= encoder.max_tokens - 2]
-    counts = encoder.count_tokens([texts[number - 1] for number in longer], role="query")
+    chars = encoder.max_tokens * _CHARS_PER_TOKEN
+    counts = encoder.count_tokens([texts[number - 1][:chars] for number in longer], role="query")
     return [
         number
         for number, count in zip(longer, counts.tolist(), strict=True)

@@ -168,6 +168,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, *arguments: Any, **named: Any) -> argparse.Namespace:  # type: ignore[override]
         """Parse the arguments; an unknown option ends the command with the similar ones."""
+        values: argparse.Namespace
         values, unknown = self.parse_known_args(*arguments, **named)
         if unknown:
             from difflib import get_close_matches
