@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import hashlib
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Before torch is imported: two threads wait for each other if cores are shared.
@@ -18,15 +15,12 @@ os.environ["PURLIN_TUNING"] = "off"
 # A process in the background would outlive the test whose directory it indexes.
 os.environ["PURLIN_BACKGROUND"] = "off"
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from numpy.typing import NDArray
 
-from purlin.index import self_check
-from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder, Role, TextEncoder, Vectors
-from purlin.index.records import Architecture, Document, Hit, Skipped, SourceFile
-from purlin.index.search.corpus import Corpus
+from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder, TextEncoder
+from tests.support.hash_encoder import HashEncoder
+from tests.support.paths import TESTS
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
@@ -40,17 +34,41 @@ settings.load_profile("purlin")
 
 # These take longest, and start first: else one of them would run alone at the end.
 LONGEST = (
-    "test_guide test_pesco test_santa test_reliability test_sources_reference test_cli test_sources_code "
-    "test_train_reader test_export test_loop test_dense test_workers test_wheel test_open_builds test_unfinished "
-    "test_milvus test_mcp test_answers test_segments test_encoded test_restore test_connections test_dpr test_nodes "
-    "test_readme test_backends test_watching test_ray_encoder"
-).split()
+    "project/test_guide",
+    "training/pesco/test_pesco",
+    "training/santa/test_santa",
+    "app/test_reliability",
+    "index/sources/references/test_references",
+    "cli/test_cli",
+    "index/sources/code/test_code",
+    "training/reader/test_reader",
+    "training/exporting/test_export",
+    "training/loop/test_loop",
+    "index/search/test_dense",
+    "app/test_workers",
+    "project/test_wheel",
+    "app/corpora/test_open_builds",
+    "index/indexing/test_unfinished",
+    "index/engines/test_milvus",
+    "app/agents/test_mcp",
+    "index/evaluation/test_answers",
+    "index/search/test_segments",
+    "training/test_encoded",
+    "training/models/test_restore",
+    "app/test_connections",
+    "training/reader/test_dpr",
+    "training/test_nodes",
+    "project/test_readme",
+    "index/search/test_backends",
+    "app/corpora/test_watching",
+    "index/test_ray_encoder",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first; `--no-loadscope-reorder` makes xdist keep the order."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    ranks = {TESTS / f"{name}.py": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,41 +90,10 @@ def unforced_writes() -> Iterator[None]:
         yield
 
 
-class HashEncoder:
-    """Hashed bag of lower-case words: a function of its input, so that equal texts meet and similar ones come near."""
-
-    name = "hash"
-    dim = 64
-    fingerprint = "hash-64"
-    max_tokens = 100_000
-    architecture: Architecture = "transformer"
-
-    def __init__(self) -> None:
-        self.encoded: list[str] = []
-
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        return np.array([len(re.findall(r"[a-z0-9]+", text.lower())) for text in texts], np.int64)
-
-    def encode(
-        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        self.encoded.extend(text for text in texts if text not in self_check.SELF_CHECK_TEXTS)
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        for row, text in enumerate(texts):
-            for word in re.findall(r"[a-z0-9]+", text.lower()):
-                digest = hashlib.blake2b(word.encode(), digest_size=4).digest()
-                vectors[row, int.from_bytes(digest, "big") % self.dim] += 1.0
-        vectors += 1e-6
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        if progress is not None:
-            progress(len(texts))
-        return vectors
-
-
 @pytest.fixture(scope="session")
 def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny reader with random weights, exported once: that takes seconds."""
-    from tests.readers import tiny_reader
+    from tests.support.readers import tiny_reader
 
     return tiny_reader(tmp_path_factory.mktemp("reader"))
 
@@ -120,8 +107,8 @@ def seeded() -> None:
 
 @pytest.fixture(scope="session")
 def traced_once() -> Callable[..., None]:
-    """Stand in for the exports' `trace`, see `tests.traced`."""
-    from tests.traced import TracedOnce
+    """Stand in for the exports' `trace`, see `tests.support.traced`."""
+    from tests.support.traced import TracedOnce
 
     return TracedOnce()
 
@@ -157,8 +144,8 @@ def built_with() -> TextEncoder:
 
 @pytest.fixture
 def home(tmp_path: Path, built_with: TextEncoder) -> Path:
-    """Where one corpus is: `code`, of the functions in tests/serving.py."""
-    from tests.serving import FUNCTIONS, make
+    """Where one corpus is: `code`, of the functions in tests/support/serving.py."""
+    from tests.support.serving import FUNCTIONS, make
 
     make(tmp_path, "code", FUNCTIONS, built_with)
     return tmp_path
@@ -176,51 +163,3 @@ def one_process() -> Iterator[None]:
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
     torch.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def unprivileged() -> Iterator[None]:
-    """As nobody, if the tests run as root: root may read what no one may."""
-    root = os.geteuid() == 0
-    try:
-        if root:
-            os.seteuid(65534)
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-
-
-def functions(count: int, words: Sequence[str]) -> list[Document]:
-    """Functions f0, f1, ... of 3 to 29 random words: every third in Go, every fifth a test."""
-    random = np.random.default_rng(0)
-    return [
-        Document(
-            id=f"m.py::f{n}",
-            kind="code",
-            title=f"f{n}",
-            body=" ".join(random.choice(words, size=int(random.integers(3, 30)))),
-            fields={
-                "language": "python" if n % 3 else "go",
-                "n": n,
-                "role": "test" if n % 5 == 0 else "source",
-            },
-        )
-        for n in range(count)
-    ]
-
-
-def source(path: str, documents: Sequence[Document | Skipped]) -> SourceFile:
-    """A source file that yields these documents; its digest follows from them."""
-    return SourceFile(
-        path, hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents)
-    )
-
-
-def paged(corpus: Corpus, query: str, count: int, k: int) -> list[Hit]:
-    """The first `count` hits of a query, read in pages of `k`."""
-    return [
-        hit
-        for offset in range(0, count, k)
-        for hit in corpus.search(query, k=k, offset=offset).hits
-    ]

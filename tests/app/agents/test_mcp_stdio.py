@@ -1,0 +1,448 @@
+"""`purlin mcp`: the same protocol and tools over stdin and stdout, on the workspace around a directory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import mcp
+import pytest
+from mcp.client.stdio import StdioServerParameters
+
+from purlin.app.agents import mcp_stdio
+from purlin.app.agents.backend import Backend
+from purlin.app.agents.local import LocalCorpora
+from purlin.app.agents.mcp import HANDSHAKE, STATELESS
+from purlin.app.agents.mcp_stdio import StdioServer
+from purlin.app.agents.tools import TOOLS
+from purlin.index import workspace
+from purlin.index.errors import InvalidInput, NotFound
+from tests.app.agents.test_mcp import FILES
+from tests.support.hash_encoder import HashEncoder
+from tests.support.serving import FUNCTIONS, make, until
+from tests.support.static_files import write_static
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS[-1],
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the files of the tests of /mcp, whose index is kept nearby."""
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    for path, content in FILES.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(content)
+    (root / "README.md").write_text("# Rows\n\nThe step defaults to 1.\n")
+    monkeypatch.setenv("PURLIN_CACHE", str(tmp_path / "cache"))
+    return root
+
+
+@pytest.fixture
+def local(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCorpora:
+    """The workspace with an encoder that takes no time to load."""
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: HashEncoder())
+    return LocalCorpora(project, tmp_path / "home")
+
+
+def request(message_id: Any, method: str, **params: Any) -> bytes:
+    message = {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
+def call(message_id: Any, name: str, **arguments: Any) -> bytes:
+    return request(message_id, "tools/call", name=name, arguments=arguments)
+
+
+def talk(backend: Backend, *lines: bytes) -> dict[Any, dict[str, Any]]:
+    """Send lines and the end of the input; return the replies by id."""
+    sink = io.BytesIO()
+    StdioServer(lambda: backend, io.BytesIO(b"".join(lines)), sink).run()
+    replies = [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert all(reply["jsonrpc"] == "2.0" for reply in replies)
+    return {reply["id"]: reply for reply in replies}
+
+
+def text(reply: dict[str, Any]) -> str:
+    return str(reply["result"]["content"][0]["text"])
+
+
+# ---- the protocol's own client, and a process of its own
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """A small static encoder, which a process of its own can load."""
+    words = ["sort", "numbers", "read", "rows", "fetch", "page", "download", "csv", "the"]
+    return write_static(tmp_path / "encoder", words)
+
+
+def parameters(project: Path, encoder: Path) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "purlin", "mcp", "--encoder", str(encoder)],
+        cwd=project / "web",
+        env={"PURLIN_CACHE": os.environ["PURLIN_CACHE"]},
+    )
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
+    async def run() -> tuple[Any, ...]:
+        async with mcp.Client(parameters(project, encoder), mode=mode) as client:
+            searched = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
+            refused = await client.call_tool("search_code", {"query": "x", "path": "../.."})
+            return client.protocol_version, await client.list_tools(), searched, refused
+
+    version, listed, searched, refused = anyio.run(run)
+    assert version == (STATELESS[-1] if mode == "auto" else HANDSHAKE[-1])
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in TOOLS]
+    assert searched.structured_content["hits"][0]["path"] == "tools/sort.py"
+    assert "1. tools/sort.py:1-3 sort_numbers" in searched.content[0].text
+    assert refused.is_error
+    assert "outside of" in refused.content[0].text
+
+
+def test_stdout_has_messages_only_and_ends_with_the_input(project: Path, encoder: Path) -> None:
+    lines = request(1, "initialize", protocolVersion=HANDSHAKE[0]) + call(
+        2, "search_code", query="fetch a page", k=1
+    )
+    process = subprocess.run(
+        [sys.executable, "-m", "purlin", "mcp", "--path", project, "--encoder", encoder],
+        input=lines,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    replies = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [reply["id"] for reply in replies] == [1, 2]
+    assert "web/fetch.js:2-4" in text(replies[1])
+    assert re.search(rb"indexed \d files", process.stderr)
+
+
+def test_initialize_loads_neither_the_server_nor_the_search() -> None:
+    heavy = ["fastapi", "uvicorn", "numpy", "pydantic", "onnxruntime", "faiss"]
+    program = (
+        "import io, json, sys, purlin.cli.mcp\n"
+        "from purlin.app.agents.mcp_stdio import StdioServer\n"
+        "server = StdioServer(lambda: None, io.BytesIO(sys.stdin.buffer.read()), io.BytesIO())\n"
+        "server.run()\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], server._sink.getvalue())\n"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        input=request(1, "initialize", protocolVersion=HANDSHAKE[0]),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    assert output.startswith(b"[] ")
+    assert b"serverInfo" in output
+
+
+# ---- messages
+
+
+class Slow:
+    """A backend whose searches wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self.go_on = threading.Event()
+
+    def default(self, kind: str) -> str:
+        return "code"
+
+    def search(self, *arguments: Any) -> Any:
+        self.started.release()
+        assert self.go_on.wait(30)
+        raise InvalidInput("slow")
+
+
+class Pipe:
+    """Input that grows while it is read."""
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.source = os.fdopen(reader, "rb")
+        self.writer = os.fdopen(writer, "wb", buffering=0)
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[Slow, Pipe, io.BytesIO]]:
+    """A server in a thread, with its backend, input and output."""
+    backend, pipe, sink = Slow(), Pipe(), io.BytesIO()
+    server = StdioServer(lambda: cast(Backend, backend), pipe.source, sink)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield backend, pipe, sink
+
+    backend.go_on.set()
+    pipe.writer.close()
+    thread.join(30)
+    pipe.source.close()
+    assert not thread.is_alive()
+
+
+def ids(sink: io.BytesIO) -> list[Any]:
+    return [json.loads(line)["id"] for line in sink.getvalue().splitlines()]
+
+
+def test_a_slow_call_does_not_delay_others(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
+    backend, pipe, sink = slow
+    pipe.writer.write(call("slow", "search_code", query="x"))
+    backend.started.acquire(timeout=30)
+    pipe.writer.write(request(2, "ping") + request(3, "tools/list"))
+    until(lambda: sorted(ids(sink)) == [2, 3])
+
+    backend.go_on.set()
+    until(lambda: "slow" in ids(sink))
+
+
+def test_a_cancelled_call_is_not_answered(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
+    backend, pipe, sink = slow
+    # One more than there are workers: it waits, and never starts.
+    count = mcp_stdio.WORKERS + 1
+    pipe.writer.write(b"".join(call(n, "search_code", query="x") for n in range(count)))
+    for _ in range(mcp_stdio.WORKERS):
+        assert backend.started.acquire(timeout=30)
+
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+    for number in (0, count - 1, 999, None, [1]):
+        message = cancelled | {"params": {"requestId": number}}
+        pipe.writer.write(json.dumps(message).encode() + b"\n")
+    pipe.writer.write(request("after", "ping"))
+    until(lambda: ids(sink) == ["after"])
+
+    backend.go_on.set()
+    until(lambda: len(ids(sink)) == mcp_stdio.WORKERS)
+    assert sorted(map(str, ids(sink))) == ["1", "2", "3", "after"]
+    assert not backend.started.acquire(blocking=False)
+
+
+def test_requests_under_way_are_limited(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
+    _, pipe, sink = slow
+    count = mcp_stdio.MAX_UNDER_WAY
+    pipe.writer.write(b"".join(call(n, "search_code", query="x") for n in range(count + 1)))
+    until(lambda: ids(sink) == [count])
+    assert b"wait for their answers" in sink.getvalue()
+
+    pipe.writer.write(call(0, "search_code", query="x"))
+    until(lambda: ids(sink) == [count, 0])
+    assert b"Another request with this id" in sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{\n", -32700),
+        (b"\xff\n", -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "ping"}\n', -32600),
+        (b"[]\n", -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}\n', -32600),
+        (b'{"jsonrpc": "2.0", "id": [], "method": "ping"}\n', -32600),
+        (b'"no line end', -32700),
+    ],
+)
+def test_malformed_lines_have_error_codes(local: LocalCorpora, line: bytes, code: int) -> None:
+    replies = talk(local, b"\n", line)
+    assert replies[None]["error"]["code"] == code
+
+
+def test_a_line_too_long_is_skipped(local: LocalCorpora, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_stdio, "MAX_LINE_BYTES", 100)
+    replies = talk(local, b"x" * 1000 + b"\n", request(1, "ping"), b"x" * 101)
+    assert "more than 100 bytes" in replies[None]["error"]["message"]
+    assert replies[1]["result"] == {}
+
+
+def test_versions_without_handshake_come_with_each_request(local: LocalCorpora) -> None:
+    replies = talk(
+        local,
+        request(1, "server/discover", _meta=META),
+        request(2, "tools/list", _meta=META),
+        request(3, "ping", _meta=META),
+        request(4, "tools/list", _meta={"io.modelcontextprotocol/protocolVersion": STATELESS[0]}),
+        request(5, "tools/list", _meta={"io.modelcontextprotocol/protocolVersion": "1999-01-01"}),
+        request(6, "server/discover"),
+        *(request(version, "initialize", protocolVersion=version) for version in HANDSHAKE),
+    )
+    assert replies[1]["result"]["supportedVersions"] == list(STATELESS)
+    assert replies[2]["result"]["resultType"] == "complete"
+    assert [replies[n]["error"]["code"] for n in (3, 4, 5, 6)] == [-32601, -32602, -32022, -32601]
+    for version in HANDSHAKE:
+        assert replies[version]["result"]["protocolVersion"] == version
+
+
+def test_an_unexpected_error_is_answered(
+    local: LocalCorpora, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local, "search", lambda *_: 1 / 0)
+    replies = talk(local, call(1, "search_code", query="x"), request(2, "ping"))
+    assert replies[1]["error"]["code"] == -32603
+    assert replies[2]["result"] == {}
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_client_that_reads_no_more_ends_the_answers(local: LocalCorpora) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    lines = io.BytesIO(request(1, "ping") + request(2, "ping"))
+    with os.fdopen(writer, "wb", buffering=0) as sink:
+        StdioServer(lambda: local, lines, sink).run()
+    assert lines.read() == b""
+
+
+# ---- the workspace
+
+
+def test_answers_follow_the_files(local: LocalCorpora, project: Path) -> None:
+    def first(query: str) -> Any:
+        reply = talk(local, call(1, "search_code", query=query, k=1))[1]
+        return reply["result"]["structuredContent"]["hits"][0]
+
+    assert first("sort numbers")["path"] == "tools/sort.py"
+    assert first("sort numbers")["why"].startswith("name: sort, numbers; ")
+    assert first("sort_numbers")["why"] == "it is what you named"
+    (project / "tools/sort.py").write_text("\n\ndef sort_numbers(numbers):\n    return numbers\n")
+    assert first("sort numbers")["start_line"] == 3
+    (project / "tools/stack.py").write_text("def push_onto_stack(item):\n    pass\n")
+    assert first("push onto stack")["path"] == "tools/stack.py"
+
+
+def test_a_file_that_changes_meanwhile_is_marked(
+    local: LocalCorpora, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(local, call(1, "search_code", query="x"))
+    monkeypatch.setattr(workspace.Workspace, "refresh", lambda self, progress=None: False)
+    time.sleep(0.02)
+    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
+
+    reply = talk(local, call(1, "search_code", query="sort numbers", k=2))[1]
+    hits = {hit["path"]: hit for hit in reply["result"]["structuredContent"]["hits"]}
+    assert hits["tools/sort.py"]["changed"] is True
+    assert sum("changed" in hit for hit in hits.values()) == 1
+    assert reply["result"]["structuredContent"]["changed_files"] == 1
+    assert "CHANGED since" in text(reply)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("tools", "tools"),
+        ("tools/", "tools/"),
+        ("./tools/../web/fetch", "web/fetch"),
+        (".", ""),
+        ("{root}/tools/sort.py", "tools/sort.py"),
+        ("{root}", ""),
+        ("link.py", "tools/sort.py"),
+    ],
+)
+def test_paths_are_relative_to_the_root(
+    local: LocalCorpora, project: Path, path: str, expected: str
+) -> None:
+    (project / "link.py").symlink_to("tools/sort.py")
+    assert local.relative("workspace", path.format(root=project)) == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../project2", "/etc/passwd", "out/passwd", "a\x00b", "loop/x", "tools/../../x"]
+)
+def test_paths_outside_are_refused(local: LocalCorpora, project: Path, path: str) -> None:
+    (project / "out").symlink_to("/etc")
+    (project / "loop").symlink_to("loop")
+    with pytest.raises(InvalidInput, match="path is"):
+        local.relative("workspace", path)
+    for name, argument in (("search_code", "path"), ("find_related", "id")):
+        arguments = {"query": "x"} if name == "search_code" else {}
+        location = path if argument == "path" else f"{path}:1"
+        reply = talk(local, call(1, name, **arguments, **{argument: location}))[1]
+        assert reply["result"]["isError"] is True
+
+
+def test_a_home_directory_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    reply = talk(LocalCorpora(tmp_path, tmp_path / "none"), call(1, "search_code", query="x"))[1]
+    assert "--path" in text(reply)
+
+
+# ---- a home beside the workspace
+
+
+def test_settings_of_a_server_beside_it_do_not_count(
+    local: LocalCorpora, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
+    for name, value in (("WATCH", "1"), ("DEMO", "1"), ("MILVUS", "http://127.0.0.1:1")):
+        monkeypatch.setenv(f"PURLIN_{name}", value)
+    settings = local._in_home()._service._settings
+    assert (settings.watch, settings.demo, settings.milvus) == (False, False, "")
+
+
+def test_corpora_of_a_home_are_searched_by_name(
+    local: LocalCorpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader_directory: Path
+) -> None:
+    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
+    monkeypatch.setenv("PURLIN_READER", str(reader_directory))
+    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+
+    replies = talk(
+        local,
+        call(1, "search_code", query="sort numbers", corpus="shared", k=1),
+        call(2, "search_code", query="sort numbers", k=1),
+        call(3, "search_products", query="a drill"),
+        call(4, "search_code", query="x", corpus="none"),
+        call(5, "classify", texts=["sports"], labels=["sports", "business"]),
+        call(6, "ask_reference", question="What is the default step?"),
+        call(7, "search_code", query="x", corpus="workspace-docs"),
+        call(8, "find_related", id="web/fetch.js::fetchPage", corpus="shared", k=1),
+        call(9, "read_document", id="web/fetch.js::fetchPage", corpus="shared"),
+    )
+    assert text(replies[1]).startswith("1 hit in shared (")
+    assert "in workspace (" in text(replies[2])
+    assert "no corpus of kind product" in text(replies[3])
+    assert replies[4]["result"]["isError"]
+    assert "1. sports" in text(replies[5])
+    assert "from workspace-docs (" in text(replies[6])
+    assert "Those of kind code: workspace, shared." in text(replies[7])
+    assert "tools/" in text(replies[8])
+    assert "function fetchPage" in text(replies[9])
+    with pytest.raises(NotFound):
+        local.kind("none")
+
+
+def test_a_file_that_is_not_indexed_is_named_with_its_reason(
+    local: LocalCorpora, project: Path
+) -> None:
+    for name in ("one", "two"):
+        (project / f"big_{name}.py").write_bytes(b"x = 1\n\0")
+    requests = {
+        1: ("search_code", {"query": "rows", "path": "big_one.py"}),
+        2: ("search_code", {"query": "rows", "path": "big"}),
+        3: ("search_code", {"query": "rows", "path": "nowhere.py"}),
+        4: ("read_document", {"id": "big_two.py:1"}),
+        5: ("read_document", {"id": "nowhere.py:1"}),
+    }
+    calls = (call(number, name, **arguments) for number, (name, arguments) in requests.items())
+    replies = talk(local, *calls)
+    texts = {number: replies[number]["result"]["content"][0]["text"] for number in requests}
+
+    reason = "is not indexed (binary: it holds a zero byte)"
+    assert texts[1].endswith(f" big_one.py {reason}.")
+    assert texts[2].endswith(f" big_one.py {reason}, and 1 more.")
+    assert "not indexed" not in texts[3]
+    assert texts[4].endswith(f"; big_two.py {reason}.")
+    assert texts[5].endswith("; that file has none.")

@@ -1,0 +1,233 @@
+"""Corpora that a server builds while it serves: by its own plan, and in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from purlin.app.corpora import building, indexer
+from purlin.app.corpora.building import demo_jobs
+from purlin.app.corpora.indexer import Indexer
+from purlin.index import builds
+from purlin.index.demo import Demo
+from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, load_encoder
+from purlin.index.indexing.build import build
+from purlin.index.records import Document
+from tests.support.documents import source
+from tests.support.hash_encoder import HashEncoder
+from tests.support.serving import numbered, problem, until
+from tests.support.static_files import write_static
+
+
+@pytest.fixture
+def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A static encoder in place of the released one."""
+    directory = write_static(tmp_path / "static")
+    monkeypatch.setattr(building, "STATIC_ENCODER", directory)
+    return directory
+
+
+@pytest.fixture
+def one_demo(monkeypatch: pytest.MonkeyPatch) -> list[Document]:
+    """The documents of a small demo corpus `python` in place of all others."""
+    documents = numbered(3)
+    demo = Demo("python", "reference", "three", lambda: iter([source("all", documents)]))
+    monkeypatch.setattr(indexer, "demos", lambda: (demo,))
+    monkeypatch.setattr(building, "demos", lambda: (demo,))
+    return documents
+
+
+# ---- what is to be built
+
+
+def test_every_demo_is_made_with_the_static_encoder_first(tmp_path: Path, static: Path) -> None:
+    jobs = demo_jobs(tmp_path, TRANSFORMER_ENCODER, "of the released one")
+    assert [(job.corpus, job.encoders) for job in jobs] == [
+        ("products", (static,)),
+        ("code", (static,)),
+        ("python", (static,)),
+        ("products", (TRANSFORMER_ENCODER,)),
+        ("code", (ENSEMBLE_ENCODER,)),
+        ("python", (TRANSFORMER_ENCODER,)),
+    ]
+    jobs = demo_jobs(tmp_path, static, load_encoder(static).fingerprint)
+    assert [job.corpus for job in jobs] == ["products", "code", "python"]
+
+
+def test_only_what_is_missing_is_made(
+    tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
+) -> None:
+    home, chosen = tmp_path / "home", (TRANSFORMER_ENCODER, encoder.fingerprint)
+    documents = [source("all", one_demo)]
+
+    def tiers() -> list[Path]:
+        return [job.encoders[0] for job in demo_jobs(home, *chosen)]
+
+    assert tiers() == [static, TRANSFORMER_ENCODER]
+    # The server was stopped between the two.
+    build(home, "python", "reference", documents, load_encoder(static), origin=("three",))
+    assert tiers() == [TRANSFORMER_ENCODER]
+    build(home, "python", "reference", documents, encoder, origin=("three",))
+    assert tiers() == []
+    # Somebody's own corpus of that name.
+    build(home, "python", "reference", documents, load_encoder(static), origin=("/home/me/docs",))
+    assert tiers() == []
+
+
+# ---- the indexer
+
+
+def events_of(home: Path, job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    events: list[Mapping[str, Any]] = []
+    Indexer(home, events.append).work(job)
+    return events
+
+
+def test_demo_is_built_once_per_encoder(
+    tmp_path: Path, static: Path, one_demo: list[Document]
+) -> None:
+    other = write_static(tmp_path / "other", dim=4)
+    job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
+    better = job | {"encoders": [str(other)]}
+
+    events = events_of(tmp_path, job)
+    assert {"stage": "read", "done": 3, "total": 3} in events
+    assert {"stage": "encode", "done": 3, "total": 3} in events
+    assert events[-1] == {"end": "built"}
+    assert events_of(tmp_path, job) == [{"end": "unchanged"}]
+
+    assert events_of(tmp_path, better)[-1] == {"end": "built"}
+    manifest = builds.active_manifest(tmp_path, "python")
+    assert manifest is not None
+    assert manifest.encoder["dim"] == 4
+    assert events_of(tmp_path, better) == [{"end": "unchanged"}]
+
+
+def test_somebodys_own_corpus_is_left_alone(
+    tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
+) -> None:
+    build(tmp_path, "python", "reference", [source("x", one_demo)], encoder, origin=("/docs",))
+    job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
+    assert events_of(tmp_path, job) == [{"end": "unchanged"}]
+
+
+def test_failures_are_told_and_do_not_end_it(
+    tmp_path: Path, static: Path, one_demo: list[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"corpus": "python", "task": "demo", "encoders": [str(tmp_path / "none")]}
+    (event,) = events_of(tmp_path, job)
+    assert event["end"] == "failed"
+    assert "no encoder directory" in event["message"]
+
+    with builds.locked(tmp_path, "python"):
+        assert events_of(tmp_path, job | {"encoders": [str(static)]}) == [{"end": "busy"}]
+
+    def fail() -> Iterator[Any]:
+        raise ZeroDivisionError("unforeseen")
+
+    (demo,) = indexer.demos()
+    monkeypatch.setattr(indexer, "demos", lambda: (replace(demo, sources=fail),))
+    (event,) = events_of(tmp_path, job | {"encoders": [str(static)]})
+    assert event["message"] == "It cannot be built (ZeroDivisionError); see the log."
+    assert "unforeseen" in event["trace"]
+    assert not (tmp_path / "corpora" / "python").exists()
+
+
+# ---- a server
+
+
+@contextmanager
+def demo_server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """`purlin serve --demo` with an encoder that needs no time."""
+    encoder = write_static(tmp_path / "encoder")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "purlin", "serve", "--demo", "--port", str(port)],
+        env=os.environ | {"PURLIN_HOME": str(tmp_path / "home"), "PURLIN_ENCODER": str(encoder)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        try:
+            until(lambda: answers(client), 60)
+            yield process, client
+        finally:
+            process.kill()
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def state(client: httpx.Client, corpus: str) -> dict[str, Any]:
+    description: dict[str, Any] = client.get(f"/corpora/{corpus}").json()
+    return description
+
+
+def indexers(home: Path) -> list[int]:
+    """Processes that build into `home`."""
+    command_line = f"purlin.app.corpora.indexer\0{home}\0".encode()
+    processes = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if command_line in (directory / "cmdline").read_bytes():
+                processes.append(int(directory.name))
+        except OSError:
+            pass
+    return processes
+
+
+def test_server_serves_while_the_demo_is_built(tmp_path: Path) -> None:
+    with demo_server(tmp_path) as (process, client):
+        ready = client.get("/readyz")
+        assert ready.status_code == 200
+        assert {"code", "python"} <= ready.json()["building"].keys()
+        listed = client.get("/corpora").json()["corpora"]
+        assert [corpus["name"] for corpus in listed] == ["code", "products", "python"]
+        assert state(client, "python")["state"] == "building"
+        assert state(client, "python")["kind"] == "reference"
+
+        refused = client.post("/search", json={"query": "sort", "corpus": "code"})
+        assert problem(refused, 503)["type"] == "urn:purlin:problem:opening"
+        assert "still being built" in refused.json()["detail"]
+        assert refused.headers["retry-after"]
+
+        until(lambda: state(client, "products")["state"] == "serving")
+        assert client.post("/search", json={"query": "file name", "corpus": "products"}).json()[
+            "hits"
+        ]
+        until(lambda: state(client, "code")["building"]["done"] > 0)
+        assert state(client, "code")["building"]["stage"] == "read"
+        assert len(indexers(tmp_path / "home")) == 1
+
+        # Ctrl-C.
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "Traceback" not in log
+        assert indexers(tmp_path / "home") == []
+        assert [path.name for path in (tmp_path / "home" / "corpora").iterdir()] == ["products"]
+
+
+def test_indexer_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
+    with demo_server(tmp_path) as (process, client):
+        until(lambda: state(client, "code")["building"].get("done", 0) > 0)
+        process.kill()
+        process.wait()
+        until(lambda: not indexers(tmp_path / "home"))
+        assert not list((tmp_path / "home").rglob(".making-*"))

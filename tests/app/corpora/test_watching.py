@@ -1,0 +1,169 @@
+"""A server that indexes sources again when they change; its indexer is a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from purlin.app.corpora import watching
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index import builds
+from purlin.index.encoder import load_encoder
+from purlin.index.indexing.build import Options, build
+from purlin.index.manifests import read_manifest
+from purlin.index.records import Kind
+from purlin.index.sources import open_source
+from tests.support.serving import until
+from tests.support.static_files import write_static
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "names.py").write_text("def file_name():\n    return 'filename'\n")
+    (root / "web.py").write_text("def get_response():\n    return 'http response'\n")
+    return root
+
+
+def index(tmp_path: Path, name: str, kind: Kind, root: Path) -> None:
+    encoder = load_encoder(_static(tmp_path))
+    sources = open_source(kind, [root], secondary="leave-out")
+    options = Options(secondary="leave-out", dense_weight=0.25)
+    build(tmp_path / "home", name, kind, sources, encoder, options=options, origin=(str(root),))
+
+
+def _static(tmp_path: Path) -> Path:
+    directory = tmp_path / "static"
+    return directory if directory.exists() else write_static(directory)
+
+
+@contextmanager
+def watching_server(tmp_path: Path) -> Iterator[TestClient]:
+    settings = Settings(home=tmp_path / "home", encoder=_static(tmp_path), watch=True)
+    with TestClient(create_app(settings)) as client:
+        # A search waits for its corpus, a description does not.
+        until(lambda: client.get("/readyz").status_code == 200)
+        yield client
+
+
+def titles(client: TestClient, corpus: str = "code") -> set[str]:
+    body = {"query": "file name", "corpus": corpus}
+    return {hit["title"] for hit in client.post("/search", json=body).json().get("hits", ())}
+
+
+def described(client: TestClient, corpus: str = "code") -> dict[str, Any]:
+    description: dict[str, Any] = client.get(f"/corpora/{corpus}").json()
+    return description
+
+
+def test_changes_are_indexed(tmp_path: Path, project: Path) -> None:
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        assert titles(client) == {"file_name", "get_response"}
+
+        (project / "lib").mkdir()
+        (project / "lib" / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
+        (project / "web.py").unlink()
+        (project / "names.py").write_text("def prefix():\n    return 'prefix'\n")
+        until(lambda: titles(client) == {"cafe", "prefix"})
+
+        # As it was built the first time.
+        manifest = read_manifest(builds.current(tmp_path / "home", "code"))
+        assert (manifest.secondary, manifest.dense_weight) == ("leave-out", 0.25)
+        assert manifest.encoder["name"] == "tiny-static"
+        assert manifest.sources == (str(project),)
+
+
+def test_what_changed_while_the_server_was_down_is_indexed(tmp_path: Path, project: Path) -> None:
+    index(tmp_path, "code", "code", project)
+    (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+    with watching_server(tmp_path) as client:
+        until(lambda: "cafe" in titles(client))
+
+
+def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text('{"id": "1", "title": "file"}\n')
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        assert titles(client, "shop") == {"file"}
+        (tmp_path / "new.jsonl").write_text(
+            '{"id": "1", "title": "file"}\n{"id": "2", "title": "cafe"}\n'
+        )
+        (tmp_path / "new.jsonl").replace(feed)
+        until(lambda: titles(client, "shop") == {"file", "cafe"})
+
+
+def test_a_root_that_is_gone_keeps_its_documents(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        active = described(client)["build"]
+        project.rename(tmp_path / "away")
+        until(lambda: "are missing" in described(client).get("problem", ""))
+        assert described(client)["state"] == "serving"
+        assert described(client)["build"] == active
+
+        (tmp_path / "away" / "cafe.py").write_text("def cafe():\n    return 2\n")
+        (tmp_path / "away").rename(project)
+        until(lambda: "cafe" in titles(client))
+        until(lambda: "problem" not in described(client))
+
+
+def test_deleting_everything_is_reported(tmp_path: Path, project: Path) -> None:
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        for path in project.iterdir():
+            path.unlink()
+        until(lambda: "nothing to index" in described(client).get("problem", ""))
+        assert titles(client) == {"file_name", "get_response"}
+
+
+def test_a_flood_of_changes_is_one_build(tmp_path: Path, project: Path) -> None:
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        for number in range(2_000):
+            (project / f"m{number}.py").write_text(f"def f{number}():\n    return {number}\n")
+        until(lambda: described(client).get("documents") == 2_002)
+        # The first one, one that began amidst the changes, and the one that has them all.
+        assert len(builds.builds(tmp_path / "home", "code")) <= 3
+
+
+def test_changes_that_no_source_reads_make_no_build(tmp_path: Path, project: Path) -> None:
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        active = described(client)["build"]
+        (project / ".git").mkdir()
+        (project / ".git" / "index").write_text("changed")
+        (project / "picture.png").write_bytes(b"\x89PNG")
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
+        made = builds.builds(tmp_path / "home", "code")
+        assert len(made) == 2
+        assert made[0] == active
+
+
+def test_new_and_deleted_corpora_are_followed(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    with watching_server(tmp_path) as client:
+        index(tmp_path, "code", "code", project)
+        until(lambda: titles(client) == {"file_name", "get_response"})
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
+        builds.delete(tmp_path / "home", "code")
+        shutil.rmtree(project)
+        assert client.get("/corpora").json() == {"corpora": []}

@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from purlin.app import access
+from purlin.app.access import Access, Key, needs, parse_keys, read_keys_file
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.cli.commands import app as command_line
+from purlin.index import builds
+from purlin.index.errors import InvalidInput
+from tests.support.hash_encoder import HashEncoder
+from tests.support.serving import (
+    ADMIN_KEY,
+    API_KEYS,
+    CLASSIFY_KEY,
+    FUNCTIONS,
+    SEARCH_KEY,
+    bearer,
+    make,
+    numbered,
+    problem,
+    serving,
+)
+
+SEARCH = {"query": "sort", "corpus": "code"}
+CLASSIFY = {"texts": ["a text"], "labels": ["one", "two"]}
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[TestClient]:
+    with serving(home, keys=API_KEYS) as client:
+        yield client
+
+
+def test_a_key_allows_only_its_scopes(client: TestClient) -> None:
+    bodies = {"/search": SEARCH, "/classify": CLASSIFY}
+    for secret, allowed in ((SEARCH_KEY, "/search"), (CLASSIFY_KEY, "/classify")):
+        for path, body in bodies.items():
+            response = client.post(path, json=body, headers=bearer(secret))
+            if path == allowed:
+                assert response.status_code == 200
+            else:
+                assert path.strip("/") in problem(response, 403)["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": SEARCH_KEY},
+        {"Authorization": f"Basic {SEARCH_KEY}"},
+        bearer("x" * 100_000),
+        bearer(SEARCH_KEY[:-1]),
+        bearer(hashlib.sha256(CLASSIFY_KEY.encode()).hexdigest()),
+        bearer("sha256:" + hashlib.sha256(CLASSIFY_KEY.encode()).hexdigest()),
+    ],
+)
+def test_an_unknown_key_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+    for path in ("/search", "/nothing/here", "/corpora", "/livez/", "/%2Flivez"):
+        response = client.post(path, json=SEARCH, headers=headers)
+        assert problem(response, 401)["type"] == "urn:purlin:problem:no-key"
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+def test_probes_need_no_key(client: TestClient) -> None:
+    for path in ("/livez", "/openapi.json", "/"):
+        assert client.get(path).status_code == 200
+    # 503 while corpora are still being opened.
+    assert client.get("/readyz").status_code in (200, 503)
+
+
+def test_the_scheme_is_case_insensitive(client: TestClient) -> None:
+    headers = {"Authorization": f"bEARER  {SEARCH_KEY}"}
+    assert client.post("/search", json=SEARCH, headers=headers).status_code == 200
+
+
+def test_a_key_over_its_rate_gets_retry_after(home: Path) -> None:
+    now = 100.0
+    statuses: list[tuple[int, str | None]] = []
+    app = create_app(Settings(home=home), HashEncoder())
+    limited = Access(
+        app, keys=parse_keys(f"slow search {SEARCH_KEY} 12", "test"), clock=lambda: now
+    )
+    with TestClient(limited) as client:
+        for elapsed_s in (0.0, 0.0, 0.0, 4.0, 1.0, 0.0, 600.0, 0.0, 0.0):
+            now += elapsed_s
+            response = client.get("/corpora/none", headers=bearer(SEARCH_KEY))
+            statuses.append((response.status_code, response.headers.get("retry-after")))
+
+    in_time, early, soon = (404, None), (429, "5"), (429, "1")
+    assert statuses == [in_time, in_time, early, soon, in_time, early, in_time, in_time, early]
+
+
+def test_rates_are_limited_per_key(client: TestClient) -> None:
+    assert client.get("/corpora", headers=bearer(ADMIN_KEY)).status_code == 200
+    refused = client.get("/corpora", headers=bearer(ADMIN_KEY))
+    assert "6 requests per minute" in problem(refused, 429)["detail"]
+    assert 1 <= int(refused.headers["retry-after"]) <= 10
+    assert client.get("/corpora", headers=bearer(SEARCH_KEY)).status_code == 200
+
+
+def test_an_admin_key_manages_builds(home: Path) -> None:
+    first = builds.current(home, "code").name
+    second = make(home, "code", [*FUNCTIONS, *numbered(1)], HashEncoder()).name
+    with serving(home, keys=f"ops admin {ADMIN_KEY}") as client:
+        client.headers |= bearer(ADMIN_KEY)
+        rolled_back = client.post("/corpora/code/rollback")
+
+        assert rolled_back.json() == {"corpus": "code", "build": first}
+        assert builds.current(home, "code").name == first
+        assert "no build before" in problem(client.post("/corpora/code/rollback"), 404)["detail"]
+
+        activated = client.post("/corpora/code/activate", json={"build": second})
+        assert activated.json() == {"corpus": "code", "build": second}
+        assert builds.current(home, "code").name == second
+        assert problem(client.post("/corpora/code/activate", json={"build": "none"}), 404)["errors"]
+
+        missing = problem(client.post("/corpora/code/activate", json={}), 422)
+        assert missing["errors"][0]["field"] == "build"
+
+        with builds.locked(home, "code"):
+            problem(client.delete("/corpora/code"), 409)
+        assert client.delete("/corpora/code").json() == {"corpus": "code"}
+        assert builds.corpora(home) == []
+        problem(client.delete("/corpora/code"), 404)
+        assert problem(client.post("/corpora/..%2Fcode/rollback"), 404)
+        assert problem(client.delete("/corpora/UPPER"), 422)["errors"][0]["field"] == "corpus"
+
+
+def test_changes_need_an_admin_key(home: Path) -> None:
+    calls = [
+        ("POST", "/corpora/code/activate"),
+        ("POST", "/corpora/code/rollback"),
+        ("DELETE", "/corpora/code"),
+    ]
+    for keys, secret in (("", ""), (API_KEYS, SEARCH_KEY)):
+        with serving(home, keys=keys) as client:
+            for method, path in calls:
+                response = client.request(method, path, headers=bearer(secret))
+                assert "admin" in problem(response, 403)["detail"]
+
+    assert builds.corpora(home) == ["code"]
+
+
+def test_without_keys_reading_is_open(home: Path) -> None:
+    with serving(home) as client:
+        assert client.post("/search", json=SEARCH).status_code == 200
+        assert client.post("/classify", json=CLASSIFY, headers=bearer("unknown")).status_code == 200
+        assert client.get("/corpora/code").status_code == 200
+
+
+def test_a_line_break_after_a_path_is_refused(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    headers = bearer(CLASSIFY_KEY)
+    for path, methods in paths.items():
+        for method in methods:
+            response = client.request(method, path + "%0A", json=SEARCH, headers=headers)
+            assert "line break" in problem(response, 404)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost:8000", True),
+        ("127.0.0.1", True),
+        ("192.168.0.7:8000", True),
+        ("[::1]:8000", True),
+        ("purlin:8000", True),
+        ("nas.local", True),
+        ("host.docker.internal:8000", True),
+        ("localhost.:8000", True),
+        ("purlin.web.svc.cluster.local.", True),
+        ("Search.Shop.Example", True),
+        ("search.shop.example.:443", True),
+        ("shop.example", False),
+        ("shop.example.", False),
+        ("127.0.0.1.evil.example:8000", False),
+        ("evil.localhost.example", False),
+        ("[::1", False),
+        ("evil.example:port", False),
+    ],
+)
+def test_without_keys_the_host_is_checked(home: Path, host: str, allowed: bool) -> None:
+    with serving(home, hosts="search.shop.example") as client:
+        for call in (partial(client.post, "/search", json=SEARCH), partial(client.get, "/corpora")):
+            response = call(headers={"Host": host})
+            if allowed:
+                assert response.status_code == 200
+            else:
+                assert "set PURLIN_HOSTS" in problem(response, 403)["detail"]
+        assert client.get("/livez", headers={"Host": host}).status_code == 200
+
+
+def test_the_host_check_can_be_turned_off(home: Path) -> None:
+    elsewhere = {"Host": "search.example"}
+    with serving(home, hosts="*") as client:
+        assert client.get("/corpora", headers=elsewhere).status_code == 200
+    with serving(home, keys=API_KEYS) as client:
+        assert client.get("/corpora", headers=elsewhere | bearer(SEARCH_KEY)).status_code == 200
+
+
+def test_openapi_documents_every_scope(client: TestClient) -> None:
+    openapi = client.get("/openapi.json").json()
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    ]
+    for method, path, operation in operations:
+        scopes = needs(method, path)
+        missing = f"{path} is missing in access._NEEDS"
+
+        assert scopes is None or set(scopes) < set(access.SCOPES), missing
+
+        documented = {"401", "403", "429"} & operation["responses"].keys()
+        assert documented == (set() if scopes is None else {"401", "403", "429"})
+        assert ("security" in operation) == (scopes is not None)
+
+    assert {path for method, path, _ in operations if needs(method, path) == ("admin",)} == {
+        "/corpora/{name}/activate",
+        "/corpora/{name}/rollback",
+        "/corpora/{name}",
+    }
+    assert openapi["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+
+
+@given(
+    method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS"]),
+    path=st.text(max_size=30),
+)
+def test_only_listed_paths_are_open(method: str, path: str) -> None:
+    listed = {"/", "/livez", "/readyz", "/metrics", "/openapi.json"}
+    assert (needs(method, path) is None) == (path in listed or path.startswith("/web/"))
+
+
+def test_security_headers_are_sent(client: TestClient) -> None:
+    for response in (client.get("/livez"), client.post("/search"), client.get("/nothing")):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-frame-options"] == "DENY"
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+def test_cors_allows_only_configured_origins(home: Path) -> None:
+    headers = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
+    headers["Access-Control-Request-Headers"] = "authorization,content-type"
+    with serving(home, keys=API_KEYS) as client:
+        preflight = client.options("/search", headers=headers)
+        assert "access-control-allow-origin" not in preflight.headers
+
+    origins = "https://shop.example, https://other.example"
+    with serving(home, keys=API_KEYS, cors_origins=origins) as client:
+        preflight = client.options("/search", headers=headers)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://shop.example"
+
+        unlisted = headers | {"Origin": "https://x.example"}
+        assert client.options("/search", headers=unlisted).status_code == 400
+
+        refused = client.post("/search", json=SEARCH, headers={"Origin": "https://shop.example"})
+        assert refused.status_code == 401
+        assert refused.headers["access-control-allow-origin"] == "https://shop.example"
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "warned"),
+    [
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("box.example", "", True),
+        ("0.0.0.0", API_KEYS, False),
+        ("127.0.0.1", "", False),
+        ("127.8.8.8", "", False),
+        ("::1", "", False),
+        ("localhost", "", False),
+    ],
+)
+def test_listening_publicly_without_keys_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, host: str, keys: str, warned: bool
+) -> None:
+    with serving(tmp_path, host=host, keys=keys):
+        pass
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert [f"LISTENING ON {host}" in warning for warning in warnings] == ([True] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (SEARCH_KEY, "1 words"),
+        (f"shop search {SEARCH_KEY} 5 more", "5 words"),
+        (f"shop find {SEARCH_KEY}", "search, classify, qa, admin"),
+        (f"shop search, {SEARCH_KEY}", "list of scopes"),
+        (f"sh/op search {SEARCH_KEY}", "not a valid name"),
+        ("shop search short-secret", "at least 20"),
+        ("shop search sha256:abc", "64 hex digits"),
+        (f"shop search {SEARCH_KEY} 0", "not a valid rate"),
+        (f"shop search {SEARCH_KEY} fast", "not a valid rate"),
+        (f"a search {SEARCH_KEY}; a search {CLASSIFY_KEY}", "same name"),
+        (f"a search {SEARCH_KEY}; b search {SEARCH_KEY}", "same key"),
+        ("\n".join(f"k{n} search {'0' * 20}{n}" for n in range(1001)), "at most 1000"),
+    ],
+)
+def test_a_bad_line_is_refused_without_quoting_it(line: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as raised:
+        parse_keys(line, "PURLIN_KEYS")
+    assert "PURLIN_KEYS" in raised.value.message
+    assert not any(
+        secret in raised.value.message
+        for secret in (SEARCH_KEY, CLASSIFY_KEY, "short-secret", "abc")
+    )
+
+
+def test_keys_come_from_a_file_or_the_environment(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(API_KEYS)
+
+    assert [key.name for key in read_keys_file(file)] == ["reader", "sorter", "ops"]
+
+    monkeypatch.setenv("PURLIN_KEYS_FILE", str(file))
+    with serving(home) as client:
+        problem(client.post("/search", json=SEARCH), 401)
+    monkeypatch.setenv("PURLIN_KEYS", API_KEYS)
+    with pytest.raises(InvalidInput, match="one of them"):
+        create_app(Settings())
+    monkeypatch.setenv("PURLIN_KEYS_FILE", "")
+    with serving(home) as client:
+        assert client.post("/search", json=SEARCH, headers=bearer(SEARCH_KEY)).status_code == 200
+
+
+def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
+    for name, words in (
+        ("binary", "cannot be read"),
+        ("missing", "cannot be read"),
+        ("long", "more than 1,048,576"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            read_keys_file(tmp_path / name)
+
+
+def test_keys_are_never_logged(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings = Settings(home=home, keys=API_KEYS, host="0.0.0.0")
+    with TestClient(create_app(settings, HashEncoder())) as client:
+        for secret in (SEARCH_KEY, ADMIN_KEY, "an-unknown-key-of-tests"):
+            client.post("/search", json=SEARCH, headers=bearer(secret))
+            client.post("/search", json={"query": 1}, headers=bearer(secret))
+
+    output = caplog.text + repr(settings) + settings.model_dump_json()
+    assert not any(
+        secret in output
+        for secret in (SEARCH_KEY, CLASSIFY_KEY, ADMIN_KEY, "an-unknown-key-of-tests")
+    )
+
+
+def test_the_command_makes_a_working_key(home: Path) -> None:
+    result = CliRunner().invoke(
+        command_line, ["key", "shop", "search", "qa", "--per-minute", "600"]
+    )
+    assert result.exit_code == 0
+
+    secret = result.stderr.split()[-1]
+    assert secret not in result.stdout
+    assert parse_keys(result.stdout, "test") == (
+        Key("shop", frozenset({"search", "qa"}), hashlib.sha256(secret.encode()).digest(), 600),
+    )
+
+    with serving(home, keys=result.stdout) as client:
+        response: httpx.Response = client.post("/search", json=SEARCH, headers=bearer(secret))
+        assert response.status_code == 200
+
+
+def test_the_command_refuses_unknown_scopes() -> None:
+    result = CliRunner().invoke(command_line, ["key", "shop", "everything"])
+    assert isinstance(result.exception, InvalidInput)

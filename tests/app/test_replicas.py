@@ -1,0 +1,126 @@
+"""docker-compose.replicas.yml: its proxy, with its own configuration, before servers on the loopback.
+
+Skipped without HAProxy (`apt-get install haproxy`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from purlin.app.access import new_key
+from purlin.index import builds
+from purlin.index.encoder import STATIC_ENCODER, load_encoder
+from tests.support.paths import ROOT
+from tests.support.serving import FUNCTIONS, bearer, make, numbered, until
+from tests.support.traffic import HOST, Load, Server, free_port, running
+
+HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.replicas.yml").read_text())["services"]
+REPLICAS = ("replica-1", "replica-2", "replica-3")
+
+needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="takes HAProxy: apt-get install haproxy")
+
+
+def test_only_the_builder_writes() -> None:
+    for name in REPLICAS:
+        assert COMPOSE[name]["volumes"] == ["home:/data:ro"]
+        assert "ports" not in COMPOSE[name]
+    assert COMPOSE["builder"]["volumes"] == ["home:/data"]
+    assert COMPOSE["proxy"]["volumes"][0].startswith("./haproxy.cfg:")
+
+
+@needs_haproxy
+def test_the_proxy_accepts_its_configuration() -> None:
+    checked = haproxy("-c", ports=dict.fromkeys(COMPOSE["proxy"]["environment"], 8000))
+    _, errors = checked.communicate(timeout=60)
+    assert checked.returncode == 0, errors
+    assert "warning" not in errors.lower()
+
+
+def haproxy(*words: str, ports: dict[str, int]) -> subprocess.Popen[str]:
+    """Start HAProxy; `ports` are those of the variables that compose sets."""
+    assert HAPROXY is not None
+    return subprocess.Popen(
+        [HAPROXY, *words, "-f", str(ROOT / "haproxy.cfg")],
+        env=os.environ | {name: f"{HOST}:{port}" for name, port in ports.items()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def proxied(replicas: list[Server], builder: Server) -> Iterator[str]:
+    """Yield the URL of a proxy before these servers that finds all replicas ready."""
+    port = free_port()
+    ports = {f"REPLICA_{number}": server.port for number, server in enumerate(replicas, 1)}
+    process = haproxy(ports=ports | {"LISTEN": port, "BUILDER": builder.port})
+    try:
+        url = f"http://{HOST}:{port}"
+        until(lambda: all(server.process.poll() is None for server in replicas))
+        until(lambda: answers(url))
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@needs_haproxy
+@pytest.mark.long
+def test_replicas_behind_the_proxy(tmp_path: Path) -> None:
+    """A killed replica costs no request, and what the builder activates is served by all."""
+    encoder = load_encoder(STATIC_ENCODER)
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    first = builds.current(tmp_path, "code").name
+    make(tmp_path, "code", [*FUNCTIONS, *numbered(5)], encoder)
+    secret, line = new_key("test", ["admin", "search"])
+    settings = {"encoder": "static", "keys": line}
+
+    with ExitStack() as stack:
+        *replicas, builder = (stack.enter_context(running(tmp_path, **settings)) for _ in range(4))
+        url = stack.enter_context(proxied(replicas, builder))
+        body = {"corpus": "code", "query": "sort numbers"}
+        load = Load(url, lambda _: ("POST", "/search", body), clients=3, headers=bearer(secret))
+        with load:
+            until(lambda: load.answered > 100, 60)
+            replicas[0].kill()
+            answered = load.answered
+            until(lambda: load.answered > answered + 100, 60)
+            replicas[0].start()
+
+        assert load.statuses.keys() == {200}
+        assert not load.lost
+
+        rolled_back = httpx.post(
+            f"{url}/corpora/code/rollback", headers=bearer(secret), trust_env=False
+        )
+        assert rolled_back.json()["build"] == first
+        assert "rollback" not in "".join(server.log() for server in replicas)
+        for server in replicas:
+            until(lambda server=server: serves(server, secret) == first)  # type: ignore[misc]
+        assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 404
+
+
+def serves(server: Server, secret: str) -> str | None:
+    """Return the build that a server answers from."""
+    body = {"corpus": "code", "query": "sort"}
+    reply = server.client.post("/search", json=body, headers=bearer(secret))
+    build: str | None = reply.json().get("build")
+    return build

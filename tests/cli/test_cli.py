@@ -1,0 +1,494 @@
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from purlin import cli
+from purlin.cli import console, train
+from purlin.cli.commands import app as command_line
+from tests.support.paths import ROOT
+from tests.support.static_files import SELF_CHECK_WORDS, write_static
+
+SHOP = [
+    {
+        "_id": "k1",
+        "title": "Electric kettle 1.7 l",
+        "text": "Boils water fast.",
+        "brand": "Aquila",
+        "watt": 2200,
+    },
+    {
+        "_id": "k2",
+        "title": "Stove kettle",
+        "text": "Whistles when the water boils.",
+        "brand": "Brava",
+        "watt": 0,
+    },
+    {
+        "_id": "m1",
+        "title": "DDR4-3200 memory 16 GB",
+        "text": "For laptops.",
+        "brand": "Corvid",
+        "watt": 3,
+    },
+]
+
+
+def _start(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as users do, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "purlin", *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | {"PURLIN_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def _run(
+    *arguments: object, home: Path, encoder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which has imported all that each new one would import again."""
+    words = [str(argument) for argument in arguments]
+    printed, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    handler = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(errors),
+    ):
+        patched.chdir(ROOT)
+        patched.setenv("PURLIN_HOME", str(home))
+        if encoder:
+            patched.setenv("PURLIN_ENCODER", str(encoder))
+        patched.setattr(sys, "argv", ["purlin", *words])
+        try:
+            cli.main()
+            status: int | str | None = 0
+        except SystemExit as ending:
+            status = ending.code
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+
+    outputs = []
+    for stream in (printed, errors):
+        stream.flush()
+        stream.seek(0)
+        outputs.append(stream.read())
+    assert status is None or isinstance(status, int), status
+    return subprocess.CompletedProcess(words, status or 0, *outputs)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    corpus = home / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
+    return home
+
+
+def test_list_and_show(shop: Path) -> None:
+    listed = _start("index", "list", home=shop).stdout
+    assert "shop" in listed
+    assert "santa-minilm" in listed
+    shown = _start("index", "show", "shop", home=shop).stdout
+    assert '"documents": 3' in shown
+    assert "fields: brand" in shown
+
+
+def test_a_refused_corpus_keeps_the_table_of_corpora_narrow(shop: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(shop, home)
+    table = _run("index", "list", home=home).stdout.splitlines()
+    (home / "corpora" / "old").mkdir()
+    (home / "corpora" / "old" / "CURRENT").write_text("20261121T093000123456-1a2b3c4d5e6f")
+
+    header, old, served, problem = _run("index", "list", home=home).stdout.splitlines()
+    assert old.split() == ["old", "refused"]
+    assert [header.split(), served.split()] == [line.split() for line in table]
+    assert len(served) <= len(table[1]) + len("refused")
+    assert problem.startswith("old: old/CURRENT names a build that does not exist")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        (0, ""),
+        (0.4, "about 1 s left"),
+        (119, "about 119 s left"),
+        (2_040, "about 34 min left, until 14:05"),
+        (7_100, "about 118 min left, until 15:29"),
+        (9_000, "about 2.5 h left, until 16:01"),
+        (40_000, "about 11.1 h left, until Jan 1, 00:37"),
+        (250_000, "about 2.9 days left, until Jan 3, 10:57"),
+    ],
+)
+def test_how_long_a_training_takes_is_told_in_a_few_words(seconds: float, line: str) -> None:
+    assert train.time_left(seconds, datetime(2026, 12, 31, 13, 31)) == line
+
+
+def test_training_tells_how_long_it_takes_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "err", Console(file=sys.stderr, width=160))
+    with console.progress_bars() as tell:
+        step = train.training_steps(tell)("align")
+        step(2, 900, {"loss": 0.5, "pairs_per_s": 25.0})
+        step(3, 900, {"loss": 0.5, "pairs_per_s": 25.0, "dev mean": 0.6, "seconds_left": 90.0})
+        step(900, 900, {"loss": 0.5, "pairs_per_s": 25.0, "seconds_left": 0.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "align 3: loss 0.5000, dev mean 0.6000, 25.0 pairs/s, about 90 s left",
+        "align 900 of 900",
+    ]
+
+
+def test_the_bar_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=160, legacy_windows=False)
+    monkeypatch.setattr(console, "err", terminal)
+    with console.progress_bars() as tell:
+        tell("encode", 1, 2)
+        tell("align", 3, 900, "about 34 min left, until 14:05")
+    assert "about 34 min left, until 14:05" in shown.getvalue()
+
+
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "goods.csv").write_text("id,title,Weight [kg],Size [/cm]\n1,Kettle,2,30\n2,,1,1\n")
+    assert (
+        _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path).returncode
+        == 0
+    )
+    shown = _run("index", "show", "goods", home=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "Weight [kg]" in shown.stdout
+    assert "Size [/cm]" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PURLIN_QUEUE", "x", "valid integer"),
+        ("PURLIN_LOG", "xml", "'plain' or 'json'"),
+        ("PURLIN_PORT", "99999", "less than or equal to 65535"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    done = _start("serve", "--demo", home=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {name} must be ")
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_search_prints_hits_and_json(shop: Path) -> None:
+    printed = _start("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
+    assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
+    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.55  (name: DDR4-3200; meaning ")
+    output = _run(
+        "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
+    ).stdout
+    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k2"]
+    output = _run(
+        "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
+    ).stdout
+    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k1"]
+
+
+def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
+    shutil.copytree(shop / "corpora", tmp_path / "corpora")
+    page = tmp_path / "tea.md"
+    page.write_text("# Tea\n\nBoil water in an electric kettle.\n")
+    static = write_static(tmp_path / "static", ["boil", "water", *SELF_CHECK_WORDS])
+    built = _run(
+        "index", "build", "reference", page, "--name", "tea", "--encoder", static, home=tmp_path
+    )
+    assert built.returncode == 0, built.stderr
+
+    both = ("--corpus", "shop", "--corpus", "tea")
+    searched = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
+    hits = [json.loads(line) for line in searched.stdout.splitlines()]
+    assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
+        "shop": "santa-minilm-l6-int8",
+        "tea": "tiny-static",
+    }
+    assert "vectors of different encoders" in searched.stderr
+    printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
+    assert printed.startswith("tea.md")
+    assert " 1. [tea] Tea  1.00  (it is what you named)" in printed
+
+
+def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
+    (shop / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "laptop memory"}\n{"_id": "q2", "text": "whistling kettle"}\n'
+    )
+    (shop / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n")
+    arguments = [
+        "evaluate",
+        "search",
+        "--corpus",
+        "shop",
+        "--queries",
+        shop / "queries.jsonl",
+        "--qrels",
+    ]
+    done = _run(*arguments, shop / "qrels.tsv", "--run", shop / "run.trec", "--json", home=shop)
+    measures = {m["name"]: m for m in json.loads(done.stdout)}
+    assert measures["MRR@100"]["mean"] == pytest.approx(
+        2 / 3
+    )  # q3 is judged and not among the queries: it counts 0
+    assert measures["MRR@100"]["queries"] == 3
+    assert len((shop / "run.trec").read_text().splitlines()) == 6
+
+
+def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text('{"_id": "100%", "text": "tea"}\n')
+    _run("index", "build", "product", tmp_path / "corpus.jsonl", "--name", "shop", home=tmp_path)
+    arguments = [
+        "evaluate",
+        "search",
+        "--corpus",
+        "shop",
+        "--queries",
+        tmp_path / "queries.jsonl",
+        "--json",
+    ]
+    for name, row in (
+        ("beir.tsv", "100%\ttea pot.md\t1\n"),
+        ("trec.txt", "100%25 0 tea%20pot.md 1\n"),
+    ):
+        (tmp_path / name).write_text(row)
+        done = _run(
+            *arguments, "--qrels", tmp_path / name, "--run", tmp_path / "run.trec", home=tmp_path
+        )
+        assert "2 ids hold white space, control characters or %" in done.stderr
+        assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
+        assert (tmp_path / "run.trec").read_text().split() == [
+            "100%25",
+            "Q0",
+            "tea%20pot.md",
+            "1",
+            "1.0",
+            "purlin",
+        ]
+
+
+def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
+    corpus, queries, qrels = (
+        tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+    )
+    queries.write_text(
+        '{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n'
+    )
+    qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
+
+    def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
+        corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return _run("index", "build", "product", corpus, "--name", "shop", *options, home=tmp_path)
+
+    measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
+    assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
+    done = build(SHOP[2:], *measured)
+    assert done.returncode == 1
+    assert "is worse than the active one and was kept, not activated: MRR@100 0.0000" in done.stderr
+    assert "2 of 2 relevant documents are not in this build" in done.stderr
+    assert "--force" in done.stderr
+    assert "3 documents" not in build(SHOP[2:], *measured, "--force").stdout
+    assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
+    assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
+    assert "3 documents" in build(SHOP, "--force").stdout
+    command = ("index", "build", "product", corpus, "--name", "shop")
+    assert "nothing has changed since its active build" in _run(*command, home=tmp_path).stdout
+    assert "3 documents" in _run(*command, "--force", home=tmp_path).stdout
+
+
+def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
+    catalogue = tmp_path / "odd.csv"
+    catalogue.write_text("Ref,Title,Prose\nA-1,Saw,Cuts wood\nA-2,Vice,Holds wood\n")
+
+    def built(*options: str) -> subprocess.CompletedProcess[str]:
+        command = ("index", "build", "product", catalogue, "--name", "odd", "--encoder", "static")
+        return _run(*command, *options, home=tmp_path)
+
+    assert 'not recognised as id, description, brand: columns "Ref", "Prose" are' in built().stdout
+    done = built("--column", "description=Prose", "--column", "id=Ref")
+    assert (done.returncode, "not recognised" in done.stdout) == (0, False), done.stderr
+    hit = json.loads(
+        _run("search", "A-2", "--corpus", "odd", "--json", "-k", 1, home=tmp_path).stdout
+    )
+    assert (hit["id"], hit["text"]) == ("A-2", "Holds wood")
+
+    for options, words in (
+        (("--column", "Prose"), "give STANDARD=COLUMN"),
+        (("--column", "prose=Prose"), "unknown column 'prose'; known are id"),
+        (("--column", "id=Nr"), "odd.csv has no column 'Nr'; columns are Ref, Title, Prose"),
+        (("--column", "id=Ref", "--column", "id=Title"), "id is 'Ref' already"),
+    ):
+        refused = built(*options)
+        assert refused.returncode != 0
+        assert words in " ".join(refused.stderr.split())
+
+
+def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
+    corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    log.write_text(
+        '{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n'
+    )
+    done = _run(
+        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
+    )
+    assert "query log: 1 of 2 queries lead to its documents" in done.stdout
+    output = _run(
+        "search", "morning tea", "--corpus", "shop", "-k", 1, "--json", home=tmp_path
+    ).stdout
+    assert json.loads(output)["document_id"] == "k1"
+    assert json.loads(output)["scores"]["log"] > 0.5
+    log.write_text("{}\n")
+    wrong = _run(
+        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
+    )
+    assert wrong.returncode == 1
+    assert "line 1 is not a JSON object with a query and the id of a document" in " ".join(
+        wrong.stderr.split()
+    )
+
+
+def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
+    corpus = shop / "corpus.jsonl"
+    for options in ([], ["--force"]):
+        built = _run("index", "build", "product", corpus, "--name", "c", *options, home=tmp_path)
+        assert built.returncode == 0, built.stderr
+    first, second = sorted(p.name for p in (tmp_path / "corpora/c").iterdir() if p.is_dir())
+    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == second
+    assert _run("index", "activate", "c", first, home=tmp_path).returncode == 0
+    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == first
+    assert _run("index", "delete", "c", home=tmp_path).returncode == 0
+    assert not (tmp_path / "corpora/c").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["search", "x", "--corpus", "nope"], "no corpus 'nope'. Corpora: shop"),
+        (["search", "x", "--corpus", "../shop"], "is not a valid corpus name"),
+        (["search", " ", "--corpus", "shop"], "query is empty"),
+        (
+            ["search", "caf\udce9", "--corpus", "shop"],
+            "query is not valid Unicode; send UTF-8",
+        ),
+        (["search", "electric", "kettle"], "purlin search 'electric kettle'"),
+        (["search", "an", "electric", "kettle"], "purlin search 'an electric kettle'"),
+        (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
+        (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
+        (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),
+        (["search", "x", "--corpus", "shop", "--mode", "magic"], "magic"),
+        (["search", "x", "--corpus", "shop", "--encoder", "/nonexistent"], "/nonexistent"),
+        (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
+        (["index", "build", "music", ".", "--name", "x"], "music"),
+        (
+            ["index", "build", "code", "tests/data/code", "--name", "Bad Name"],
+            "is not a valid corpus name",
+        ),
+        (["index", "activate", "shop", "nope"], "has no build 'nope'"),
+        (["index", "delete", "nope"], "no corpus 'nope'"),
+        (
+            ["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"],
+            "/nope",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], words: str) -> None:
+    done = _run(*arguments, home=shop)
+    assert done.returncode != 0
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+# A shell's background jobs ignore SIGINT, and so would what they start.
+INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        "".join(
+            json.dumps({"_id": str(n), "text": f"thing {n} " * 60}) + "\n" for n in range(20_000)
+        )
+    )
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTIBLE,
+            "-m",
+            "purlin",
+            "index",
+            "build",
+            "product",
+            str(corpus),
+            "--name",
+            "big",
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    directory = tmp_path / "home/corpora/big"
+    while not list(directory.glob(".making-*")):
+        time.sleep(0.05)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted; the same command goes on from there" in errors
+    assert not list(directory.glob(".making-*"))
+    assert not (directory / "CURRENT").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"],
+     ["serve"], ["evaluate", "search"], ["train", "export"]],
+)  # fmt: skip
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    shown = CliRunner().invoke(command_line, [*command, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: purlin {' '.join(command)}" in " ".join(shown.output.split())
+
+
+def test_the_front_door_imports_nothing_heavy() -> None:
+    script = "import sys, purlin; print([m for m in ('faiss', 'fastapi', 'numpy', 'torch') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,133 @@
+"""Queries with typos and compounds, by the words that a catalogue has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.lexical.spelling import edits
+from purlin.index.search.several import search_corpora
+from purlin.index.sources import open_source
+from tests.support.hash_encoder import HashEncoder
+
+TITLES = [
+    "Wireless keyboard, German layout",
+    "Keyboard for tablets",
+    "Laser printer with duplex unit",
+    "Laser printer for photos",
+    "Printer paper, white",
+    "Polarized sunglasses for men",
+    "Sunglasses with case",
+    "Reading glasses",
+    "Sun hat",
+    "Battery charger",
+    "Rechargeable battery, AA",
+    "Silver ring",
+    "Silver ring with stone",
+    "Silverring, jeweller",
+    "Bluetooth headphones",
+    "Kaboard",
+    "External drive",
+]
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return _catalogue(tmp_path_factory.mktemp("home"), TITLES)
+
+
+def _catalogue(home: Path, titles: list[str], name: str = "shop") -> Corpus:
+    rows = [json.dumps({"id": f"P{number}", "title": title}) for number, title in enumerate(titles)]
+    return _built(home, name, "\n".join(rows))
+
+
+def _built(home: Path, name: str, rows: str) -> Corpus:
+    path, encoder = home / "a.jsonl", HashEncoder()
+    path.write_text(rows)
+    build(home, name, "product", open_source("product", [path]), encoder)
+    return Corpus.load(builds.current(home, name), encoder)
+
+
+@pytest.mark.parametrize(
+    ("query", "searched"),
+    [
+        # One edit, and two in a long word; the more frequent of words that are as near.
+        ("wireles kebyoard", "wireless keyboard"),
+        ("wireless koyboard", "wireless keyboard"),
+        ("headfones", "headphones"),
+        ("batery", "battery"),
+        # Two edits from a stem, but more from every word that has it.
+        ("extension", "extension"),
+        # A word that the catalogue has wins, and so do codes, short words and other first letters.
+        ("kaboard", "kaboard"),
+        ("KB-keybord 12keybord keybord.com", "KB-keybord 12keybord keybord.com"),
+        ("rimg", "rimg"),
+        ("eyboard", "eyboard"),
+        # Two words in one, and one in two; the pair counts where it is the usual spelling.
+        ("laserprinter", "laser printer"),
+        ("sun glasses", "sun glasses sunglasses"),
+        ("silver ring", "silver ring"),
+    ],
+)
+def test_query_is_searched_in_the_spelling_of_the_catalogue(
+    catalogue: Corpus, query: str, searched: str
+) -> None:
+    result = catalogue.search(query)
+    assert result.corrected == (None if query == searched else searched)
+    assert result.hits == catalogue.search(searched).hits
+
+
+def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus) -> None:
+    hit = catalogue.search("kebyoard tablets", k=1, mode="lexical").hits[0]
+    assert (hit.title, hit.score) == (
+        "Keyboard for tablets",
+        catalogue.search("keyboard tablets", k=1, mode="lexical").hits[0].score,
+    )
+
+
+def test_query_that_names_a_product_is_not_corrected(tmp_path: Path) -> None:
+    rows = '{"id": "KEYBORD", "title": "Lamp"}\n{"id": "2", "title": "Keyboard"}'
+    result = _built(tmp_path, "a", rows).search("KEYBORD")
+    assert (result.corrected, result.hits[0].title) == (None, "Lamp")
+
+
+def test_each_of_several_corpora_has_its_own_spelling(tmp_path: Path, catalogue: Corpus) -> None:
+    other = _catalogue(tmp_path, ["Kebyoard, a band", "Lamp"], "music")
+    result = search_corpora([catalogue, other], "kebyoard")
+
+    assert [searched.corrected for searched in result.corpora] == ["keyboard", None]
+    for hit in result.hits:
+        corpus = catalogue if hit.corpus == "shop" else other
+        (alone,) = [each for each in corpus.search("kebyoard").hits if each.id == hit.id]
+        assert alone.score == hit.score
+
+
+def test_only_some_words_of_a_long_query_are_looked_up(catalogue: Corpus) -> None:
+    typos = " ".join(["kebyoard", "wireles", "headphnoes", "printre", "chargre"])
+    corrected = catalogue.search(typos).corrected
+    assert corrected == "keyboard wireless headphones printer chargre"
+
+
+@pytest.mark.parametrize(
+    ("word", "token", "distance"),
+    [
+        ("abcd", "abcd", 0),
+        ("abcd", "abdc", 1),
+        ("abcd", "abd", 1),
+        ("abcd", "abxcd", 1),
+        ("abcd", "axcd", 1),
+        ("abcd", "badc", 2),
+        ("abcd", "", 4),
+        ("ca", "abc", 3),
+    ],
+)
+def test_edits_counts_insertions_deletions_changes_and_swaps(
+    word: str, token: str, distance: int
+) -> None:
+    others = [b"abcdefghijk", b"x"]
+    assert edits(word, [token.encode(), *others])[0] == distance

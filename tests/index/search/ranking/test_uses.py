@@ -1,0 +1,112 @@
+"""Questions on who uses a symbol, and what answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.records import Document, Location
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.ranking.uses import used_name, users
+from purlin.index.search.why import why
+from purlin.index.sources import open_source
+from tests.support.hash_encoder import HashEncoder
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("who calls parse_header", "parse_header"),
+        ("What else uses the function `parse_header()`?", "parse_header"),
+        ("which functions call Rack::Builder.run", "run"),
+        ("callers of   parse_header ", "parse_header"),
+        ("find all usages of the SearchKey method", None),
+        ("find all usages of the method SearchKey", "SearchKey"),
+        ("where do we use retry", "retry"),
+        ("where is packet__write called from?", "packet__write"),
+        ("where is conn->close used", "close"),
+        ("where is the password used", "password"),
+        ("where is the password file loaded", None),
+        ("who calls the customer back", None),
+        ("who calls", None),
+        ("uses of 12", None),
+        ("parse_header", None),
+        ("", None),
+    ],
+)
+def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
+    assert used_name(query) == name
+
+
+def test_long_questions_take_no_time_to_speak_of() -> None:
+    for piece in ("which ", "a.", "::", "- ", "where is a called "):
+        assert used_name("who calls " + piece * 20_000 + "!") is None
+
+
+def _document(title: str, body: str, path: str = "a.py") -> Document:
+    return Document(f"{path}::{title}", "code", title, body, location=Location(path, 1, 2))
+
+
+def test_users_have_the_name_as_a_word() -> None:
+    documents = [
+        _document("read", "return self.parse_header(line)"),
+        _document("write", "parse_headers(line)"),
+        _document("Other", "_parse_header(1); parse_header2()"),
+        _document("Reader.parse_header", "def parse_header(self): ..."),
+        # The outline of its class; a class of that name elsewhere may use it.
+        _document("Reader", "class Reader:\n    def parse_header(self):"),
+        _document("Reader", "parse_header(x)", "b.py"),
+        _document("macro", "x->parse_header, y"),
+    ]
+    assert users("parse_header", documents).tolist() == [
+        *(True, False, False, False, False, True, True)
+    ]
+
+
+FILES = {
+    "http/header.py": "def parse_header(line):\n    '''Parse a header.'''\n    return line.split(':')\n",
+    "http/request.py": (
+        "class Request:\n    def read(self, stream):\n        for line in stream:\n"
+        "            self.add(*header.parse_header(line))\n"
+    ),
+    "http/header_names.py": "def header_names(headers):\n    return [parse(h) for h in headers]\n",
+    "tests/test_header.py": "def test_parse_header():\n    assert parse_header('a: b')\n",
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
+    home, sources = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("sources")
+    for path, content in FILES.items():
+        (sources / path).parent.mkdir(exist_ok=True)
+        (sources / path).write_text(content)
+    encoder = HashEncoder()
+    build(home, "code", "code", open_source("code", [sources]), encoder)
+    with closing(Corpus.load(builds.current(home, "code"), encoder)) as corpus:
+        yield corpus
+
+
+def test_users_come_before_the_definition(corpus: Corpus) -> None:
+    query = "who calls parse_header?"
+    hits = corpus.search(query, explain=True).hits
+
+    assert [hit.title for hit in hits[:3]] == [
+        "Request.read",
+        "parse_header",
+        "test_parse_header",
+    ]
+    assert why(query, hits[0]) == "uses parse_header"
+    assert why(query, hits[1]).startswith("name: parse_header; ")
+
+
+def test_names_without_uses_and_other_words_are_searched_as_before(corpus: Corpus) -> None:
+    for query in ("who calls header_names", "who calls headers"):
+        hit = corpus.search(query, explain=True).hits[0]
+        assert hit.title == "header_names"
+        assert "uses" not in why(query, hit)
+        # It is defined, but that is not what was asked.
+        assert hit.score < corpus.search("header_names").hits[0].score == 1.0

@@ -1,0 +1,200 @@
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from purlin.index import builds
+from purlin.index.errors import InvalidInput
+from purlin.index.indexing.build import Options, build
+from purlin.index.records import Document, Hit, Mode
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.limits import MAX_K, MAX_RANK
+from tests.support.documents import functions, paged, source
+from tests.support.hash_encoder import HashEncoder
+
+WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    home = tmp_path_factory.mktemp("home")
+    encoder = HashEncoder()
+    build(home, "c", "code", [source("m.py", functions(900, WORDS))], encoder)
+    return Corpus.load(builds.current(home, "c"), encoder)
+
+
+def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
+    """Brute force over every passage, from the definition."""
+    query_vector = corpus._encoder.encode([query], role="query")[0]
+    rows = np.arange(len(corpus._dense))
+    cosines = np.maximum(corpus._dense.scores(query_vector, rows), 0)
+    shares = corpus._lexical.scores(corpus._lexical.weights(query), rows)
+    weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
+    power = corpus.manifest.lexical_power if mode == "hybrid" else 1
+    fused = weight * cosines + (1 - weight) * shares**power
+    roles = [s.document.fields["role"] for s in corpus._passages.fetch(range(len(fused)))]
+    return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+@pytest.mark.parametrize(
+    "query", ["retry the upload", "getUser", "DDR4-3200 parse file name", "gamma"]
+)
+def test_ranking_equals_brute_force(corpus: Corpus, query: str, mode: Mode) -> None:
+    expected = np.sort(_all_scores(corpus, query, mode))[::-1]
+    result = corpus.search(query, k=150, mode=mode)
+    scores = [hit.score for hit in result.hits]
+    np.testing.assert_allclose(scores, expected[: len(scores)], atol=2e-3)
+    assert len(scores) == min(150, result.total)
+
+
+def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> None:
+    query = "parse file_name"
+    ranked = corpus.rank(query, 10, vector=np.zeros(HashEncoder().dim, np.float32))
+    hits = corpus.hits(ranked, 0, 10)
+    power = corpus.manifest.lexical_power
+    assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power, abs=1e-3)
+    by_words = corpus.search(query, mode="lexical").hits
+    assert [hit.id for hit in hits] == [hit.id for hit in by_words]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 40), st.sampled_from(["upload retry", "open", "zzz unknown"]))
+def test_pages_are_consistent(corpus: Corpus, k: int, query: str) -> None:
+    whole = corpus.search(query, k=120).hits
+    pages: list[Hit] = []
+    while len(pages) < 120:
+        pages.extend(corpus.search(query, k=k, offset=len(pages)).hits)
+    assert [hit.id for hit in pages[:120]] == [hit.id for hit in whole]
+    assert [hit.rank for hit in pages] == list(range(1, len(pages) + 1))
+
+
+def test_filters_restrict_hits_and_total(corpus: Corpus) -> None:
+    result = corpus.search("upload", k=1000, filter={"language": "go", "n": {"lte": 100}})
+    assert result.total == len(result.hits) == 34
+    assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in result.hits)  # type: ignore[operator]
+    assert corpus.search("upload", filter={"language": "none"}).hits == ()
+
+
+def test_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:
+    result = corpus.search("upload", k=10, offset=5000)
+    assert (result.hits, result.total) == ((), 900)
+
+
+def test_lexical_hits_have_a_query_word(corpus: Corpus) -> None:
+    result = corpus.search("getUser", k=1000, mode="lexical")
+    assert result.total == len(result.hits)
+    assert all("getUser" in hit.text for hit in result.hits)
+    assert corpus.search("zebra", mode="lexical").hits == ()
+
+
+def test_highlights_and_explanation(corpus: Corpus) -> None:
+    hit = corpus.search("retries of uploads", k=1, explain=True).hits[0]
+    marked = {hit.text[start:end] for start, end in hit.highlights}
+    assert marked == {"retry", "upload"}
+    assert hit.explanation is not None
+    assert sum(hit.explanation["terms"].values()) == pytest.approx(hit.scores["lexical"], abs=1e-3)
+    weight = hit.explanation["dense_weight"]
+    power = hit.explanation["lexical_power"]
+    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"] ** power
+    assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-3)
+
+
+def test_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
+    long = Document(
+        "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))
+    )
+    short = Document("short", "reference", "short", "word1 only.")
+    build(
+        tmp_path,
+        "r",
+        "reference",
+        [source("p", [long, short])],
+        encoder,
+        options=Options(splitter="simple"),
+    )
+    opened = Corpus.load(builds.current(tmp_path, "r"), encoder)
+    assert opened.manifest.passages > 10
+    result = opened.search("word1", k=10)
+    assert sorted(hit.document_id for hit in result.hits) == ["long", "short"]
+    assert result.total == 2
+
+
+@pytest.mark.parametrize("count", [300, 900])
+def test_pages_are_consistent_with_many_equal_titles(
+    tmp_path: Path, encoder: HashEncoder, count: int
+) -> None:
+    rng = np.random.default_rng(1)
+    bodies = [
+        " ".join(f"w{n}" for n in rng.integers(300, size=rng.integers(2, 40))) for _ in range(count)
+    ]
+    sections = [Document(f"s{n}", "reference", "Examples", body) for n, body in enumerate(bodies)]
+    others = [Document(f"o{n}", "reference", f"other {n}", f"examples w{n}") for n in range(500)]
+    build(tmp_path, "r", "reference", [source("p", [*others, *sections])], encoder)
+    with closing(Corpus.load(builds.current(tmp_path, "r"), encoder)) as opened:
+        whole = opened.search("examples", k=1000).hits
+        pages = paged(opened, "examples", 1000, 50)
+    assert [hit.id for hit in pages] == [hit.id for hit in whole]
+    assert [hit.score for hit in whole[:count]] == [1.0] * count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": " \n"}, "query"),
+        ({"query": "x" * 4097}, "query"),
+        ({"query": "caf\udce9"}, "query"),
+        ({"filter": {"language": "caf\udce9"}}, "filter.language"),
+        ({"k": 0}, "k"),
+        ({"k": MAX_K + 1}, "k"),
+        ({"offset": -1}, "offset"),
+        ({"offset": MAX_RANK}, "offset"),
+        ({"mode": "magic"}, "mode"),
+        ({"filter": {"nope": 1}}, "filter.nope"),
+    ],
+)
+def test_invalid_arguments_are_named(
+    corpus: Corpus, arguments: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        corpus.search(**{"query": "x", **arguments})  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEncoder) -> None:
+    same = [
+        Document(role, "code", "f", "def upload(): pass", fields={"role": role})
+        for role in ("test", "source", "vendored")
+    ]
+    build(tmp_path, "c", "code", [source("f", same)], encoder)
+    demoted = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
+    assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
+    assert demoted[1].score == pytest.approx(0.9 * demoted[0].score, abs=1e-3)
+    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(secondary="keep"))
+    kept = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
+    assert [hit.id for hit in kept] == ["test", "source", "vendored"]
+
+
+def test_exact_id_or_title_ranks_first(tmp_path: Path, encoder: HashEncoder) -> None:
+    documents = [
+        Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
+        Document(
+            "XY-2",
+            "product",
+            "Laptop with a long name",
+            "thin and light with many ports and a bright screen",
+        ),
+        Document("Q-9", "product", "Reading lamp", "light for reading in bed"),
+    ]
+    build(tmp_path, "p", "product", [source("f", documents)], encoder)
+    opened = Corpus.load(builds.current(tmp_path, "p"), encoder)
+    for query, expected in (("XY-2", "XY-2"), (" reading LAMP ", "Q-9")):
+        for mode in ("lexical", "hybrid"):
+            hit = opened.search(query, mode=mode, explain=True).hits[0]
+            assert (hit.id, hit.score) == (expected, 1.0)
+            assert hit.explanation is not None
+            assert hit.explanation["named"]

@@ -1,0 +1,256 @@
+"""Sources of manual pages become documents with options as terms and examples as code."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.sources.references import manual, manual_pages
+from tests.support.paths import DATA
+
+MANUALS = DATA / "reference" / "manual"
+
+
+def read(root: Path) -> tuple[dict[str, Document], list[str]]:
+    documents, reasons = {}, []
+    for file in manual.files(root):
+        for item in [file] if isinstance(file, Skipped) else file.read():
+            if isinstance(item, Skipped):
+                reasons.append(item.reason)
+            else:
+                documents[item.id] = item
+    return documents, reasons
+
+
+def bodies(name: str) -> dict[str, str]:
+    return {id: document.body for id, document in read(MANUALS / name)[0].items()}
+
+
+def test_options_of_man_are_terms_and_examples_are_code() -> None:
+    assert bodies("weave.1") == {
+        "weave.1": "weave - make cloth of threads",
+        "weave.1#SYNOPSIS": "weave [-v | --verbose]\n      thread...",
+        "weave.1#DESCRIPTION": "Cloth is large; see loom(7) and ~/.loomrc.\n\n"
+        "Reads café naïve “threads” • costs little, not much.",
+        "weave.1#v": "-v, --verbose\n\nSay more.\n\nTwice for all:\n\nweave -vv \\n",
+        "weave.1#width": "--width=CM\n\nHow wide:\n\n- narrow\n- wide\n\nMark | Means\na | one thread",
+        "weave.1#auto": "auto\n\nas the loom is",
+        "weave.1#0": "0\n\nDone. the site <https://loom.example/>.",
+    }
+
+
+def test_terms_of_man_have_names_titles_and_enclosing_terms() -> None:
+    documents, _ = read(MANUALS / "weave.1")
+    verbose, width = documents["weave.1#v"], documents["weave.1#width"]
+
+    assert documents["weave.1"].title == "weave(1)"
+    assert verbose.title == "-v, --verbose"
+    assert verbose.fields["directive"] == "option"
+    assert verbose.fields["headings"] == ("weave(1)", "OPTIONS")
+    assert width.title == "--width"
+    assert documents["weave.1"].context == ()
+    assert documents["weave.1#DESCRIPTION"].context == ("weave",)
+    assert documents["weave.1#auto"].context == ("weave", "--width")
+
+
+@pytest.mark.parametrize(
+    ("title", "names", "name"),
+    [
+        ("GZIP", "gzip, gunzip, zcat", "gzip"),
+        ("zcat", "gzip, gunzip, zcat", "zcat"),
+        ("git-sparse-checkou", "git-sparse-checkout", "git-sparse-checkout"),
+        ("X", "Xorg, X", "X"),
+        ("CBQ", "CBQ", "CBQ"),
+        ("TC", "choke", "tc"),
+        ("a&b", "a, b", "a&b"),
+    ],
+)
+def test_a_page_is_named_as_its_section_name_spells_it(title: str, names: str, name: str) -> None:
+    html = manual_pages.html(f".TH {title} 1\n.SH NAME\n{names} \\- it\n.SH B\nb\n")
+    [page_title] = re.findall(r"<h1>(.*?)</h1>", html)
+
+    assert unescape(page_title) == f"{name}(1)"
+    assert manual_pages.command(unescape(page_title)) == name
+
+
+def test_segments_and_whole_pages_have_no_command() -> None:
+    for unit in ("segment", "page"):
+        for file in manual.files(MANUALS / "weave.1", unit=unit):
+            assert isinstance(file, SourceFile)
+            assert not any(isinstance(item, Document) and item.context for item in file.read())
+
+
+def test_mdoc_is_read_with_its_marks_lists_and_displays() -> None:
+    assert bodies("spin.5") == {
+        "spin.5": "spin, respin – spins wool",
+        "spin.5#SYNOPSIS": "spin [-fv] [-o file]",
+        "spin.5#DESCRIPTION": "See weave(1), /etc/spin (‘!’).\n\nwool | soft\nsilk | fine",
+        "spin.5#Speed": "Speed\n\nTurns; the default is “12”.",
+        "spin.5#D": "-D [host:]port\n\nWhere to listen.\n\nspin -D 80",
+    }
+
+
+def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
+    source = (
+        '.\\" Generator: DocBook XSL Stylesheets\n.TH "GIT\\-ADD" "1"\n.SH "OPTIONS"\n'
+        ".PP\n\\-\\-onto <base>\n.RS 4\nWhere to begin\\&.\n.sp\nNext\\&.\n.RE\n"
+        ".sp\n.RS 4\n.ie n \\{\\\n\\h'-04'\\(bu\\h'+03'\\c\n.\\}\n.el \\{\\\n.IP \\(bu 2.3\n.\\}\n"
+        "an item\n.RE\n"
+    )
+    html = manual_pages.html(source)
+
+    assert "<h1>git-add(1)</h1>" in html
+    assert '<dt id="onto"><span class="term">--onto</span> &lt;base&gt;</dt>' in html
+    assert "<li><p>an item</p>" in html
+
+
+# Of a page whose macros quote words, show code, describe an argument and end an option.
+OWN_MACROS = r"""
+.de QW
+.ie '\\*(lq'"' ``\\$1''\\$2
+.el \\*(lq\\$1\\*(rq\\$2
+..
+.de CS
+.RS
+.nf
+..
+.de CE
+.fi
+.RE
+..
+.de AP
+.ie !"\\$4"" .TP \\$4
+.el .TP 15
+\\$1 \\fI\\$2\\fP (\\$3)
+..
+.de OM
+.ie \\n(.$-1 .RI "[\\fB\\$1\\fP" " \\$2" "]..."
+.el .RB "[" "\\$1" "]..."
+..
+.de SH
+Never run: headings are read as headings.
+..
+.TH SPOOL 1
+.SH NAME
+spool \- wind threads
+.SH SYNOPSIS
+.B spool
+.OM \-a
+.OM \-k colour
+.SH DESCRIPTION
+Returns
+.QW "no thread" ,
+if it is empty.
+.CS
+wind 3
+stop
+.CE
+Then it ends.
+.SH ARGUMENTS
+.AP int count in
+How many.
+"""
+
+
+def test_macros_that_a_page_defines_are_run(tmp_path: Path) -> None:
+    (tmp_path / "spool.1").write_text(OWN_MACROS)
+    texts = {id: document.body for id, document in read(tmp_path)[0].items()}
+
+    assert texts == {
+        "spool.1": "spool - wind threads",
+        "spool.1#SYNOPSIS": "spool [-a]... [-k colour]...",
+        "spool.1#DESCRIPTION": "Returns “no thread”, if it is empty.\n\nwind 3\nstop\n\nThen it ends.",
+        "spool.1#int_count_(in)": "int count (in)\n\nHow many.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        (("1", "2"), "1. Text.\n2. Text."),
+        (("1.", "2."), "1. Text.\n2. Text."),
+        (("0", "1", "2"), "0\n\nText.\n\n1\n\nText.\n\n2\n\nText."),
+        (("0", "123"), "0\n\nText.\n\n123\n\nText."),
+    ],
+)
+def test_numbers_that_do_not_count_are_terms(
+    tmp_path: Path, tags: tuple[str, ...], text: str
+) -> None:
+    items = "".join(f".IP {tag}\nText.\n" for tag in tags)
+    (tmp_path / "spool.1").write_text(f".TH SPOOL 1\n.SH NAME\nspool \\- wind\n.SH STATUS\n{items}")
+    bodies_of_status = list(read(tmp_path)[0].values())[1:]
+
+    assert "\n\n".join(document.body for document in bodies_of_status) == text
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("n", True), ("t", False), ("1", True), ("!1", False), ("0", False), ("2-1", True),
+        ("1-2", False), ("2>1", True), ("1>=1", True), ("1<1", False), ("'a'a'", True),
+        ("'a'b'", False), ("!'a b'a'", True), ('"a"a"', True), ("\\nF", False),
+    ],
+)  # fmt: skip
+def test_conditions_compare_strings_and_numbers(condition: str, holds: bool) -> None:
+    page = manual_pages.html(f".TH A 1\n.SH NAME\na \\- b\n.SH D\nA.\n.if {condition} B.\n")
+    assert ("B." in page) == holds
+
+
+def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_path: Path) -> None:
+    page = (MANUALS / "weave.1").read_bytes()
+    (tmp_path / "weave.1.gz").write_bytes(gzip.compress(page))
+    (tmp_path / "latin.3x").write_bytes(".TH L 3\n.SH N\ncaf\xe9 \\- coffee\n".encode("latin-1"))
+    (tmp_path / "weft.1").write_text(".so man1/weave.1\n")
+    (tmp_path / "alias.1.gz").symlink_to(tmp_path / "weave.1.gz")
+    (tmp_path / "notes-1.2").write_text("Not a page.\n")
+    (tmp_path / "data.2").write_bytes(b"\0\xff\xfe")
+    (tmp_path / "libz.so.1").write_bytes(b"\x7fELF")
+    documents, reasons = read(tmp_path)
+
+    assert reasons == []
+    assert {document.location.path for document in documents.values()} == {
+        "weave.1.gz",
+        "latin.3x",
+    }
+    assert "alias.1.gz" not in set(manual.names(tmp_path))
+    assert any("café" in document.body for document in documents.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no gzip", "not a gzip file: "),
+        (gzip.compress(b".TH A 1\n" * 99, mtime=0)[:-9], "a gzip file without its end; "),
+        (gzip.compress(bytes(manual.MAX_MARKUP_BYTES + 1)), "larger than the limit of "),
+    ],
+    ids=["plain", "cut", "huge"],
+)
+def test_broken_and_huge_compressed_pages_are_skipped(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "a.1.gz").write_bytes(content)
+    documents, reasons = read(tmp_path)
+
+    assert documents == {}
+    assert [text.startswith(reason) for text in reasons] == [True]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ".RS\n", ".TP\n\\fBa\\fR\n", ".if n \\{\n", ".if n ", "\\[aa", "\\h'", "\\", '.B "', "a\\c\n",
+        ".TP\n-a, ", ".ds a \\*a\\*a\n", ".TS\nl.\nT{\n", ".de a\n", "a [", ".IP a\n", ".UR a\n",
+        ".Dd\n.Sh A\n", ".Bl -tag\n.It a\n", ".Bl -column\n.It a Ta\nb\n", ".It Xo\n", ".Sm off\n.Oo a\n",
+        ".Fl Fl ", ".Xr a . ", ".Rs\n.%A b\n",
+        ".de B1\na\n..\n.B1\n", ".de B1\n.B1\n.B1\n..\n.B1\n", ".if 'a", ".if 'a'b", ".if 1-",
+        '.de B1\n.B1 "\\\\$1\\\\$1"\n.B1 "\\\\$1\\\\$1"\n..\n.B1 abc\n',
+    ],
+)  # fmt: skip
+def test_hostile_pages_are_read_in_time(part: str) -> None:
+    for head in (".TH A 1\n.SH NAME\na \\- b\n.SH D\n", ".Dd x\n.Dt A 1\n.Sh NAME\n"):
+        manual_pages.html(head + part * 5_000)

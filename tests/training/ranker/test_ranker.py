@@ -1,0 +1,410 @@
+"""Training a reranker: its losses, candidates and teacher, whole runs, and exports."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
+
+from purlin.index.encoder import load_encoder
+from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.qa.reader import RELEASED_READER
+from purlin.index.reranker import Reranker
+from purlin.training.config import build_recipe
+from purlin.training.data.pairs.loading import load_pairs
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.losses import list_divergence, listwise, margin_mse
+from purlin.training.models.restore import HEAD
+from purlin.training.models.settings import ModelSettings
+from purlin.training.ranker.candidates import BLOCK, nearest, score_lists
+from purlin.training.ranker.lists import make_lists, open_teacher
+from purlin.training.ranker.model import load_ranker_model
+from purlin.training.ranker.recipe import (
+    RankerExport,
+    RankerRecipe,
+    RankingSettings,
+    RankingTeacher,
+)
+from purlin.training.ranker.run import train_ranker
+from purlin.training.ranker.task import RankerTask
+from purlin.training.reader.model import load_reader_model
+from tests.support.paths import ROOT
+from tests.support.tiny import WORDS, save_bert, tiny_encoder
+from tests.support.training_runs import metrics_rows
+
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
+NAMES = ["open", "close", "read", "write"]
+OBJECTS = ["file", "line", "path", "mode"]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base model, an encoder, and pairs: `read line` and the function that does it."""
+    directory = tmp_path_factory.mktemp("training")
+    save_bert(directory / "base", WORDS, pre_tokenizers.BertPreTokenizer())
+    tiny_encoder(directory / "encoder")
+    rows = [
+        {"query": f"{name} the {noun} in a path", "passage": f"def {name} ( {noun} ) : return"}
+        for name in NAMES
+        for noun in OBJECTS
+    ]
+    (directory / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return directory
+
+
+def recipe(directory: Path, **keys: Any) -> RankerRecipe:
+    values: dict[str, Any] = {
+        "name": "tiny-ranker",
+        "pairs": (PairSource(format="pairs", path=directory / "pairs.jsonl"),),
+        "ranking": RankingSettings(
+            encoder=directory / "encoder", candidates=3, depth=6, max_tokens=24, held_out=2
+        ),
+        "model": ModelSettings(base=str(directory / "base")),
+        "loop": LoopSettings(
+            batch_size=8, steps=60, every=60, learning_rate=3e-3, precision="fp32"
+        ),
+        "export": RankerExport(quantization="none"),
+    }
+    return RankerRecipe(**values | keys)
+
+
+def run(recipe: RankerRecipe, out: Path, lines: list[str] | None = None) -> Path:
+    say = (lambda line: None) if lines is None else lines.append
+    return train_ranker(recipe, out, progress=lambda name: lambda *_: None, say=say, cpu=True)
+
+
+# ---- losses, against loops written from the equations
+
+
+def lists(seed: int, count: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(2, count, size, generator=generator, dtype=torch.float64) * 3
+    return scores[0], scores[1]
+
+
+def log_softmax(scores: list[float]) -> list[float]:
+    highest = max(scores)
+    total = math.log(sum(math.exp(score - highest) for score in scores)) + highest
+    return [score - total for score in scores]
+
+
+SIZES = {
+    "seed": st.integers(0, 1 << 30),
+    "count": st.integers(1, 5),
+    "size": st.integers(2, 9),
+    "temperature": st.floats(0.2, 5),
+}
+
+
+@settings(deadline=None)
+@given(**SIZES)
+def test_listwise_is_cross_entropy_with_a_choice_of_none(
+    seed: int, count: int, size: int, temperature: float
+) -> None:
+    scores, _ = lists(seed, count, size)
+    relevant = [random.Random(seed + row).randint(0, size) for row in range(count)]
+    total = 0.0
+    for row, choice in zip(scores.tolist(), relevant, strict=True):
+        total -= log_softmax([0.0, *row])[choice]
+    loss = float(listwise(scores, torch.tensor(relevant)))
+    assert loss == pytest.approx(total / count, rel=1e-5, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(**SIZES)
+def test_margin_mse_compares_differences_with_the_first(
+    seed: int, count: int, size: int, temperature: float
+) -> None:
+    scores, teacher = lists(seed, count, size)
+    squares = [
+        ((s[0] - s[n]) - (t[0] - t[n])) ** 2
+        for s, t in zip(scores.tolist(), teacher.tolist(), strict=True)
+        for n in range(1, size)
+    ]
+    expected = sum(squares) / len(squares)
+    assert float(margin_mse(scores, teacher)) == pytest.approx(expected, rel=1e-5)
+    # The teacher's level does not count.
+    assert float(margin_mse(scores, teacher + 5)) == pytest.approx(expected, rel=1e-4)
+
+
+@settings(deadline=None)
+@given(**SIZES)
+def test_list_divergence_is_kl_of_the_teacher_from_the_student(
+    seed: int, count: int, size: int, temperature: float
+) -> None:
+    scores, teacher = lists(seed, count, size)
+    total = 0.0
+    for student_row, teacher_row in zip(scores.tolist(), teacher.tolist(), strict=True):
+        p = log_softmax([each / temperature for each in teacher_row])
+        q = log_softmax([each / temperature for each in student_row])
+        total += sum(math.exp(a) * (a - b) for a, b in zip(p, q, strict=True))
+    loss = float(list_divergence(scores, teacher, temperature=temperature))
+    assert loss == pytest.approx(temperature**2 * total / count, rel=1e-4, abs=1e-5)
+    assert float(list_divergence(teacher, teacher, temperature=temperature)) == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+# ---- candidates
+
+
+def test_nearest_are_the_best_products_without_copies() -> None:
+    generator = np.random.default_rng(3)
+    pairs = [Pair((f"query {n % 37}",), f"passage {n % 53}") for n in range(BLOCK + 40)]
+    queries, passages = generator.standard_normal((2, len(pairs), 16)).astype(np.float32)
+    mined = nearest(pairs, queries, passages, 5)
+
+    for own in (0, 17, BLOCK + 3):
+        order = np.argsort(-(passages @ queries[own]))
+        kept = [
+            row
+            for row in order.tolist()
+            if pairs[row].passage != pairs[own].passage and pairs[row].queries != pairs[own].queries
+        ]
+        assert mined[own].tolist() == kept[:5]
+
+
+def test_too_few_candidates_are_repeated() -> None:
+    pairs = [Pair(("a",), "one"), Pair(("b",), "two"), Pair(("a",), "three")]
+    vectors = np.eye(3, dtype=np.float32)
+    assert nearest(pairs, vectors, vectors, 3).tolist() == [[1, 1, 1], [0, 2, 0], [1, 1, 1]]
+    assert nearest(pairs[:1], vectors[:1], vectors[:1], 2).tolist() == [[0, 0]]
+
+
+def test_a_teacher_scores_a_list_once(directory: Path, tmp_path: Path) -> None:
+    pairs = [Pair((f"query {row}",), f"passage {row}") for row in range(5)]
+    mined = np.array([[(row + 1) % 5, (row + 2) % 5] for row in range(5)], dtype=np.int32)
+    scored: list[str] = []
+
+    def opened() -> Callable[[str, Sequence[str]], Any]:
+        def score(query: str, texts: Sequence[str]) -> Any:
+            scored.append(query)
+            return np.array([int(text.split()[1]) for text in texts], dtype=np.float32)
+
+        return score
+
+    def scores(rows: Any) -> list[list[float]]:
+        values = score_lists(
+            pairs, rows, opened, directory / "encoder", tmp_path, progress=lambda *_: None
+        )
+        return values.tolist()  # type: ignore[no-any-return]
+
+    expected = [[row, (row + 1) % 5, (row + 2) % 5] for row in range(5)]
+    assert scores(mined) == expected
+    assert scores(mined) == expected
+    assert scored == [pair.queries[0] for pair in pairs]
+
+    # Other candidates are other lists.
+    assert scores(mined[:, ::-1]) == [[row, third, second] for row, second, third in expected]
+    assert len(scored) == 10
+
+
+# ---- whole runs
+
+
+def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_path: Path) -> None:
+    settings = recipe(directory)
+    loaded, _ = load_pairs(settings.pairs)
+    encoder = load_encoder(settings.ranking.encoder)
+    source = make_lists(loaded[0], settings, encoder, tmp_path, print)
+    model = load_ranker_model(settings.model).eval()
+    accelerator = make_accelerator(settings.loop, cpu=True, out=tmp_path, say=str)
+    task = RankerTask(model, [source], settings, accelerator)
+
+    batch = task.batch(0)
+    assert len(batch.sequences) == 3 * len(batch.relevant) == 3 * 8
+    assert [ids.tolist() for ids in task.batch(0).sequences] == [
+        ids.tolist() for ids in batch.sequences
+    ]
+    # Together, two processes see the same batch.
+    for process in range(2):
+        task.accelerator = cast(Any, SimpleNamespace(process_index=process, num_processes=2))
+        assert task.batch(0).rows.tolist() == batch.rows[process::2].tolist()
+        assert task.batch(0).relevant == batch.relevant[process::2]
+        assert task.batch(0).sequences[0].tolist() == batch.sequences[3 * process].tolist()
+    task.accelerator = accelerator
+
+    # A query's own passage has the query's verb and object, and comes first unless it is left out.
+    words = model.tokenizer.convert_ids_to_tokens
+    for number, relevant in enumerate(batch.relevant):
+        lists = [words(ids.tolist()) for ids in batch.sequences[3 * number : 3 * number + 3]]
+        right = [text[1] in text[9:] and text[3] in text[9:] for text in lists]
+        assert right == ([True, False, False] if relevant else [False] * 3)
+
+    with torch.no_grad():
+        logits = [float(model(torch.from_numpy(ids)[None])) for ids in batch.sequences]
+    total = 0.0
+    for number, relevant in enumerate(batch.relevant):
+        total -= log_softmax([0.0, *logits[3 * number : 3 * number + 3]])[relevant]
+    losses = task.backward(batch)
+    assert losses["loss"] == pytest.approx(total / len(batch.relevant), rel=1e-4)
+    assert all(parameter.grad is not None for parameter in model.head.parameters())
+
+
+def taught_recipe(directory: Path) -> RankerRecipe:
+    return recipe(
+        directory,
+        teacher=RankingTeacher(model=directory / "encoder", margin=0.5, labels=0.0),
+        loop=LoopSettings(batch_size=4, steps=6, every=3, precision="fp32"),
+    )
+
+
+def test_a_run_writes_a_reranker_that_can_teach(directory: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    trained = run(taught_recipe(directory), tmp_path, lines)
+    assert lines[0] == "device: cpu, 1 process"
+    assert "the teacher scored 16 of 16 lists" in lines
+    for row in metrics_rows(tmp_path / "ranker"):
+        assert row["loss"] == pytest.approx(0.5 * row["margin"] + row["divergence"], rel=1e-4)
+
+    assert Reranker.load(trained, threads=1).weights == {"code": 0.3, "product": 0.3}
+    card = (trained / "README.md").read_text()
+    assert "code: 0.30 of the score" in card
+    assert "dev mrr" in card
+    assert_scores_by_text(trained)
+
+
+@pytest.mark.long
+def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -> None:
+    def interrupt(step: int, total: int, values: Any) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    run(taught_recipe(directory), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_ranker(
+            taught_recipe(directory),
+            tmp_path / "cut",
+            progress=lambda name: interrupt,
+            say=lambda line: None,
+            cpu=True,
+        )
+    run(taught_recipe(directory), tmp_path / "cut")
+    whole, cut = (metrics_rows(tmp_path / name / "ranker") for name in ("whole", "cut"))
+    assert [row["loss"] for row in whole] == [row["loss"] for row in cut]
+
+    with pytest.raises(InvalidInput, match=r"another recipe|other texts"):
+        run(replace(taught_recipe(directory), seed=2), tmp_path / "cut")
+
+
+def assert_scores_by_text(teacher: Path) -> None:
+    """The score of a text must not depend on the other texts of its list."""
+    score = open_teacher(teacher)
+    texts = [f"def {name} ( file )" for name in NAMES]
+    scores = score("open the file", texts)
+    assert scores.shape == (4,)
+    assert score("open the file", texts[:0:-1]) == pytest.approx(scores[:0:-1], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["encoder", "reader"])
+def test_an_encoder_and_a_reader_can_teach(directory: Path, name: str) -> None:
+    assert_scores_by_text(directory / "encoder" if name == "encoder" else RELEASED_READER)
+
+
+# ---- model
+
+
+def test_layers_are_kept_evenly(tmp_path: Path) -> None:
+    base = save_bert(tmp_path, WORDS, pre_tokenizers.BertPreTokenizer(), num_hidden_layers=6)
+    whole = load_ranker_model(ModelSettings(base=str(base)))
+    for count, kept in ((3, [1, 3, 5]), (4, [1, 2, 3, 5]), (1, [5]), (6, [0, 1, 2, 3, 4, 5])):
+        model = load_ranker_model(ModelSettings(base=str(base), layers=count))
+        weights = [layer.output.dense.weight for layer in model.transformer.encoder.layer]
+        expected = [whole.transformer.encoder.layer[n].output.dense.weight for n in kept]
+        assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+    with pytest.raises(InvalidInput, match="layers is 7, but the base model has 6"):
+        load_ranker_model(ModelSettings(base=str(base), layers=7))
+
+
+def test_a_pruned_model_is_restored_as_it_was(directory: Path, tmp_path: Path) -> None:
+    settings = ModelSettings(base=str(directory / "base"), layers=1)
+    model = load_ranker_model(settings)
+    model.save(tmp_path)
+    again = load_ranker_model(settings, directory=tmp_path)
+    ids = torch.randint(4, len(WORDS), (2, 9))
+    assert torch.equal(model.eval()(ids), again.eval()(ids))
+
+
+def test_a_readers_selection_is_the_first_head(directory: Path, tmp_path: Path) -> None:
+    reading = load_reader_model(ModelSettings(base=str(directory / "base")))
+    reading.save(tmp_path)
+    ids = torch.randint(4, len(WORDS), (3, 12))
+    selected = reading.eval()(ids)[2]
+    ranking = load_ranker_model(ModelSettings(base=str(tmp_path)))
+    assert torch.allclose(ranking.eval()(ids), selected, atol=1e-6)
+
+
+def test_a_damaged_head_is_named(directory: Path, tmp_path: Path) -> None:
+    settings = ModelSettings(base=str(directory / "base"))
+    load_ranker_model(settings).save(tmp_path)
+    (tmp_path / HEAD).write_bytes(b"no weights")
+    with pytest.raises(Damaged, match=HEAD):
+        load_ranker_model(settings, directory=tmp_path)
+
+
+# ---- recipes
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "words"),
+    [
+        ("ranking", {"candidates": 1}, "candidates must be from 2"),
+        ("ranking", {"depth": 2}, "depth must be from 3"),
+        ("ranking", {"missing": 1.0}, "missing must be from 0 to 0.9"),
+        ("ranking", {"max_tokens": 8}, "max_tokens must be from 16"),
+        ("ranking", {"dept": 3}, "did you mean 'depth'"),
+        ("teacher", {"margin": 0, "divergence": 0}, "teaches nothing"),
+        ("teacher", {"temperature": 0}, "temperature must be from"),
+        ("export", {"weights": {"code": 1.5}}, "code must be from 0 to 1"),
+        ("export", {"default": ["reference"]}, "'reference', which has no weight"),
+        ("export", {"default": ["music"]}, "'music', which has no weight"),
+    ],
+)
+def test_a_wrong_key_is_named(
+    directory: Path, table: str, change: dict[str, Any], words: str
+) -> None:
+    content: dict[str, Any] = {
+        "name": "a",
+        "pairs": [{"format": "pairs", "path": "pairs.jsonl"}],
+        "ranking": {"encoder": "encoder", "candidates": 3},
+        "teacher": {"model": "encoder"},
+        "export": {},
+    }
+    content[table] = content[table] | change
+    with pytest.raises(InvalidInput, match=words) as refusal:
+        build_recipe(RankerRecipe, content, root=directory)
+    assert str(refusal.value.field).startswith(table)
+
+
+def test_a_missing_encoder_is_named(directory: Path) -> None:
+    content = {
+        "name": "a",
+        "pairs": [{"format": "pairs", "path": "pairs.jsonl"}],
+        "ranking": {"encoder": "gone"},
+    }
+    with pytest.raises(NotFound, match=r"ranking\.encoder"):
+        build_recipe(RankerRecipe, content, root=directory)
+
+
+def test_the_released_recipe_is_valid() -> None:
+    from purlin.training.config import read_toml
+
+    content = read_toml(ROOT / "configs" / "rerank-minilm.toml")
+    export = build_recipe(RankerExport, content["export"], root=Path(), key="export")
+    assert export.quantization == "int8"
+    assert replace(export, default=("code",)).shares() == export.shares()

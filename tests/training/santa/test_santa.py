@@ -1,0 +1,1473 @@
+"""SANTA's task, hard negatives and dev sets on tiny random models, and whole runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.state import AcceleratorState
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from tokenizers import pre_tokenizers
+from torch import Tensor
+from transformers import T5Config, T5ForConditionalGeneration
+
+from purlin import cli
+from purlin.index.encoder import Encoder
+from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
+from purlin.index.evaluation.ranking import evaluate_run
+from purlin.index.records import Role
+from purlin.training import config, mining
+from purlin.training.data.judged import JudgedSet
+from purlin.training.data.pairs.augment import Forms
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.dev import LOSS_BATCH, DevEvaluator, DevSet, rank_passages, read_dev_set
+from purlin.training.encoded import RoleEncoder
+from purlin.training.exporting.encoder import export_encoder
+from purlin.training.exporting.model_card import Card
+from purlin.training.loop.checkpoints import OPTIMIZER
+from purlin.training.loop.devices import make_accelerator
+from purlin.training.loop.recorded_recipe import same_recipe
+from purlin.training.loop.run import train
+from purlin.training.loop.settings import LoopSettings
+from purlin.training.models.averaging import averaged
+from purlin.training.models.encoding import encode
+from purlin.training.models.settings import ModelSettings
+from purlin.training.models.text_model import TextModel, load_text_model
+from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
+from purlin.training.santa.run import REPORT, _recipe_until, train_santa
+from purlin.training.santa.task import SantaTask
+from tests.support.paths import ROOT
+from tests.support.tiny import SPECIAL, save_bert, save_tokenizer
+from tests.support.training_runs import largest_file, metrics_rows, run_script, run_two_processes
+
+pytestmark = pytest.mark.usefixtures("graphs_once")
+
+VERBS = "read write open close copy move list find".split()
+NOUNS = "file line path map".split()
+
+
+def pair_of(verb: str, noun: str) -> Pair:
+    code = f"def {verb}_{noun}({noun}, mode):\n    return {noun}.{verb}(mode)"
+    return Pair((f"{verb} the {noun} at once", f"how to {verb} a {noun}"), code, "code", "python")
+
+
+PAIRS = [pair_of(verb, noun) for verb in VERBS for noun in NOUNS]
+LOOP = LoopSettings(batch_size=8, steps=3, learning_rate=1e-3, every=2, precision="fp32")
+
+
+@pytest.fixture(autouse=True)
+def accelerator(one_process: None) -> Accelerator:
+    return make_accelerator(LOOP, cpu=True)
+
+
+# -- tiny models ---------------------------------------------------------------------------------
+
+
+def vocabulary(sentinel: str) -> list[str]:
+    """Return special tokens, sentinels, and all words of PAIRS."""
+    text_words = dict.fromkeys(
+        spaced(" ".join(text for pair in PAIRS for text in (*pair.queries, pair.passage))).split()
+    )
+    return [*SPECIAL, *(sentinel.format(number) for number in range(20)), *text_words]
+
+
+def save_t5(directory: Path) -> Path:
+    torch.manual_seed(2)
+    words = vocabulary("<extra_id_{}>")
+    config = T5Config(
+        vocab_size=len(words),
+        d_model=16,
+        d_kv=8,
+        d_ff=32,
+        num_layers=1,
+        num_heads=2,
+        pad_token_id=0,
+    )
+    config.decoder_start_token_id = 0
+    T5ForConditionalGeneration(config).save_pretrained(directory)
+    save_tokenizer(directory, words)
+
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("bases")
+    size = {"num_hidden_layers": 1, "intermediate_size": 32, "max_position_embeddings": 64}
+    return {
+        "bert": save_bert(home / "bert", vocabulary("[unused{}]"), **size),
+        "t5": save_t5(home / "t5"),
+    }
+
+
+@pytest.fixture
+def bert(bases: dict[str, Path]) -> Path:
+    return bases["bert"]
+
+
+def tiny(base: Path, **changes: Any) -> TextModel:
+    torch.manual_seed(3)
+    values = {
+        "base": str(base),
+        "max_query_tokens": 16,
+        "max_passage_tokens": 48,
+        "max_target_tokens": 32,
+        **changes,
+    }
+
+    return load_text_model(ModelSettings(**values))
+
+
+def task_of(
+    base: Path, directory: Path, stage: Stage, *sources: Sequence[Pair], **changes: Any
+) -> SantaTask:
+    values = {"seed": 5, "directory": directory, **changes}
+    text_model = tiny(base, dropout=0.0).eval()
+    return SantaTask(
+        text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **values
+    )
+
+
+def words(task: SantaTask, ids: Tensor) -> list[str]:
+    """Return the words of each row, without [CLS], [SEP] and padding."""
+    names = task.model.tokenizer.convert_ids_to_tokens
+    return [
+        " ".join(word for word in names(row) if word not in ("[CLS]", "[SEP]", "[PAD]"))
+        for row in ids.tolist()
+    ]
+
+
+def spaced(text: str) -> str:
+    return " ".join(word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text))
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+def test_groups_of_one_package_need_batches_of_one_source() -> None:
+    with pytest.raises(InvalidInput, match="one-source") as error:
+        Stage(name="a", loop=LOOP, group=4)
+    assert error.value.field == "group"
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool((a == b).all()) if a is not None else b is None
+
+
+@pytest.mark.parametrize("mask", ["entity", "span"])
+def test_a_batch_depends_on_number_and_seed_only(bert: Path, tmp_path: Path, mask: Any) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask, mask_share=0.5)
+    task, again, other_seed = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
+    again.batch(7)  # earlier batches make no difference
+    names = ("rows", "queries", "passages", "masked", "query_texts", "passage_texts")
+    assert all(same(getattr(task.batch(3), name), getattr(again.batch(3), name)) for name in names)
+    assert not same(task.batch(3).rows, other_seed.batch(3).rows)
+    assert not same(task.batch(3).query_texts, task.batch(4).query_texts)
+
+
+def test_batches_hold_the_texts_of_their_rows(bert: Path, tmp_path: Path) -> None:
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP))
+    queries_by_row: dict[int, set[str]] = {}
+    for number in range(10 * task.batches_per_epoch()):
+        batch = task.batch(number)
+        assert words(task, batch.passages[0]) == [spaced(PAIRS[row].passage) for row in batch.rows]
+        for row, query in zip(batch.rows.tolist(), words(task, batch.queries[0]), strict=True):
+            queries_by_row.setdefault(row, set()).add(query)
+    assert queries_by_row == {row: set(pair.queries) for row, pair in enumerate(PAIRS)}
+
+
+def test_batches_do_not_change_the_models_tokenizer(bert: Path, tmp_path: Path) -> None:
+    """Dev sets are encoded while a batch is drawn: a shared limit would cut their texts."""
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))
+    task.model.tokenizer("read", truncation=True, max_length=5)
+    task.batch(0)
+    assert task.model.tokenizer.backend_tokenizer.truncation["max_length"] == 5
+
+
+# -- masking -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("base", "name"), [("bert", "[unused{}]"), ("t5", "<extra_id_{}>")])
+def test_an_entity_has_one_sentinel_everywhere(
+    bases: dict[str, Path], tmp_path: Path, base: str, name: str
+) -> None:
+    pairs = [pair_of("read", "file"), pair_of("copy", "map")]
+    stage = Stage(name="a", loop=replace(LOOP, batch_size=2), mep=1.0)
+    task = task_of(bases[base], tmp_path, stage, pairs)
+    batch = task.batch(0)
+
+    assert batch.masked is not None
+
+    s = [name.format(number) for number in range(4)]
+    masked = words(task, batch.masked[0])
+    assert masked == [f"def {s[0]} ( {s[1]} , {s[2]} ): return {s[1]} . {s[3]} ( {s[2]} )"] * 2
+    targets = batch.masked[2]
+    for row, target in zip(batch.rows.tolist(), words(task, targets.clamp(min=0)), strict=True):
+        verb, noun = ("read", "file") if row == 0 else ("copy", "map")
+        assert target == f"{s[0]} {verb}_{noun} {s[1]} {noun} {s[2]} mode {s[3]} {verb}"
+
+
+def hidden(task: SantaTask) -> list[int]:
+    """Count the sentinels in each target of the first batch."""
+    batch = task.batch(0)
+    assert batch.masked is not None
+    spare = set(
+        task.model.tokenizer.convert_tokens_to_ids([f"[unused{number}]" for number in range(20)])
+    )
+    return [sum(token in spare for token in row) for row in batch.masked[2].tolist()]
+
+
+def test_a_share_of_the_entities_can_be_masked(bert: Path, tmp_path: Path) -> None:
+    assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))) == [4] * 8
+    assert (
+        hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0, mask_share=0.5)))
+        == [2] * 8
+    )
+
+
+def test_spans_are_masked_without_entities(bert: Path, tmp_path: Path) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, mask="span")
+    assert hidden(task_of(bert, tmp_path, stage)) == [1] * 8  # 15 % of 16 words, in runs of three
+    prose = [replace(pair, kind="reference") for pair in PAIRS]
+    assert hidden(task_of(bert, tmp_path, replace(stage, mask="entity"), prose)) == [1] * 8
+    assert min(hidden(task_of(bert, tmp_path, replace(stage, mask_share=0.9)))) >= 1
+
+
+def test_pairs_without_anything_to_mask_train(bert: Path, tmp_path: Path) -> None:
+    pairs = [Pair((f"{verb} the file at once",), verb, "reference") for verb in VERBS]
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0), pairs)
+    losses = task.backward(task.batch(0))
+    assert losses["mep"] == 0.0
+    assert losses["loss"] == losses["sda"] > 0
+
+
+# -- the loss ------------------------------------------------------------------------------------
+
+
+def vectors_of(task: SantaTask, texts: tuple[Tensor, Tensor]) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        return task.model.vectors(*texts).double().numpy()
+
+
+def test_copies_are_no_negatives(bert: Path, tmp_path: Path) -> None:
+    """Compare the loss with a loop over pairs.
+
+    Pairs 0 and 1 share a passage, 2 and 3 a query; 0's passage is a labelled negative as well.
+    """
+    pairs = [
+        Pair((f"{verb} the file",), pair_of(verb, "file").passage, "code", "python")
+        for verb in VERBS[:6]
+    ]
+    pairs[1] = replace(pairs[1], passage=pairs[0].passage)
+    pairs[3] = replace(pairs[3], queries=pairs[2].queries)
+    labelled = pair_of("find", "map").passage
+    pairs = [
+        replace(pair, negatives=(pairs[0].passage if row == 5 else labelled,))
+        for row, pair in enumerate(pairs)
+    ]
+    stage = Stage(name="a", loop=replace(LOOP, batch_size=6), hard_negatives=1, temperature=0.1)
+    task = task_of(bert, tmp_path, stage, pairs)
+    batch = task.batch(0)
+    queries, passages = vectors_of(task, batch.queries), vectors_of(task, batch.passages)
+    texts = [pairs[row].passage for row in batch.rows] + [
+        pairs[row].negatives[0] for row in batch.rows
+    ]
+    losses, left_out = [], 0
+    for number, row in enumerate(batch.rows):
+        scores = []
+        for column, text in enumerate(texts):
+            same_passage = text == pairs[row].passage
+            same_query = column < 6 and pairs[batch.rows[column]].queries == pairs[row].queries
+            if column == number or not (same_passage or same_query):
+                scores.append(queries[number] @ passages[column] / 0.1)
+            else:
+                left_out += 1
+        losses.append(np.log(np.exp(scores).sum()) - queries[number] @ passages[number] / 0.1)
+
+    assert left_out == 6  # 0 and 1 each other and 5's negative, 2 and 3 each other
+    assert task.backward(batch)["sda"] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_copies_are_recognized_in_any_form(bert: Path, tmp_path: Path) -> None:
+    pairs = [replace(pair, comment="Does so at once.") for pair in PAIRS]
+    plain = task_of(bert, tmp_path, Stage(name="a", loop=LOOP), pairs).batch(0)
+    drawn = task_of(
+        bert, tmp_path, Stage(name="a", loop=LOOP, forms=Forms(whole_comment=0.5, typed=0.5)), pairs
+    ).batch(0)
+
+    assert same(plain.rows, drawn.rows)
+    assert plain.passages[0].shape != drawn.passages[0].shape
+    assert same(plain.passage_texts, drawn.passage_texts)
+    assert same(plain.query_texts, drawn.query_texts)
+
+
+@pytest.mark.parametrize("base", ["bert", "t5"])
+def test_half_precision_gives_nearly_the_same_loss(
+    bases: dict[str, Path], tmp_path: Path, base: str
+) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, temperature=0.1)
+    exact, half = (task_of(bases[base], tmp_path, stage) for _ in range(2))
+    expected = exact.backward(exact.batch(0))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    half.accelerator = make_accelerator(replace(LOOP, precision="bf16"), cpu=True)
+    losses = half.backward(half.batch(0))
+
+    assert losses == pytest.approx(expected, rel=0.05)
+    assert losses != expected
+    assert all(gradient.dtype == torch.float32 for gradient in gradients(half).values())
+
+
+def gradients(task: SantaTask) -> dict[str, Tensor]:
+    return {
+        name: weight.grad
+        for name, weight in task.model.named_parameters()
+        if weight.grad is not None
+    }
+
+
+@pytest.mark.parametrize("base", ["bert", "t5"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"mep": 2.0},
+        {"mep": 1.0, "mask": "span", "hard_negatives": 1},
+        {"teacher": 2.0, "hard_negatives": 1},
+        {"sda": 0.0, "mep": 1.0, "teacher": 1.0},
+    ],
+)
+def test_computing_in_parts_gives_the_same_gradients(
+    bases: dict[str, Path],
+    teacher_base: Path,
+    tmp_path: Path,
+    base: str,
+    changes: dict[str, Any],
+) -> None:
+    pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
+    if weight := changes.get("teacher"):
+        changes = {**changes, "teacher": StageTeacher(base=teacher_base, weight=weight)}
+    stage = Stage(name="a", loop=LOOP, temperature=0.1, **changes)
+    whole, parted = (
+        task_of(bases[base], tmp_path, each_stage, pairs)
+        for each_stage in (stage, replace(stage, part=3))
+    )
+    expected, losses = (task.backward(task.batch(1)) for task in (whole, parted))
+
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert losses["loss"] == pytest.approx(
+        sum(value for name, value in losses.items() if name != "loss")
+    )
+    assert gradients(parted).keys() == gradients(whole).keys()
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(gradients(parted)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+# -- a teacher's ranking -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def teacher_base(bert: Path, tmp_path: Path) -> Path:
+    """An encoder with other weights than the student's, as a checkpoint."""
+    directory = tmp_path / "teacher"
+    teacher = tiny(bert, dropout=0.0)
+    torch.manual_seed(8)
+    with torch.no_grad():
+        for weight in teacher.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+
+    teacher.save(directory)
+    return directory
+
+
+def softmax(scores: list[float]) -> list[float]:
+    exponentials = [math.exp(score) for score in scores]
+    return [each / sum(exponentials) for each in exponentials]
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_the_teachers_loss_is_the_divergence_of_its_ranking(
+    bert: Path, teacher_base: Path, tmp_path: Path, exported: bool
+) -> None:
+    directory = teacher_base
+    if exported:
+        directory = tmp_path / "exported"
+        export_encoder(teacher_base, directory, Card("teacher"), quantization="none")
+    teacher = StageTeacher(base=directory, weight=3.0, temperature=0.2)
+    pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
+    stage = Stage(name="a", loop=LOOP, temperature=0.1, hard_negatives=1, teacher=teacher)
+    task = task_of(bert, tmp_path, stage, pairs)
+    batch = task.batch(1)
+
+    assert batch.texts is not None
+    queries, passages = batch.texts
+    own = SentenceTransformer(str(teacher_base), device="cpu")
+    teacher_queries, teacher_passages = (
+        own.encode(texts, normalize_embeddings=True).tolist() for texts in (queries, passages)
+    )
+    student_queries, student_passages = (
+        vectors_of(task, texts).tolist() for texts in (batch.queries, batch.passages)
+    )
+
+    total = 0.0
+    for teacher_query, student_query in zip(teacher_queries, student_queries, strict=True):
+        p = softmax([np.dot(teacher_query, each) / 0.2 for each in teacher_passages])
+        q = softmax([np.dot(student_query, each) / 0.1 for each in student_passages])
+        total += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    losses = task.backward(batch)
+    assert losses["teacher"] == pytest.approx(3.0 * total / len(queries), rel=1e-3)
+    assert losses["loss"] == pytest.approx(losses["sda"] + losses["teacher"])
+
+
+def test_a_student_learns_its_teachers_ranking_without_labels(
+    bert: Path, teacher_base: Path, tmp_path: Path
+) -> None:
+    loop = replace(LOOP, steps=25, learning_rate=1e-2, every=1000)
+    # Cosines of a random encoder are close to each other.
+    teacher = StageTeacher(base=teacher_base, temperature=0.005)
+    stage = Stage(name="a", loop=loop, sda=0.0, temperature=0.005, teacher=teacher)
+    task = task_of(bert, tmp_path, stage)
+    train(task, loop, tmp_path, task.accelerator, seed=1, recipe={})
+
+    curve = metrics_rows(tmp_path)
+    assert "sda" not in curve[0]
+    assert curve[-1]["teacher"] < 0.5 * curve[0]["teacher"]
+
+
+def test_a_query_is_encoded_as_a_query_by_the_teacher(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = list[str]()
+
+    def knowing(directory: Path, accelerator: Accelerator, **options: Any) -> RoleEncoder:
+        def encode(texts: Sequence[str], role: Role) -> np.ndarray[Any, Any]:
+            roles.append(role)
+            return np.ones((len(texts), 1), np.float32)
+
+        return encode
+
+    monkeypatch.setattr("purlin.training.santa.task.role_encoder", knowing)
+    stage = Stage(name="a", loop=LOOP, teacher=StageTeacher(base=bert))
+    task = task_of(bert, tmp_path, stage)
+    task.backward(task.batch(0))
+    assert roles == ["query", "passage"]
+
+
+def test_a_missing_teacher_is_refused_before_the_first_stage(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    text = 'depth = 5\nteacher = {base = "empty"}'
+    path = write_recipe(tmp_path, bert, lambda recipe: recipe.replace("depth = 5", text))
+    recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
+    with pytest.raises(NotFound, match="There is no encoder in"):
+        train_santa(recipe, tmp_path / "out", progress=refusing, say=refusing, cpu=True)
+    assert not (tmp_path / "out").exists()
+
+
+def refusing(*arguments: Any) -> Any:
+    raise AssertionError("nothing is trained")
+
+
+def test_a_run_is_another_with_another_teacher(bert: Path, tmp_path: Path) -> None:
+    source = PairSource("pairs", tmp_path / "p.jsonl")
+    directory = tmp_path / "teacher"
+    shutil.copytree(bert, directory)
+    stage = Stage(name="a", teacher=StageTeacher(base=directory))
+    recipe = SantaRecipe(name="tiny", pairs=(source,), stage=(stage,))
+    before = _recipe_until(recipe, 0, ["d"])
+
+    (directory / "model.safetensors").write_bytes(b"other weights")
+    assert not same_recipe(_recipe_until(recipe, 0, ["d"]), before)
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        ("bert", {"mep": 1.0}),
+        ("bert", {"sda": 0.0, "mep": 1.0}),
+        ("t5", {"mep": 1.0, "mask": "span", "part": 4}),
+    ],
+)
+def test_training_lowers_every_loss(
+    bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
+) -> None:
+    loop = replace(LOOP, steps=25, learning_rate=1e-2, every=1000)
+    stage = Stage(name="a", loop=loop, temperature=0.1, **changes)
+    task = task_of(bases[base], tmp_path, stage)
+    train(task, loop, tmp_path, task.accelerator, seed=1, recipe={})
+    curve = metrics_rows(tmp_path)
+
+    for name in {"sda", "mep"} & curve[0].keys():
+        assert curve[-1][name] < 0.8 * curve[0][name], name
+
+
+def test_a_decoder_trains_alone_on_a_frozen_encoder(bert: Path, tmp_path: Path) -> None:
+    stage = Stage(name="a", loop=replace(LOOP, steps=8), sda=0.0, mep=1.0, trains="decoder")
+    task = task_of(bert, tmp_path, stage)
+    before = {name: weight.clone() for name, weight in task.model.state_dict().items()}
+    train(task, stage.loop, tmp_path, task.accelerator, seed=1, recipe={})
+
+    changed = {
+        name
+        for name, weight in task.model.state_dict().items()
+        if not torch.equal(weight, before[name])
+    }
+    assert changed
+    assert all(name.startswith("decoder.") for name in changed)
+    losses = [row["mep"] for row in metrics_rows(tmp_path)]
+    assert losses[-1] < losses[0]
+
+
+def test_the_next_stage_starts_from_the_trained_decoder(bert: Path, tmp_path: Path) -> None:
+    alone = Stage(name="a", loop=replace(LOOP, steps=1), sda=0.0, mep=1.0, trains="decoder")
+    first = task_of(bert, tmp_path, alone)
+    checkpoint = train(first, alone.loop, tmp_path, first.accelerator, seed=1, recipe={})
+
+    second = load_text_model(first.model.settings, checkpoint)
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(second.state_dict()[name], weight)
+    assert all(weight.requires_grad for weight in second.parameters())
+
+
+def test_a_stage_without_a_decoder_to_train_is_refused(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInput, match="set sda = 0 and mep above 0"):
+        Stage(name="a", mep=1.0, trains="decoder")
+    stage = Stage(name="a", loop=LOOP, sda=0.0, mep=1.0, trains="decoder")
+    with pytest.raises(InvalidInput, match="a T5 predicts with its pretrained one"):
+        task_of(bases["t5"], tmp_path, stage)
+
+
+def test_weights_are_averaged_with_the_base(bert: Path) -> None:
+    base, trained = tiny(bert), tiny(bert)
+    with torch.no_grad():
+        for weight in trained.parameters():
+            weight.add_(1.0)
+    expected = {
+        name: 0.25 * weight + 0.75 * trained.state_dict()[name]
+        for name, weight in base.state_dict().items()
+    }
+    mixed = averaged(base, trained, 0.25).state_dict()
+
+    assert mixed.keys() == expected.keys()
+    for name, weight in mixed.items():
+        torch.testing.assert_close(weight, expected[name])
+
+
+# -- hard negatives ------------------------------------------------------------------------------
+
+
+def test_labelled_negatives_come_before_mined_ones(bert: Path, tmp_path: Path) -> None:
+    labelled = pair_of("find", "map").passage
+    pairs = [
+        replace(pair, negatives=(labelled,) if row % 2 else ())
+        for row, pair in enumerate(PAIRS[:8])
+    ]
+    stage = Stage(name="a", loop=LOOP, hard_negatives=2, depth=3)
+    task = task_of(bert, tmp_path, stage, pairs)
+    task.prepare(0)
+    mined = np.load(tmp_path / "mined-0.npy")
+
+    assert mined.shape == (8, 3)
+    drawn: set[tuple[int, str]] = set()
+    for number in range(12):
+        batch = task.batch(number)
+        negatives = words(task, batch.passages[0])[8:]
+        for slot, row in enumerate(batch.rows.tolist()):
+            candidates = [spaced(task.negatives.candidates[candidate]) for candidate in mined[row]]
+            first, second = negatives[2 * slot : 2 * slot + 2]
+            assert first == spaced(labelled) if row % 2 else first in candidates
+            assert second in candidates
+            drawn.add((row, second))
+    assert len(drawn) > 16  # at random, not always the best
+
+
+@pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, 0), (0.5, 60, 130), (1.0, 192, 192)])
+def test_hard_negatives_are_labelled_in_the_stages_share(
+    bert: Path, tmp_path: Path, share: float, low: int, high: int
+) -> None:
+    """The paper draws all of them from the ranking; by default the labelled ones come first."""
+    labelled = "return path"
+    pairs = [replace(pair, negatives=(labelled,)) for pair in PAIRS]
+    stage = Stage(name="a", loop=LOOP, hard_negatives=1, depth=1, labelled_share=share)
+    task = task_of(bert, tmp_path, stage, pairs)
+    task.negatives.candidates = mining.candidate_passages(pairs)
+    task.negatives.mined = np.zeros((len(pairs), 1), np.int32)
+    task.negatives.round = 0
+
+    drawn = [
+        negative
+        for number in range(24)
+        for negative in words(task, task.batch(number).passages[0])[LOOP.batch_size :]
+    ]
+    assert len(drawn) == 192
+    assert low <= drawn.count(labelled) <= high
+
+
+def test_hard_negatives_are_mined_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, hard_negatives=1, depth=3, refresh=2))
+    per_round = 2 * task.batches_per_epoch()
+    task.prepare(0)
+    first = (tmp_path / "mined-0.npy").read_bytes()
+
+    assert task.ready(per_round - 1)
+    assert not task.ready(per_round)
+
+    with torch.no_grad():
+        next(task.model.parameters()).add_(torch.randn(next(task.model.parameters()).shape))
+    task.prepare(per_round)
+    assert (tmp_path / "mined-1.npy").read_bytes() != first
+    resumed = task_of(bert, tmp_path, task.stage)
+    resumed.prepare(per_round + 1)  # within a round: reads the file of its beginning
+    assert same(resumed.negatives.mined, np.load(tmp_path / "mined-1.npy"))
+    np.save(tmp_path / "mined-0.npy", np.zeros((2, 3), np.int32))
+    resumed.prepare(0)  # at the beginning of a round: replaces the file of another run
+    assert (tmp_path / "mined-0.npy").read_bytes() == first
+
+
+def test_mining_equals_exhaustive_search(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    pairs = [
+        *PAIRS[:20],
+        replace(PAIRS[0], queries=("another one",)),
+        replace(PAIRS[1], passage="return path"),
+    ]
+    text_model = tiny(bert).train()
+    mining.mine(text_model, pairs, tmp_path / "mined.npy", depth=4, accelerator=accelerator)
+
+    assert text_model.training
+
+    queries = encode(text_model, [pair.queries[0] for pair in pairs], 16, accelerator)
+    passages = encode(text_model, [pair.passage for pair in pairs], 48, accelerator)
+    expected = []
+    for row, pair in enumerate(pairs):
+        scored = [
+            (-float(queries[row] @ passages[candidate_row].astype(np.float16)), candidate_row)
+            for candidate_row, candidate in enumerate(pairs)
+            if candidate.passage != pair.passage and not {*candidate.queries} & {*pair.queries}
+            if candidate.passage not in [before.passage for before in pairs[:candidate_row]]
+        ]
+        expected.append([candidate_row for _, candidate_row in sorted(scored)[:4]])
+    mined = np.load(tmp_path / "mined.npy")
+    assert mined.dtype == np.int32
+    assert mined.tolist() == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["mined.npy"]
+
+
+@pytest.mark.parametrize("depth", [3, 50])
+def test_copies_and_equal_queries_are_never_mined(
+    bert: Path, tmp_path: Path, accelerator: Accelerator, depth: int
+) -> None:
+    pairs = [
+        PAIRS[0],
+        replace(PAIRS[0], queries=("x",)),
+        replace(PAIRS[5], queries=PAIRS[0].queries[1:]),
+        PAIRS[9],
+    ]
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=depth, accelerator=accelerator)
+    mined = np.load(tmp_path / "m.npy")
+
+    assert mined.shape == (4, depth)
+    assert [set(row) for row in mined.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
+
+    lonely = [PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)]
+    mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
+    # Pairs without any negative stand for themselves, which the loss leaves out.
+    assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]
+
+
+def test_right_passages_of_another_pair_are_never_mined(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    """A product that is right for two queries comes in two pairs; it is a negative of neither."""
+    shared = PAIRS[3].passage
+    pairs = [
+        Pair(("first query",), shared),
+        Pair(("second query",), shared),
+        replace(PAIRS[7], queries=("second query",)),
+        PAIRS[12],
+    ]
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=4, accelerator=accelerator)
+
+    mined = np.load(tmp_path / "m.npy").tolist()
+    assert [set(row) for row in mined] == [{2, 3}, {3}, {3}, {0, 2}]
+
+
+def test_labelled_negatives_of_other_queries_are_mined(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    pairs = [replace(PAIRS[0], negatives=("return path", PAIRS[1].passage)), PAIRS[1]]
+    assert mining.candidate_passages(pairs) == [PAIRS[0].passage, PAIRS[1].passage, "return path"]
+
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=2, accelerator=accelerator)
+    mined = np.load(tmp_path / "m.npy").tolist()
+    assert [set(row) for row in mined] == [{1, 2}, {0, 2}]
+
+
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9))
+def test_search_in_blocks_equals_one_ranking(passages: int, queries: int, depth: int) -> None:
+    rng = np.random.default_rng(passages * 100 + queries * 10 + depth)
+    # Whole numbers, so that there are ties, which go to the lower row.
+    query_vectors = rng.integers(-2, 3, (queries, 2)).astype(np.float32)
+    passage_vectors = rng.integers(-2, 3, (passages, 2)).astype(np.float16)
+    expected = np.argsort(-(query_vectors @ passage_vectors.T), axis=1, kind="stable")
+
+    rows = mining.best_rows(query_vectors, passage_vectors, depth, torch.device("cpu"))
+    scores = np.take_along_axis(query_vectors @ passage_vectors.T, rows, axis=1)
+    best = np.take_along_axis(query_vectors @ passage_vectors.T, expected[:, :depth], axis=1)
+    assert np.array_equal(scores, best)
+
+
+def mine_share(base: Path, out: Path) -> None:
+    """Mine in this process's share, and write how many texts it encoded at a time."""
+    calls: list[int] = []
+    accelerator = Accelerator(cpu=True)
+    plain = mining.encode
+
+    def counting(model: Any, texts: Any, *rest: Any) -> Any:
+        calls.append(len(texts))
+        return plain(model, texts, *rest)
+
+    mining.encode = counting
+    mining._QUERIES_AT_ONCE, mining._PASSAGES_AT_ONCE = 3, 5
+    mining.mine(tiny(base), PAIRS[:21], out, depth=4, accelerator=accelerator)
+    Path(f"{out}.{accelerator.process_index}").write_text(repr(calls))
+
+
+def test_two_processes_mine_their_shares(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    mining.mine(tiny(bert), PAIRS[:21], tmp_path / "one.npy", depth=4, accelerator=accelerator)
+    run_two_processes(mine_share, bert, tmp_path / "two.npy")
+
+    assert np.load(tmp_path / "two.npy").tolist() == np.load(tmp_path / "one.npy").tolist()
+    # Passages, then queries: 11 and 10 of 21, each in one process only.
+    shares = {(tmp_path / f"two.npy.{process}").read_text() for process in (0, 1)}
+    assert shares == {"[11, 11]", "[10, 10]"}
+    assert not list(tmp_path.glob(".*"))
+
+
+def mine_slowly(base: Path, out: Path) -> None:
+    """Mine where a barrier gives up after eight seconds, and the first process encodes for ten."""
+    limit = InitProcessGroupKwargs(timeout=timedelta(seconds=8))
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[limit])
+    plain = mining.encode
+
+    def slow(*arguments: Any) -> Any:
+        if accelerator.is_main_process:
+            time.sleep(10)
+        return plain(*arguments)
+
+    mining.encode = slow
+    mining.mine(tiny(base), PAIRS[:8], out, depth=2, accelerator=accelerator)
+
+
+@pytest.mark.long
+def test_a_process_waits_longer_than_a_barrier_would(bert: Path, tmp_path: Path) -> None:
+    run_two_processes(mine_slowly, bert, tmp_path / "mined.npy")
+    assert np.load(tmp_path / "mined.npy").shape == (8, 2)
+
+
+def test_mined_negatives_are_written_atomically(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    with largest_file(30_000), pytest.raises(StorageFailed, match="cannot be written"):
+        mining.mine(tiny(bert), PAIRS, tmp_path / "m.npy", depth=1000, accelerator=accelerator)
+    assert not (tmp_path / "m.npy").exists()
+
+
+# -- dev sets ------------------------------------------------------------------------------------
+
+
+class Counting(TextModel):
+    """Counts words: the texts that share most words are nearest."""
+
+    def _vectors(self, ids: Tensor, mask: Tensor, role: str) -> Tensor:
+        counts = torch.zeros(len(ids), len(self.tokenizer))
+        return counts.scatter_add_(1, ids, mask.float())
+
+
+@pytest.fixture
+def counting(bert: Path) -> Counting:
+    return Counting(ModelSettings(base=str(bert)), tiny(bert).tokenizer)
+
+
+def write_beir(directory: Path) -> Path:
+    corpus = {
+        "d1": "read the file",
+        "d2": "copy the map at once",
+        "d3": "close a line",
+        "d4": "move",
+    }
+    queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
+    (directory / "qrels").mkdir(parents=True)
+    (directory / "corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": key, "title": "", "text": text}) + "\n"
+            for key, text in corpus.items()
+        )
+    )
+    (directory / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in queries.items())
+    )
+    judged = [("q1", "d1"), ("q2", "d2"), ("q3", "d4"), ("q3", "d1"), ("gone", "d1")]
+    lines = "".join(f"{query}\t{document}\t1\n" for query, document in judged)
+    (directory / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+
+    return directory
+
+
+def test_measures_of_a_judged_directory(
+    counting: Counting, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    dev_set = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+    judged = read_dev_set(dev_set)
+
+    assert judged.queries == {"q1": "read file", "q2": "copy the line a", "q3": "move"}
+    assert judged.passages.keys() == {"d1", "d2", "d3", "d4"}
+
+    run = rank_passages(counting, judged, accelerator)
+    assert [run[query][0] for query in ("q1", "q2", "q3")] == ["d1", "d3", "d4"]
+    assert run["q2"][1] == "d2"
+    second = replace(dev_set, name="two", measure="Recall@100")
+    measures = DevEvaluator([dev_set, second], counting.train(), accelerator).measure()
+    assert counting.training
+    assert measures == {
+        "dev mean": pytest.approx(11 / 12),
+        "dev small MRR@100": pytest.approx(5 / 6),
+        "dev two Recall@100": 1.0,
+    }
+    expected = {measure.name: measure.mean for measure in evaluate_run(run, judged.qrels)}
+    assert expected["MRR@100"] == measures["dev small MRR@100"]
+    assert read_dev_set(replace(dev_set, limit=2)).queries.keys() == {"q1", "q2"}
+
+
+def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
+    lines = [
+        {"query": "read the file at once", "code": "read the file"},
+        {"query": "copy the map at once", "code": "copy a line"},
+        {"query": "copy the map at once", "code": "copy the map"},
+        {"query": "how to read a file", "code": "read the file"},
+    ]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
+
+    assert read_dev_set(dev_set) == JudgedSet(
+        {str(number): line["query"] for number, line in enumerate(lines)},
+        {"0": "read the file", "1": "copy a line", "2": "copy the map"},
+        {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
+    )
+    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == {
+        "dev mean": 1.0,
+        "dev held MRR@100": 1.0,
+    }
+    assert not counting.training
+
+
+def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+    lines = [
+        {"query": pair.queries[0], "code": passage_of.passage}
+        for number, pair in enumerate(PAIRS)
+        for passage_of in (pair, PAIRS[(number + 1) % 3])
+    ]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
+    text_model, judged = tiny(bert).eval(), read_dev_set(dev_set)
+    queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
+    passages = encode(text_model, [*judged.passages.values()], 32, accelerator)
+    scores = dict(zip(judged.queries, np.exp(queries @ passages.T / 0.5).tolist(), strict=True))
+    columns = {name: column for column, name in enumerate(judged.passages)}
+    relevant = {number: next(iter(judged.qrels[number])) for number in judged.queries}
+    losses = []
+    for numbers in (
+        list(relevant)[start : start + LOSS_BATCH] for start in range(0, len(relevant), LOSS_BATCH)
+    ):
+        for number in numbers:
+            right = scores[number][columns[relevant[number]]]
+            wrong = [
+                relevant[passage_of]
+                for passage_of in numbers
+                if relevant[passage_of] not in judged.qrels[number]
+            ]
+            losses.append(
+                -np.log(right / (right + sum(scores[number][columns[name]] for name in wrong)))
+            )
+    measures = DevEvaluator([dev_set], text_model, accelerator, temperature=0.5).measure()
+
+    assert measures == {
+        "dev mean": pytest.approx(-np.mean(losses), rel=1e-4),
+        "dev held -loss": measures["dev mean"],
+    }
+    assert len(relevant) > LOSS_BATCH or len(relevant) == len(lines)
+
+
+def test_encoding_keeps_order_and_truncates(bert: Path, accelerator: Accelerator) -> None:
+    text_model = tiny(bert)
+    texts = ["read", "", "copy the map at once " * 40, "find a line", "read"]
+    vectors = encode(text_model, texts, 8, accelerator)
+    one_by_one = np.concatenate([encode(text_model, [text], 8, accelerator) for text in texts])
+
+    np.testing.assert_allclose(vectors, one_by_one, atol=1e-6)
+    np.testing.assert_allclose(
+        vectors[2], encode(text_model, ["copy the map at once copy"], 8, accelerator)[0], atol=1e-6
+    )
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_a_dev_set_without_judgements_is_refused(tmp_path: Path) -> None:
+    dev_set = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "other", "text": "read"}\n')
+    with pytest.raises(InvalidInput, match="small has no judged query"):
+        read_dev_set(dev_set)
+    (tmp_path / "corpus.jsonl").unlink()
+    with pytest.raises(NotFound, match=r"no corpus\.jsonl"):
+        read_dev_set(dev_set)
+
+
+# -- whole runs ----------------------------------------------------------------------------------
+
+
+HELD = '{name = "held", path = "dev.jsonl", format = "pairs"}'
+
+
+def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) -> Path:
+    """Write a recipe of two stages on 24 pairs, which mines hard negatives three times."""
+    lines = [
+        {"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS
+    ]
+    (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:24]))
+    (home / "dev.jsonl").write_text(
+        "".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines)
+    )
+    text = f"""
+        name = "tiny"
+        seed = 3
+        model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 48, max_target_tokens = 32}}
+        pairs = [{{format = "pairs", path = "pairs.jsonl"}}]
+        dev = [{HELD}]
+        export = {{max_tokens = 48, quantization = "none", base_share = 0.25}}
+
+        [[stage]]
+        name = "pretrain"
+        mep = 1.0
+        loop = {{batch_size = 8, epochs = 2, learning_rate = 1e-3, every = 4, precision = "fp32"}}
+
+        [[stage]]
+        name = "finetune"
+        temperature = 0.1
+        hard_negatives = 1
+        depth = 5
+        loop = {{batch_size = 8, epochs = 3, learning_rate = 1e-3, every = 2, precision = "fp32"}}
+    """
+    path = home / "recipe.toml"
+    path.write_text(changes(text))
+    return path
+
+
+def command(*arguments: object) -> None:
+    """Run `purlin ...` in this process."""
+    terminated = signal.getsignal(signal.SIGTERM)
+    before, sys.argv = sys.argv, ["purlin", *map(str, arguments)]
+
+    try:
+        cli.main()
+    except SystemExit as exit_info:
+        if exit_info.code:
+            raise
+    finally:
+        sys.argv = before
+        signal.signal(signal.SIGTERM, terminated)
+
+
+@pytest.fixture(scope="module")
+def trained(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("trained")
+    recipe = write_recipe(home, bases["bert"])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    command("train", "santa", "--config", recipe, "--out", home / "out", "--cpu")
+    torch.set_num_threads(threads)
+    return home
+
+
+def test_a_trained_encoder_builds_an_index(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = Encoder.load(trained / "out/tiny")
+
+    assert encoder.encode(["read the file"], role="query").shape == (1, 32)
+
+    card = json.loads((trained / "out/tiny/encoder.json").read_text())
+    assert card["trained_on"][0].startswith("pairs.jsonl")
+    assert card["measures"].keys() == {"dev mean", "dev held MRR@100"}
+    (trained / "code").mkdir()
+    (trained / "code/shop.py").write_text(
+        'def copy_map(map, mode):\n    """Copy the map."""\n    return map.copy(mode)\n'
+    )
+    build = [
+        "index",
+        "build",
+        "code",
+        trained / "code",
+        "--name",
+        "shop",
+        "--home",
+        trained / "home",
+    ]
+    command(*build, "--encoder", trained / "out/tiny")
+    command(
+        "search",
+        "shop",
+        "copy the map",
+        "--home",
+        trained / "home",
+        "--encoder",
+        trained / "out/tiny",
+    )
+    assert "copy_map" in capsys.readouterr().out
+
+
+def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None:
+    last = max((trained / "out/finetune").glob("step-*"))
+    best = (
+        trained
+        / "out/finetune"
+        / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
+    )
+    weights = [
+        load_file(directory / "model.safetensors")
+        for directory in (bert, best, trained / "out/averaged")
+    ]
+    name = "encoder.layer.0.attention.self.query.weight"
+
+    torch.testing.assert_close(weights[2][name], 0.25 * weights[0][name] + 0.75 * weights[1][name])
+    assert not torch.equal(weights[0][name], weights[1][name])
+
+
+def test_a_run_records_what_was_masked(trained: Path) -> None:
+    report = (trained / "out" / REPORT).read_text()
+    assert "masks: identifiers by Python's tokenizer and tree-sitter" in report
+    assert "pairs; 0 removed as copies" in report
+
+
+def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
+    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
+    mixed = load_text_model(recipe.model, trained / "out/averaged")
+    expected = DevEvaluator(
+        recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+    ).measure()
+    assert json.loads((trained / "out/tiny/encoder.json").read_text())["measures"] == pytest.approx(
+        expected
+    )
+
+
+def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> None:
+    stages = [
+        path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")
+    ]
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in stages
+        if path.suffix in (".safetensors", ".png", ".npy")
+    }
+    exported = (trained / "out/tiny/model.onnx").stat().st_mtime_ns
+    command(
+        "train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu"
+    )
+
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert (trained / "out/tiny/model.onnx").stat().st_mtime_ns > exported
+
+
+# Each run is killed in a process of its own, forked so that torch is imported once.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from purlin.training.config import load_recipe
+from purlin.training.santa.recipe import SantaRecipe
+from purlin.training.santa.run import train_santa
+
+recipe, out = load_recipe(Path(sys.argv[1]), SantaRecipe), Path(sys.argv[2])
+
+def killing(stage, step):
+    def of_stage(name):
+        def progress(number, total, values):
+            if (name, number) == (stage, step):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return progress
+    return of_stage
+
+for stage, step in (("pretrain", 5), ("finetune", 5)):
+    pid = os.fork()
+    if not pid:
+        train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    logged = len((out / stage / "metrics.jsonl").read_text().splitlines())
+    print(stage, os.waitstatus_to_exitcode(status), logged)
+"""
+
+
+def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
+    printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
+    assert printed.splitlines() == [
+        f"pretrain {-signal.SIGKILL} 5",
+        f"finetune {-signal.SIGKILL} 5",
+    ]
+    steps = list[tuple[str, int]]()
+
+    def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            steps.append((name, number))
+            if (name, number) == ("finetune", 9):  # the last step; no need to export
+                raise KeyboardInterrupt
+
+        return tell
+
+    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
+    with pytest.raises(KeyboardInterrupt):
+        train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
+    # The run is resumed from the checkpoint of step 4.
+    assert steps == [("finetune", number) for number in range(5, 10)]
+    for stage in ("pretrain", "finetune"):
+        assert metrics_rows(tmp_path / stage) == metrics_rows(trained / "out" / stage)
+
+
+def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> None:
+    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            if number == 5:
+                raise KeyboardInterrupt
+
+        return tell
+
+    recipe = config.load_recipe(write_recipe(tmp_path, bert), SantaRecipe)
+    with pytest.raises(KeyboardInterrupt):
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    kept = (tmp_path / "pairs.jsonl").read_text()
+    for changed in (kept.replace("open", "shut"), "".join(kept.splitlines(keepends=True)[:-4])):
+        (tmp_path / "pairs.jsonl").write_text(changed)
+        with pytest.raises(InvalidInput, match="other texts"):
+            train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    (tmp_path / "pairs.jsonl").write_text(kept)
+    with pytest.raises(KeyboardInterrupt):
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+
+
+def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> None:
+    """Runs that were started before these keys existed are resumed."""
+    source = PairSource("pairs", tmp_path / "p.jsonl")
+    plain = SantaRecipe(name="tiny", pairs=(source,), stage=(Stage(name="a"),))
+    changed = replace(plain, stage=(Stage(name="a", labelled_share=0.5),))
+
+    content = _recipe_until(plain, 0, ["d"])
+    earlier = json.loads(json.dumps(content, default=str))
+    for key in ("labelled_share", "trains", "teacher"):
+        del earlier["stage"][0][key]
+    del earlier["pairs"][0]["summaries"]
+    earlier["pairs"][0]["locale"] = "us"
+
+    assert same_recipe(content, earlier)
+    assert not same_recipe(_recipe_until(changed, 0, ["d"]), earlier)
+
+
+def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:
+    """Old recipes named no precision; their runs recorded "bf16", the default before "auto"."""
+
+    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            steps.append((name, number))
+            if number == 5:
+                raise KeyboardInterrupt
+
+        return tell
+
+    unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
+    recipe, steps, lines = (
+        config.load_recipe(unnamed, SantaRecipe),
+        list[tuple[str, int]](),
+        list[str](),
+    )
+    AcceleratorState._reset_state(reset_partial_state=True)
+    with pytest.raises(KeyboardInterrupt):
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+    assert lines[0].startswith("precision: ")
+
+    path = tmp_path / "out/pretrain/step-000004/training.json"
+    content = json.loads(path.read_text())
+    precision = content["state"].pop("precision")["1"]
+    assert lines[0].startswith(f"precision: {precision} (")
+    assert content["recipe"]["stage"][0]["loop"]["precision"] == "auto"
+    content["recipe"]["stage"][0]["loop"]["precision"] = "bf16"
+    path.write_text(json.dumps(content))
+
+    steps.clear()
+    with pytest.raises(KeyboardInterrupt):
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+    assert steps == [("pretrain", 5)]
+
+    content["recipe"]["stage"][0]["loop"]["batch_size"] = 4
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match="another recipe"):
+        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+
+
+# -- several processes ---------------------------------------------------------------------------
+
+
+def share(base: Path, directory: Path) -> SantaTask:
+    """Train three steps with every feature, on any number of processes."""
+    stage = Stage(
+        name="a",
+        loop=replace(LOOP, accumulation=2),
+        temperature=0.1,
+        mep=1.0,
+        hard_negatives=1,
+        depth=5,
+        teacher=StageTeacher(base=base),
+    )
+    pairs = [replace(pair, passage=pair.passage * (1 + row % 3)) for row, pair in enumerate(PAIRS)]
+    task = task_of(base, directory, stage, pairs)
+    train(task, stage.loop, directory, task.accelerator, seed=1, recipe={})
+
+    return task
+
+
+def share_and_save(base: Path, directory: Path) -> None:
+    """Write each process's weights after training."""
+    task = share(base, directory)
+    weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
+    process, processes = task.accelerator.process_index, task.accelerator.num_processes
+    save_file(weights, directory / f"weights-{process}-of-{processes}.safetensors")
+
+
+def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
+    alone = share(bert, tmp_path / "one")
+    together = tmp_path / "two"
+    together.mkdir()
+    run_two_processes(share_and_save, bert, together)
+
+    for single_row, shared_row in zip(
+        metrics_rows(tmp_path / "one"), metrics_rows(together), strict=True
+    ):
+        assert shared_row == pytest.approx(single_row, abs=1e-4)
+    first, second = (
+        load_file(together / f"weights-{process}-of-2.safetensors") for process in (0, 1)
+    )
+    for name, weight in alone.model.state_dict().items():
+        assert torch.equal(first[name], second[name])
+        # The gradients of these biases are rounding errors, which Adam scales up.
+        if not name.endswith(("key.bias", "in_proj_bias")):
+            torch.testing.assert_close(first[name], weight, atol=1e-4, rtol=1e-4)
+    moments = [
+        load_file(directory / "step-000003" / OPTIMIZER)
+        for directory in (tmp_path / "one", together)
+    ]
+    for name, value in moments[0].items():
+        torch.testing.assert_close(moments[1][name], value, atol=1e-4, rtol=1e-4)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("mep = 1.0", "mop = 1.0", "did you mean 'mep'"),
+        ("mep = 1.0", 'mep = "much"', "must be a number"),
+        ("pairs.jsonl", "nowhere.jsonl", "nowhere.jsonl does not exist"),
+        ("batch_size = 8", "batch_size = 64", "A batch of 64 exceeds the 24 pairs"),
+        ('name = "finetune"', 'name = "pretrain"', "Stages need different names"),
+        (HELD, f"{HELD}, {HELD}", "Dev sets need different names; these are held, held"),
+        ('name = "finetune"', 'name = "b"\npairs = ["c"]', "named 'c'; give each a name."),
+        ('name = "finetune"', 'name = "../up"', "letters, digits and dashes"),
+        ("depth = 5", "depth = 0", "depth must be from 1"),
+        ("hard_negatives = 1", "hard_negatives = 6", "depth must be from 6"),
+        ("mep = 1.0", "sda = 0.0", "trains nothing"),
+        ('every = 2, precision = "fp32"', 'every = 2, precision = "bf16"', "same precision"),
+        ("mep = 1.0", "weights = [2.0]", "0 pairs and 1 weights"),
+        ('path = "dev.jsonl"', 'path = "dev.jsonl", measure = "MAP"', "must be one of 'MRR@100'"),
+        ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
+        ('name = "finetune"', 'name = "averaged"', "Rename the stage"),
+        ('name = "tiny"', 'name = "averaged"', "Rename the recipe"),
+        (
+            "max_target_tokens = 32",
+            "max_target_tokens = 32, scratch = {dim = 16}",
+            "leave base_share out",
+        ),
+        ("seed = 3", "seed = -1", "seed must be from 0"),
+        (
+            "max_tokens = 48",
+            "max_tokens = 65",
+            "export.max_tokens is 65, but the model has 64 positions",
+        ),
+        ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
+        ("mep = 1.0", "part = 0", "part must be from 1"),
+        ("mep = 1.0", 'teacher = {base = "none"}', "none does not exist"),
+        ("mep = 1.0", 'teacher = {base = ".", weight = 0}', "weight must be from 0.001"),
+        (
+            "mep = 1.0",
+            'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}',
+            "leave the teacher out",
+        ),
+    ],
+)
+def test_an_invalid_recipe_is_one_error_line(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    recipe = write_recipe(tmp_path, bert, lambda text: text.replace(old, new, 1))
+
+    with pytest.raises(SystemExit) as exit:
+        command("train", "santa", "--config", recipe, "--out", tmp_path / "out", "--cpu")
+    printed = " ".join(capsys.readouterr().err.split())
+    assert exit.value.code == 1
+    assert words in printed
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unwritable_output_is_one_error_line(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(SystemExit):
+        command(
+            "train",
+            "santa",
+            "--config",
+            write_recipe(tmp_path, bert),
+            "--out",
+            tmp_path / "file",
+            "--cpu",
+        )
+    assert "cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+def test_missing_libraries_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "accelerate" else name
+    )
+
+    with pytest.raises(SystemExit):
+        command("train", "santa", "--config", tmp_path / "recipe.toml")
+    printed = capsys.readouterr().err
+    assert "Training needs accelerate. Run `make install-dev`" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_recipe_needs_pairs_and_a_stage() -> None:
+    with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
+        SantaRecipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
+
+
+def test_a_stage_weighs_the_sources_it_takes() -> None:
+    pairs = tuple(PairSource("pairs", Path("x"), name=name, weight=0.5) for name in "abc")
+    named = Stage(name="named", pairs=("c", "a"), weights=(3.0, 2.0))
+    recipe = SantaRecipe(
+        name="tiny", pairs=pairs, stage=(named, Stage(name="few", pairs=("b",)), Stage(name="all"))
+    )
+
+    assert [recipe.sources_of(stage) for stage in recipe.stage] == [
+        {0: 2.0, 2: 3.0}, {1: 0.5}, {0: 0.5, 1: 0.5, 2: 0.5}
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"weights must be from 1e-06 to 100, not 0"):
+        Stage(name="a", pairs=("a",), weights=(0.0,))
+
+
+# -- recipes -------------------------------------------------------------------------------------
+
+CONFIGS = ROOT / "configs"
+
+
+RECIPES = [*CONFIGS.glob("santa-*.toml"), CONFIGS / "labels-minilm.toml"]
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
+def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
+    content = tomllib.loads(path.read_text())
+    tables = [*content["pairs"], *content.get("dev", [])]
+    keys = ("path", "reference", "labels")
+    paths = [table[key] for table in tables for key in keys if key in table]
+    paths += [stage["teacher"]["base"] for stage in content["stage"] if "teacher" in stage]
+    paths += [name for table in tables for name in table.get("leave_out", [])]
+    for name in [*paths, *content.get("exclude", [])]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
+
+    assert recipe.stage
+
+
+def test_the_papers_recipe_for_code_has_its_numbers() -> None:
+    """Section 4: batches, warm-up, epochs, learning rates, and hard negatives from the top 100."""
+    content = tomllib.loads((CONFIGS / "santa-codet5-base.toml").read_text())
+    stages = content["stage"]
+
+    assert [stage["loop"]["learning_rate"] for stage in stages] == [5e-5, 1e-5, 1e-6]
+    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
+    assert {stage["loop"]["warmup"] for stage in stages} == {0.1}
+    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 6]
+    assert (
+        stages[0]["sda"],
+        stages[0]["mep"],
+        stages[2]["depth"],
+        stages[2]["hard_negatives"],
+    ) == (1.0, 1.0, 100, 1)
+
+
+def test_the_papers_recipe_for_products_has_its_numbers() -> None:
+    """Section 4 and A.2: English products, mined negatives alone, and a dev set of its own."""
+    content = tomllib.loads((CONFIGS / "santa-t5-base.toml").read_text())
+    stages = content["stage"]
+
+    assert [stage["loop"]["learning_rate"] for stage in stages] == [1e-4, 5e-5, 1e-5]
+    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 60]
+    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
+    assert {source["locale"] for source in content["pairs"]} == {"us"}
+    assert (stages[2]["labelled_share"], stages[2]["depth"]) == (0.0, 100)
+    assert (content["dev"][0]["split"], content["pairs"][1]["split"]) == ("dev", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("santa-codesearch", 2e-5), ("santa-advtest-128", 1e-5)]
+)
+def test_the_recipes_of_appendix_a4_have_their_numbers(name: str, rate: float) -> None:
+    content = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
+    pretrain, finetune = content["stage"]
+    first, second = pretrain["loop"], finetune["loop"]
+
+    assert (first["batch_size"], first["learning_rate"], first["epochs"]) == (128, 5e-5, 10)
+    assert (second["batch_size"], second["learning_rate"], second["epochs"]) == (128, rate, 12)
+    assert {first["warmup"], second["warmup"]} == {0.1}
+    assert (finetune["hard_negatives"], finetune["depth"]) == (1, 100)
+
+
+def test_what_the_paper_does_not_state_is_marked() -> None:
+    for name in ("santa-codet5-base", "santa-t5-base", "santa-codesearch", "santa-advtest-128"):
+        lines = (CONFIGS / f"{name}.toml").read_text().splitlines()
+        for key in ("max_norm", "precision", "weight_decay", "max_passage_tokens", "seed"):
+            stated = [line for line in lines if line.startswith(f"{key} =")]
+            assert stated
+            assert all("not stated" in line for line in stated)
