@@ -326,6 +326,13 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
     assert [label["label"] for label in results] == ["sports", "business"]
     assert text(result).splitlines()[1].startswith("1. sports ")
 
+    several = call(
+        client, "classify", texts=["sports", "rain"], labels=["sports", "world"], multi_label=True
+    )
+    results = several["structuredContent"]["results"]
+    assert [result["labels"] for result in results] == [["sports"], []]
+    assert "labels" not in result["structuredContent"]["results"][0]
+
     alike = call(client, "classify", texts=["a"], labels=["sports", "Sports"])
     assert "nearly the same" in text(alike)
 
