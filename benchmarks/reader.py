@@ -52,12 +52,12 @@ from purlin.index.qa.features import (
 from purlin.index.qa.judging import hit_entry, judge_corpus
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import (
-    READER_SETTINGS,
     PackedPassage,
     PassageLogits,
     Reader,
     ReadingPassage,
 )
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
 from purlin.index.qa.spans import spans_with_features
 from purlin.index.search.corpus import Corpus, Retrieved

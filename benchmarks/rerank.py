@@ -34,7 +34,8 @@ from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.answers import read_questions
 from purlin.index.qa.judging import hit_entry
-from purlin.index.qa.reader import READER_SETTINGS, Reader
+from purlin.index.qa.reader import Reader
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.reranker import ReadingReranker, Reranker
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, Corpus

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,16 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.errors import NotFound
-from purlin.index.exported import check_settings, read_exported, refusing
+from purlin.index.exported import check_parts, check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_array
 from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
 
 PROJECTION = "projection.npy"
-MAX_PARTS = 4
 # Below it a vector has no direction.
 _SHORTEST = 1e-12
-_PART_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +132,7 @@ def _settings(values: Any) -> EnsembleSettings:
     )
 
     check_settings(settings, "ensemble", ["dim"])
-    if not 1 <= len(settings.parts) <= MAX_PARTS:
-        raise ValueError(f"it has {len(settings.parts)} parts, not 1 to {MAX_PARTS}")
-    for name in settings.parts:
-        # A part lies beside the ensemble, and nowhere else.
-        if not _PART_NAME.fullmatch(name) or name == settings.name:
-            raise ValueError(f"the part {name!r:.80} is no name of another encoder")
+    check_parts(settings.name, settings.parts)
     if set(settings.files) != {PROJECTION}:
         raise ValueError(f"files are {sorted(settings.files)}, not {PROJECTION}")
     return settings

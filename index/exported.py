@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
+MAX_PARTS = 4  # of an ensemble
+_PART_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
 class _Settings(Protocol):
@@ -67,6 +70,15 @@ def _verified(component: str, path: Path, digest: str) -> bytes:
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"its content does not match {component}.json")
     return content
+
+
+def check_parts(name: str, parts: Mapping[str, str]) -> None:
+    """Raise ValueError unless an ensemble has 1 to `MAX_PARTS` parts, each named as a directory beside it."""
+    if not 1 <= len(parts) <= MAX_PARTS:
+        raise ValueError(f"it has {len(parts)} parts, not 1 to {MAX_PARTS}")
+    for part in parts:
+        if not _PART_NAME.fullmatch(part) or part == name:
+            raise ValueError(f"the part {part!r:.80} is no name of another directory")
 
 
 def check_settings(settings: Any, kind: str, numbers: Iterable[str]) -> None:

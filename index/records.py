@@ -257,8 +257,8 @@ class Classification:
 
     `label` is the best label, or None if its `score` is below the requested `min_score`. `margin`
     is the best score less the second best (less 0 if there is only one label). `ranking` has the
-    best labels, best first. If labels were scored each on its own, `labels` are those that fit,
-    see `zero_shot.fitting_score`.
+    best labels, best first. If labels were scored each on its own, `labels` are those that fit:
+    that score at least `min_score`, or, if that is 0, 0.5 and a third of the best one's odds.
     """
 
     label: str | None

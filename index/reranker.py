@@ -24,14 +24,8 @@ from numpy.typing import NDArray
 from purlin.index.encoder import available_cpus, open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.exported import MODEL, TOKENIZER, fingerprint_of, read_exported, refusing
-from purlin.index.qa.reader import (
-    READER_SETTINGS,
-    Packer,
-    Reader,
-    ReadingPassage,
-    model_text,
-    reading_passage,
-)
+from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.records import KINDS, Document, Kind, Passage
 
 if TYPE_CHECKING:

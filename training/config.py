@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -11,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.exported import MAX_PARTS
 
 _T = TypeVar("_T")
 
@@ -191,3 +193,26 @@ def refuse_repeated(names: Sequence[str], things: str, field: str) -> None:
         raise InvalidInput(
             f"{things} need different names; these are {', '.join(names)}.", field=field
         )
+
+
+def check_parts(name: str, parts: Sequence[tuple[Path, float]]) -> None:
+    """Refuse the parts of the ensemble `name`, directories with their shares, that do not fit together.
+
+    Raises InvalidInput unless there are 2 to `MAX_PARTS` in one directory, of different names, whose
+    shares add up to 1.
+    """
+    if not 2 <= len(parts) <= MAX_PARTS:
+        raise InvalidInput(
+            f"An ensemble has 2 to {MAX_PARTS} [[parts]], not {len(parts)}.", field="parts"
+        )
+    if not math.isclose(total := sum(share for _, share in parts), 1.0, abs_tol=1e-6):
+        raise InvalidInput(f"The parts' shares add up to {total:.6g}, not 1.", field="parts")
+
+    if len({directory.parent.resolve() for directory, _ in parts}) > 1:
+        raise InvalidInput(
+            "The parts lie in different directories; an ensemble finds them beside its own.",
+            field="parts",
+        )
+    names = [name, *(directory.name for directory, _ in parts)]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"The names {', '.join(names)} are not all different.", field="parts")

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import SETTINGS, TextEncoder, Vectors, load_encoder
 from purlin.index.ensemble_encoder import (
-    MAX_PARTS,
     PROJECTION,
     EnsembleEncoder,
     EnsembleSettings,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import MAX_SEED, check_parts, in_range, refuse_repeated
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.loading import load_pairs
@@ -71,22 +70,7 @@ class EnsembleRecipe:
         in_range("dim", self.dim, 1, 4096)
         in_range("sample", self.sample, 2, 1 << 24)
         in_range("seed", self.seed, 0, MAX_SEED)
-        if not 2 <= len(self.parts) <= MAX_PARTS:
-            raise InvalidInput(
-                f"An ensemble has 2 to {MAX_PARTS} [[parts]], not {len(self.parts)}.", field="parts"
-            )
-        if not math.isclose(total := sum(part.share for part in self.parts), 1.0, abs_tol=1e-6):
-            raise InvalidInput(f"The parts' shares add up to {total:.6g}, not 1.", field="parts")
-        if len({part.encoder.parent.resolve() for part in self.parts}) > 1:
-            raise InvalidInput(
-                "The parts lie in different directories; an ensemble finds them beside its own.",
-                field="parts",
-            )
-        names = [part.encoder.name for part in self.parts]
-        if len({self.name, *names}) <= len(names):
-            raise InvalidInput(
-                f"The names {', '.join([self.name, *names])} are not all different.", field="parts"
-            )
+        check_parts(self.name, [(part.encoder, part.share) for part in self.parts])
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
         refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")

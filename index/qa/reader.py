@@ -7,12 +7,11 @@ that it answers (reference QA, eq. 1-3). `purlin.index.qa.spans` makes answers o
 
 from __future__ import annotations
 
-import math
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,17 +22,22 @@ from purlin.index.encoder import available_cpus, open_session, require_transform
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
-from purlin.index.exported import fingerprint_of, read_exported, refusing
+from purlin.index.exported import read_exported, refusing
 from purlin.index.passages import render
+from purlin.index.qa.reader_settings import (
+    READER_SETTINGS,
+    EnsembleReaderSettings,
+    ReaderSettings,
+    parse_settings,
+)
 from purlin.index.qa.signatures import CharSpan, PassageStructure, passage_structure
 from purlin.index.records import Document, Passage
 
 # Packages of the extra `transformer`: imported when a reader is loaded.
 if TYPE_CHECKING:
-    import onnxruntime  # type: ignore[import-untyped]
+    from onnxruntime import InferenceSession  # type: ignore[import-untyped]
     from tokenizers import Tokenizer
 
-READER_SETTINGS = "reader.json"
 RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-l12-int8"
 MAX_QUESTION_TOKENS = 64
 MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
@@ -57,27 +61,6 @@ class ReadingPassage:
     context: str = ""
     prior: float = 0.0
     structure: PassageStructure = NO_STRUCTURE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderSettings:
-    """The content of `reader.json`; `files` has the SHA-256 (hex) of model and tokenizer.
-
-    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `purlin.index.qa.features`.
-    The probability that the corpus has an answer is the logistic function of `calibration`: a
-    constant, then the weights of `purlin.index.qa.features.calibration_features`.
-    """
-
-    name: str
-    max_tokens: int
-    prior_weight: float
-    calibration: tuple[float, ...]
-    files: dict[str, str]
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 (hex) over everything that changes an answer."""
-        return fingerprint_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +192,16 @@ class Reader:
         self,
         settings: ReaderSettings,
         packer: Packer,
-        session: onnxruntime.InferenceSession,
+        graphs: Sequence[tuple[InferenceSession, float]],
         threads: int,
     ) -> None:
+        """Take open graphs with their shares, which sum to 1: logits are the weighted means of theirs."""
         self.settings = settings
         self.packer = packer
         self.name = settings.name
         self.fingerprint = settings.fingerprint
 
-        self._session = session
+        self._graphs = tuple(graphs)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reader")
 
     @classmethod
@@ -232,13 +216,14 @@ class Reader:
             raise NotFound(
                 f"There is no reader directory {directory}. Give one made by `purlin train refqa`."
             )
-        from tokenizers import Tokenizer
 
-        settings, files = read_exported(directory, "reader", _parse_settings)
-        with refusing("reader", directory):
-            tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
-            packer = Packer(tokenizer, settings.max_tokens)
-            return cls(settings, packer, open_session(files[MODEL]), threads or available_cpus())
+        settings, files = read_exported(directory, "reader", parse_settings)
+        if isinstance(settings, EnsembleReaderSettings):
+            packer, graphs = _open_parts(directory, settings)
+        else:
+            packer, graph = _open_model(directory, settings, files)
+            graphs = [(graph, 1.0)]
+        return cls(settings, packer, graphs, threads or available_cpus())
 
     def read(
         self, question: str, passages: Sequence[ReadingPassage], *, deadline: float | None = None
@@ -269,27 +254,49 @@ class Reader:
             yield logits
 
     def _run_model(self, packed: PackedPassage) -> PassageLogits:
-        start, end, selected = self._session.run(None, {"input_ids": packed.ids[None]})
-        return PassageLogits(packed, start[0], end[0], float(selected[0]))
+        inputs = {"input_ids": packed.ids[None]}
+        outputs = [
+            [np.float32(share) * logits[0] for logits in session.run(None, inputs)]
+            for session, share in self._graphs
+        ]
+        start, end, selected = (sum(logits) for logits in zip(*outputs, strict=True))
+        return PassageLogits(packed, start, end, float(selected))
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(cancel_futures=True)
 
 
-def _parse_settings(content: Any) -> ReaderSettings:
-    """Check the content of `reader.json`. Raises ValueError or KeyError, for `read_exported`."""
-    values = {field.name: content[field.name] for field in fields(ReaderSettings)}
-    values["calibration"] = tuple(map(float, values["calibration"]))
-    settings = ReaderSettings(**values)
+def _open_model(
+    directory: Path, settings: ReaderSettings, files: Mapping[str, bytes]
+) -> tuple[Packer, InferenceSession]:
+    from tokenizers import Tokenizer
 
-    is_valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
-    if not is_valid or set(settings.files) != {MODEL, TOKENIZER}:
-        raise ValueError("its values do not fit together")
-    for name, numbers in (
-        ("prior_weight", [settings.prior_weight]),
-        ("calibration", settings.calibration),
-    ):
-        if not all(map(math.isfinite, numbers)):
-            raise ValueError(f"its {name} is not a finite number")
-    return settings
+    with refusing("reader", directory):
+        tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
+        return Packer(tokenizer, settings.max_tokens), open_session(files[MODEL])
+
+
+def _open_parts(
+    directory: Path, settings: EnsembleReaderSettings
+) -> tuple[Packer, list[tuple[InferenceSession, float]]]:
+    """Open an ensemble's parts: what packs passages for all, and each graph with its share."""
+    packers, graphs = [], []
+    tokenizers = set()
+
+    for name, fingerprint in settings.parts.items():
+        part_directory = directory.absolute().parent / name
+        part, files = read_exported(part_directory, "reader", parse_settings)
+        with refusing("reader", directory / READER_SETTINGS):
+            if part.fingerprint != fingerprint:
+                raise ValueError(f"its part {name} is another reader than it was made with")
+            if isinstance(part, EnsembleReaderSettings):
+                raise ValueError(f"its part {name} is an ensemble itself")
+            tokenizers.add((part.files[TOKENIZER], part.max_tokens))
+            if tokenizers != {(part.files[TOKENIZER], settings.max_tokens)}:
+                raise ValueError(f"its part {name} does not read the same tokens as the others")
+
+        packer, graph = _open_model(part_directory, part, files)
+        packers.append(packer)
+        graphs.append((graph, settings.shares[name]))
+    return packers[0], graphs

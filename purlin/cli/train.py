@@ -147,17 +147,36 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 
 @app.command("ensemble")
 def ensemble_command(config: Recipe, data: Data = None) -> None:
-    """Join encoders to one whose vectors are made of theirs, and export it beside them.
+    """Join encoders to one whose vectors are made of theirs, or readers to one whose logits are the means of theirs.
+
+    A recipe whose [[parts]] name an encoder makes an encoder, one whose parts name a reader makes a reader. Either is
+    exported beside its parts.
 
     Example: purlin train ensemble --config configs/ensemble.toml --data DATA
     """
     need_training()
     from purlin.training import config as recipes
     from purlin.training import ensemble
+    from purlin.training.reader import ensemble as reader_ensemble
 
-    recipe = recipes.load_recipe(config, ensemble.EnsembleRecipe, data=data)
-    directory = ensemble.make_ensemble(recipe, say=err.print)
-    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+    if _has_readers(recipes.read_toml(config)):
+        readers = recipes.load_recipe(config, reader_ensemble.ReaderEnsembleRecipe, data=data)
+        directory = reader_ensemble.make_reader_ensemble(readers)
+        out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+    else:
+        encoders = recipes.load_recipe(config, ensemble.EnsembleRecipe, data=data)
+        directory = ensemble.make_ensemble(encoders, say=err.print)
+        out.print(
+            f"{directory}: written; use it with `purlin index build ... --encoder {directory}`"
+        )
+
+
+def _has_readers(recipe: Mapping[str, Any]) -> bool:
+    """Tell whether a recipe's [[parts]] name readers; what is wrong with them is told when it is loaded."""
+    parts = recipe.get("parts")
+    return isinstance(parts, list) and any(
+        isinstance(part, dict) and "reader" in part for part in parts
+    )
 
 
 @app.command("refqa")

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import reader as benchmark
 from purlin.index.evaluation.answers import Question
 from purlin.index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS
-from purlin.index.qa.reader import ReaderSettings
+from purlin.index.qa.reader_settings import ReaderSettings
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS
 
 

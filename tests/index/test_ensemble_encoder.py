@@ -120,7 +120,7 @@ def test_a_matrix_of_another_shape_is_refused(tmp_path: Path) -> None:
         ("parts", {}, "it has 0 parts"),
         ("parts", {str(number): "" for number in range(5)}, "it has 5 parts"),
         ("parts", {"../wide": "", "narrow": ""}, "the part '../wide' is no name"),
-        ("parts", {"tiny-ensemble": "", "narrow": ""}, "is no name of another encoder"),
+        ("parts", {"tiny-ensemble": "", "narrow": ""}, "is no name of another directory"),
         ("files", {}, "files are"),
     ],
 )

@@ -120,11 +120,11 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> ReaderRecipe:
     return ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]
 
 
-def tiny_reader(directory: Path) -> Path:
+def tiny_reader(directory: Path, seed: int = 2) -> Path:
     """An exported reader directory."""
     base = tiny_base(directory / "base")
     recipe = tiny_recipe(base, directory, export=ReaderExport(quantization="none"))
-    torch.manual_seed(2)
+    torch.manual_seed(seed)
     load_reader_model(recipe.model).save(directory / "checkpoint")
     samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
     export_reader(recipe, directory / "checkpoint", directory / "reader", samples)

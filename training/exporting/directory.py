@@ -14,7 +14,8 @@ from typing import Any
 
 from purlin.index.encoder import SETTINGS, Encoder, EncoderSettings
 from purlin.index.errors import InvalidInput
-from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
+from purlin.index.qa.reader import Reader
+from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
 from purlin.training.exporting.saturation import prevent_saturation
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from purlin.index import reranker as serving
 from purlin.index.encoder import TextEncoder, load_encoder
-from purlin.index.qa.reader import READER_SETTINGS, Reader, ReadingPassage
+from purlin.index.qa.reader import Reader, ReadingPassage
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.ranker.candidates import (

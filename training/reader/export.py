@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from purlin.index.encoder import open_session
 from purlin.index.qa import reader as serving
+from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
 from purlin.training.exporting.directory import (
     file_digests,
@@ -130,7 +131,7 @@ def _softmax(logits: FloatArray) -> FloatArray:
 def _write_reader_settings(
     recipe: ReaderRecipe, measures: Mapping[str, float], directory: Path
 ) -> None:
-    settings = serving.ReaderSettings(
+    settings = ReaderSettings(
         name=recipe.name,
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
@@ -142,7 +143,7 @@ def _write_reader_settings(
         "trained_on": list(recipe.export.trained_on),
         "measures": dict(measures),
     }
-    write_settings(directory / serving.READER_SETTINGS, settings, details)
+    write_settings(directory / READER_SETTINGS, settings, details)
 
 
 def _base_model(recipe: ReaderRecipe) -> str:

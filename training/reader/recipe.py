@@ -63,7 +63,7 @@ class ReadingSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderExport:
     """How the reader is exported; `prior_weight` and `calibration` as in
-    `purlin.index.qa.reader.ReaderSettings`.
+    `purlin.index.qa.reader_settings.ReaderSettings`.
 
     Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
     dev questions. `base_share` is the share of the base's weights that is mixed into the trained

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress
 from purlin.training.models.architectures import refuse_longer
@@ -59,7 +60,7 @@ def _open_teacher(
 
     Raises InvalidInput, naming the field, if it is not a reader.
     """
-    if (Path(teacher.base) / serving.READER_SETTINGS).is_file():
+    if (Path(teacher.base) / READER_SETTINGS).is_file():
         exported = serving.Reader.load(Path(teacher.base))
         return lambda questions: _read_exported(exported, questions), exported.fingerprint
 

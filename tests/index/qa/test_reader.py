@@ -12,14 +12,13 @@ import pytest
 
 from purlin.index.errors import Damaged, NotFound
 from purlin.index.qa.reader import (
-    READER_SETTINGS,
     Packer,
     Reader,
-    ReaderSettings,
     ReadingPassage,
     model_text,
     reading_passage,
 )
+from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.index.records import Document, Passage
 from tests.support.readers import PACKED_WORDS, QUESTIONS, RANGE, word_packer
 

@@ -1,0 +1,79 @@
+"""What a reader's directory says of it: `reader.json`, of one model or of several together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from purlin.index.exported import MODEL, TOKENIZER, check_parts, fingerprint_of
+
+READER_SETTINGS = "reader.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderSettings:
+    """The content of `reader.json`; `files` has the SHA-256 (hex) of model and tokenizer.
+
+    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `purlin.index.qa.features`.
+    The probability that the corpus has an answer is the logistic function of `calibration`: a
+    constant, then the weights of `purlin.index.qa.features.calibration_features`.
+    """
+
+    name: str
+    max_tokens: int
+    prior_weight: float
+    calibration: tuple[float, ...]
+    files: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over everything that changes an answer."""
+        return fingerprint_of(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleReaderSettings(ReaderSettings):
+    """The content of `reader.json` of several readers together, which has no `files` of its own.
+
+    `parts` has the name and fingerprint of each reader; each lies in the directory of its name beside
+    the ensemble's. `shares`, by name, tell how much the logits of each count, and sum to 1.
+    """
+
+    parts: dict[str, str]
+    shares: dict[str, float]
+
+
+def parse_settings(content: Any) -> ReaderSettings:
+    """Check the content of `reader.json`. Raises ValueError or KeyError, for `read_exported`."""
+    kind = EnsembleReaderSettings if "parts" in content else ReaderSettings
+    values = {field.name: content[field.name] for field in fields(kind)}
+    values["calibration"] = tuple(map(float, values["calibration"]))
+    settings = kind(**values)
+
+    files = set() if isinstance(settings, EnsembleReaderSettings) else {MODEL, TOKENIZER}
+    is_valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
+    if not is_valid or set(settings.files) != files:
+        raise ValueError("its values do not fit together")
+
+    for name, numbers in (
+        ("prior_weight", [settings.prior_weight]),
+        ("calibration", settings.calibration),
+    ):
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"its {name} is not a finite number")
+
+    if isinstance(settings, EnsembleReaderSettings):
+        check_parts(settings.name, settings.parts)
+        _check_shares(settings)
+    return settings
+
+
+def _check_shares(settings: EnsembleReaderSettings) -> None:
+    shares = settings.shares
+    if set(shares) != set(settings.parts):
+        raise ValueError("its shares are not of its parts")
+    if not all(0 < share <= 1 for share in shares.values()):
+        raise ValueError("a share is no number above 0, and at most 1")
+    if not math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6):
+        raise ValueError("its shares do not sum to 1")

@@ -1,0 +1,120 @@
+"""Make an ensemble of readers: the logits of each passage are the weighted means of theirs.
+
+Readers of one tokenizer that were trained apart err in different places, so that their mean is right
+more often than each. Nothing is trained; all of them read each passage, in the sum of their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from purlin.index.errors import InvalidInput
+from purlin.index.exported import TOKENIZER
+from purlin.index.qa.reader import Reader
+from purlin.index.qa.reader_settings import (
+    READER_SETTINGS,
+    EnsembleReaderSettings,
+    ReaderSettings,
+)
+from purlin.training.config import check_parts, in_range
+from purlin.training.exporting.directory import replacing_directory, write_settings
+from purlin.training.exporting.model_card import CARD, Card, markdown_list
+from purlin.training.reader.recipe import ReaderExport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPart:
+    """A reader's directory, and its share of the logits."""
+
+    reader: Path
+    share: float
+
+    def __post_init__(self) -> None:
+        in_range("share", self.share, 1e-6, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderEnsembleRecipe:
+    """All that decides an ensemble of readers.
+
+    The parts lie in one directory, where the ensemble is written; their shares add up to 1. Of `export`
+    it has `prior_weight`, `calibration` and `limits`.
+    """
+
+    name: str
+    parts: tuple[ReaderPart, ...]
+    export: ReaderExport = field(default_factory=ReaderExport)
+
+    def __post_init__(self) -> None:
+        Card(self.name)  # refuses a name that cannot be exported
+        check_parts(self.name, [(part.reader, part.share) for part in self.parts])
+
+
+def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
+    """Export an ensemble beside its parts, replacing one of that name; return its directory.
+
+    Raises InvalidInput for parts that do not read the same tokens, and whatever opening them raises.
+    """
+    parts = {
+        part.reader.name: Reader.load(part.reader, threads=1).settings for part in recipe.parts
+    }
+    _refuse_other_tokens(parts)
+
+    settings = EnsembleReaderSettings(
+        name=recipe.name,
+        max_tokens=next(iter(parts.values())).max_tokens,
+        prior_weight=recipe.export.prior_weight,
+        calibration=recipe.export.calibration,
+        files={},
+        parts={name: part.fingerprint for name, part in parts.items()},
+        shares={part.reader.name: part.share for part in recipe.parts},
+    )
+
+    out = recipe.parts[0].reader.parent / recipe.name
+    with replacing_directory(out) as new:
+        write_settings(new / READER_SETTINGS, settings, {})
+        (new / CARD).write_text(_card_text(recipe))
+    Reader.load(out, threads=1).close()
+    return out
+
+
+def _refuse_other_tokens(parts: Mapping[str, ReaderSettings]) -> None:
+    """Raise InvalidInput unless all parts have one tokenizer and read equally many tokens."""
+    tokens = {}
+    for name, part in parts.items():
+        if isinstance(part, EnsembleReaderSettings):
+            raise InvalidInput(
+                f"The part {name} is an ensemble itself; name its parts.", field="parts"
+            )
+        tokens[name] = (part.files[TOKENIZER], part.max_tokens)
+
+    if len(set(tokens.values())) > 1:
+        raise InvalidInput(
+            f"The parts {', '.join(tokens)} do not read the same tokens: take readers of one tokenizer "
+            "and one max_tokens.",
+            field="parts",
+        )
+
+
+def _card_text(recipe: ReaderEnsembleRecipe) -> str:
+    parts = [
+        f"[{part.reader.name}](../{part.reader.name}/README.md): {part.share:g} of the logits"
+        for part in recipe.parts
+    ]
+    return f"""# {recipe.name}
+
+A reader for Purlin whose logits are the weighted means of others'. It has the licences, training data and limits of its
+parts, and takes the sum of their times.
+
+## Parts
+{markdown_list(parts)}
+
+## Limits
+{markdown_list(recipe.export.limits)}
+
+## Files
+`reader.json` holds the settings, the fingerprints of the parts, which must lie beside this directory, and a fingerprint
+over all that changes an answer.
+"""
