@@ -209,7 +209,10 @@ def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=0,
         decoder_start_token_id=0,
     )
-    T5ForConditionalGeneration(config).save_pretrained(checkpoint)
+    t5 = T5ForConditionalGeneration(config)
+    # With equal weights of the last norm all vectors would have one length.
+    torch.nn.init.uniform_(t5.decoder.final_layer_norm.weight, 0.1, 2.0)
+    t5.save_pretrained(checkpoint)
     save_tokenizer(checkpoint)
 
     return checkpoint
@@ -218,7 +221,7 @@ def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole_t5_fp32(whole_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("encoders") / "t5"
-    export_encoder(whole_t5, out, Card("t5"), quantization="none")
+    export_encoder(whole_t5, out, Card("t5"), quantization="none", similarity="dot")
     return out
 
 
@@ -250,16 +253,9 @@ def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_f
     assert [entry.name for entry in graph.input] == ["input_ids"]
 
 
-def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Path) -> None:
+def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, whole_t5_fp32: Path) -> None:
     """Training's dot product is measured; the server's vectors have length 1 all the same."""
-    # Unequal weights of the last norm: with equal ones all vectors have one length.
-    t5, checkpoint = T5ForConditionalGeneration.from_pretrained(whole_t5), tmp_path / "t5"
-    torch.nn.init.uniform_(t5.decoder.final_layer_norm.weight, 0.1, 2.0)
-    t5.save_pretrained(checkpoint)
-    save_tokenizer(checkpoint)
-
-    out = tmp_path / "dot"
-    encoder = export_encoder(checkpoint, out, Card("t5"), quantization="none", similarity="dot")
+    encoder = Encoder.load(whole_t5_fp32)
     trained, served = (
         encode(TEXTS, role="passage") for encode in (encoder.trained_vectors, encoder.encode)
     )
@@ -269,10 +265,10 @@ def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Pa
     np.testing.assert_allclose(np.linalg.norm(served, axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(trained / lengths[:, None], served, atol=1e-6)
     np.testing.assert_allclose(
-        trained / lengths[:, None], first_positions(checkpoint, encoder, TEXTS), atol=1e-5
+        trained / lengths[:, None], first_positions(whole_t5, encoder, TEXTS), atol=1e-5
     )
-    assert json.loads((out / SETTINGS).read_text())["similarity"] == "dot"
-    assert "by cosine, since scores lie in 0 to 1" in (out / CARD).read_text()
+    assert json.loads((whole_t5_fp32 / SETTINGS).read_text())["similarity"] == "dot"
+    assert "by cosine, since scores lie in 0 to 1" in (whole_t5_fp32 / CARD).read_text()
 
     texts = {str(number): text for number, text in enumerate(TEXTS)}
     judged_set = JudgedSet(texts, texts, {})
@@ -290,7 +286,9 @@ def test_a_whole_t5_as_int8(
     monkeypatch.setattr(
         encoder_export, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
-    encoder = export_encoder(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
+    encoder = export_encoder(
+        whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes(), similarity="dot"
+    )
     vectors = encoder.encode(TEXTS * 3, role="query")
 
     assert (vectors[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(
@@ -340,7 +338,9 @@ def test_altered_decoder_weights_are_refused(
     )
 
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
-        export_encoder(altered, tmp_path / "out", Card("t5"), quantization="none")
+        export_encoder(
+            altered, tmp_path / "out", Card("t5"), quantization="none", similarity="dot"
+        )
     assert not (tmp_path / "out").exists()
 
 
