@@ -338,9 +338,7 @@ def test_altered_decoder_weights_are_refused(
     )
 
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
-        export_encoder(
-            altered, tmp_path / "out", Card("t5"), quantization="none", similarity="dot"
-        )
+        export_encoder(altered, tmp_path / "out", Card("t5"), quantization="none", similarity="dot")
     assert not (tmp_path / "out").exists()
 
 

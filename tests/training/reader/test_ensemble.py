@@ -18,6 +18,7 @@ from purlin.index.qa.reader_settings import READER_SETTINGS, EnsembleReaderSetti
 from purlin.training.config import load_recipe
 from purlin.training.exporting.directory import write_settings
 from purlin.training.reader.ensemble import ReaderEnsembleRecipe, make_reader_ensemble
+from tests.support.paths import ROOT
 from tests.support.readers import QUESTIONS, RANGE, read_answers, tiny_reader
 
 RECIPE = """
@@ -133,6 +134,15 @@ def test_recipes_that_do_not_fit_are_refused(
     shutil.copytree(parts / "second", parts / "other" / "second")
     with pytest.raises(InvalidInput, match=message):
         read(parts, RECIPE.replace(text, replacement))
+
+
+def test_the_released_ensemble_matches_its_recipe() -> None:
+    recipe = load_recipe(ROOT / "configs" / "refqa-ensemble.toml", ReaderEnsembleRecipe, data=ROOT)
+    settings = json.loads((ROOT / "models" / recipe.name / READER_SETTINGS).read_text())
+
+    assert settings["shares"] == {part.reader.name: part.share for part in recipe.parts}
+    assert settings["prior_weight"] == recipe.export.prior_weight
+    assert settings["calibration"] == list(recipe.export.calibration)
 
 
 def test_parts_must_read_the_same_tokens(parts: Path) -> None:
