@@ -713,6 +713,20 @@ def test_texts_decide_together(site: str, tab: Tab) -> None:
     assert tab.run("document.querySelector('#together').disabled")
 
 
+def test_all_labels_that_fit_are_marked(site: str, tab: Tab) -> None:
+    body = {
+        "texts": ["this text is about sort"],
+        "labels": ["sort", "text", "queue"],
+        "multi_label": True,
+    }
+    (result,) = httpx.post(f"{site}classify", json=body).json()["results"]
+    assert set(result["labels"]) == {"sort", "text"}
+
+    shown(tab, f"{site}#classify?labels=sort,text,queue&texts=this+text+is+about+sort&several=1")
+    tab.until("document.querySelector('.classified')")
+    assert tab.texts(".classified .best .name") == result["labels"]
+
+
 def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
     publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
