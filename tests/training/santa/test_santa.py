@@ -117,7 +117,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bert(bases: dict[str, Path]) -> Path:
     return bases["bert"]
 
@@ -753,17 +753,31 @@ def mine_share(base: Path, out: Path) -> None:
     Path(f"{out}.{accelerator.process_index}").write_text(repr(calls))
 
 
+def share_both(base: Path, directory: Path) -> None:
+    """Train and then mine, in one start of two processes: importing torch takes seconds."""
+    share_and_save(base, directory / "trained")
+    mine_share(base, directory / "mined.npy")
+
+
+@pytest.fixture(scope="module")
+def shared(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where two processes have trained and mined."""
+    directory = tmp_path_factory.mktemp("shared")
+    (directory / "trained").mkdir()
+    run_two_processes(share_both, bert, directory)
+    return directory
+
+
 def test_two_processes_mine_their_shares(
-    bert: Path, tmp_path: Path, accelerator: Accelerator
+    bert: Path, shared: Path, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     mining.mine(tiny(bert), PAIRS[:21], tmp_path / "one.npy", depth=4, accelerator=accelerator)
-    run_two_processes(mine_share, bert, tmp_path / "two.npy")
 
-    assert np.load(tmp_path / "two.npy").tolist() == np.load(tmp_path / "one.npy").tolist()
+    assert np.load(shared / "mined.npy").tolist() == np.load(tmp_path / "one.npy").tolist()
     # Passages, then queries: 11 and 10 of 21, each in one process only.
-    shares = {(tmp_path / f"two.npy.{process}").read_text() for process in (0, 1)}
-    assert shares == {"[11, 11]", "[10, 10]"}
-    assert not list(tmp_path.glob(".*"))
+    encoded = {(shared / f"mined.npy.{process}").read_text() for process in (0, 1)}
+    assert encoded == {"[11, 11]", "[10, 10]"}
+    assert not list(shared.glob(".*"))
 
 
 def mine_slowly(base: Path, out: Path) -> None:
@@ -1261,11 +1275,8 @@ def share_and_save(base: Path, directory: Path) -> None:
     save_file(weights, directory / f"weights-{process}-of-{processes}.safetensors")
 
 
-def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
-    alone = share(bert, tmp_path / "one")
-    together = tmp_path / "two"
-    together.mkdir()
-    run_two_processes(share_and_save, bert, together)
+def test_two_processes_train_as_one_does(bert: Path, shared: Path, tmp_path: Path) -> None:
+    alone, together = share(bert, tmp_path / "one"), shared / "trained"
 
     for single_row, shared_row in zip(
         metrics_rows(tmp_path / "one"), metrics_rows(together), strict=True
