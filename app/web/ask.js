@@ -99,8 +99,8 @@ export function ask(root) {
       el("p", {}, "Until then, here is what the search finds. ", searched),
     );
     say(`This server has no reader. ${problem.detail}`);
-    const found = (reply) => present(notice, list(reply.hits));
-    run((signal) => post("search", { corpus, query, k: 5 }, signal), found, failed);
+    const showHits = (reply) => present(notice, list(reply.hits));
+    run((signal) => post("search", { corpus, query, k: 5 }, signal), showHits, failed);
   }
 
   function welcome() {
@@ -130,6 +130,7 @@ function verdict({ answerable, reader }) {
 
 function answerCard(answer, best) {
   const marks = unitSpans(answer.passage, [[answer.start, answer.end]]);
+  const passage = prose(answer.passage, marks, 0, Infinity);
   const { sentence } = answer;
   const names = [...answer.terms, answer.title].filter((name, i, all) => name && all.indexOf(name) === i);
   return el(
@@ -138,7 +139,7 @@ function answerCard(answer, best) {
     el("header", {}, el("h3", {}, answer.text), score(answer)),
     sentence && sentence.text !== answer.text && el("p", { class: "says" }, sentence.text),
     el("p", { class: "trail" }, names.map((name) => el("span", {}, name))),
-    prose(answer.passage, marks, 0, Infinity),
+    best || !sentence ? passage : el("details", { class: "context" }, el("summary", {}, "In its passage"), passage),
     answer.url && el("p", { class: "source-link" }, link(answer.url, {}, "Read it in the reference")),
   );
 }

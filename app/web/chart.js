@@ -9,7 +9,7 @@ const MEANINGS = { "dense recall@100": "of the 100 nearest, how many the index f
 /** Measures in whatever a manifest has: [{name, mean, low, high}], flat; `low` and `high` may be undefined. */
 export function flat(measures, prefix = "", depth = 0) {
   if (measures === null || typeof measures !== "object" || depth > DEEPEST) return [];
-  const found = Object.entries(measures).flatMap(([key, value]) => {
+  const flattened = Object.entries(measures).flatMap(([key, value]) => {
     const own = Array.isArray(measures) ? value?.name ?? "" : key;
     const name = [prefix, own].filter(Boolean).join(", ");
     if (typeof value === "number") return [{ name, mean: value }];
@@ -17,7 +17,7 @@ export function flat(measures, prefix = "", depth = 0) {
     if (typeof mean === "number") return [{ name, mean, low: value.low, high: value.high }];
     return flat(value, name, depth + 1);
   });
-  return found.slice(0, MOST);
+  return flattened.slice(0, MOST);
 }
 
 /** A table of them, each share with its drawing. */

@@ -100,9 +100,9 @@ export function classify(root) {
       several.checked = values.several === "1";
       together.checked = values.together === "1" && !several.checked;
     }
-    const found = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
+    const offerThem = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
     const ready = () => (offerOptions(), values.texts && send(false));
-    await load((signal) => get("classifiers", signal), (reply) => (found(reply), ready()), ready);
+    await load((signal) => get("classifiers", signal), (reply) => (offerThem(reply), ready()), ready);
   }
 
   function offer(classifiers, wanted) {

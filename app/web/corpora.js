@@ -67,12 +67,12 @@ function refused(error) {
 
 /** One after the other: a page that is only looked at shall not take all places of a busy server. */
 async function details(path, named, signal) {
-  const found = [];
+  const opened = [];
   for (const one of named.slice(0, MOST)) {
     const about = one.state === "serving" ? get(`${path}/${encodeURIComponent(one.name)}`, signal) : one;
-    found.push(await Promise.resolve(about).catch((error) => (error instanceof Problem ? one : Promise.reject(error))));
+    opened.push(await Promise.resolve(about).catch((error) => (error instanceof Problem ? one : Promise.reject(error))));
   }
-  return found;
+  return opened;
 }
 
 function corpusCard(corpus) {

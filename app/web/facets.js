@@ -8,9 +8,9 @@ const HIDDEN = new Set(["signature", "name", "path", "page", "headings"]);
 
 /** `filter` is that of the request; `changed` gets the new one. */
 export function facets(hits, filter, changed) {
-  const found = [...collected(hits)].map(([name, values]) => facet(name, values, filter, changed)).filter(Boolean);
-  found.sort((a, b) => b.weight - a.weight);
-  return found.slice(0, FACETS).map(({ node }) => node);
+  const drawn = [...collected(hits)].map(([name, values]) => facet(name, values, filter, changed)).filter(Boolean);
+  drawn.sort((a, b) => b.weight - a.weight);
+  return drawn.slice(0, FACETS).map(({ node }) => node);
 }
 
 /** The conditions in force, each with a button that lifts it. */

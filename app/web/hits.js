@@ -138,8 +138,8 @@ function productText(text, marks) {
 function chips([name, value], matched, filter) {
   const short = [value].flat().filter((one) => [...String(one)].length <= FILTERABLE);
   return short.map((one) => {
-    const found = matched.has(shown(one).toLowerCase());
-    const label = [el("span", {}, words(name)), found ? el("mark", {}, shown(one)) : shown(one)];
+    const isMatch = matched.has(shown(one).toLowerCase());
+    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(one)) : shown(one)];
     const attributes = { type: "button", click: () => filter(name, one), title: "Only these" };
     return el("li", {}, el("button", attributes, label));
   });

@@ -60,12 +60,12 @@ export function tokens(text, language) {
   const name = language === "tsx" ? "typescript" : language;
   if (!Object.hasOwn(KEYWORDS, name) || text.length > LONGEST) return [];
   if (!scanners.has(name)) scanners.set(name, scanner(PARTS[name] ?? BRACES));
-  const found = [];
+  const stretches = [];
   for (const match of text.matchAll(scanners.get(name))) {
     const kind = kindOf(match, text, KEYWORDS[name]);
-    if (kind) found.push({ start: match.index, end: match.index + match[0].length, kind });
+    if (kind) stretches.push({ start: match.index, end: match.index + match[0].length, kind });
   }
-  return found;
+  return stretches;
 }
 
 function scanner({ comment, string }) {
@@ -74,11 +74,11 @@ function scanner({ comment, string }) {
   return new RegExp([...groups, group("decorator", [DECORATOR]), group("word", [WORD])].join("|"), "gu");
 }
 
-function kindOf({ groups, index, 0: found }, text, keywords) {
+function kindOf({ groups, index, 0: token }, text, keywords) {
   const { word, ...others } = groups;
   if (word === undefined) return Object.keys(others).find((name) => others[name] !== undefined);
   if (keywords.has(word)) return "keyword";
   if (CONSTANTS.has(word)) return "constant";
-  if (text[index + found.length] === "(") return "function";
+  if (text[index + token.length] === "(") return "function";
   return /^\p{Lu}.*\p{Ll}/u.test(word) ? "type" : null;
 }

@@ -638,6 +638,11 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
             ]
             != []
         )
+        # Only the best answer's passage is unfolded; the others have their sentence.
+        folded = "[...document.querySelectorAll('.answer')].map(one => !!one.querySelector('details:not([open]) mark'))"
+        sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
+        assert tab.run(folded) == [False, *sentences[1:]]
+
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
