@@ -10,8 +10,8 @@ const RANKED = 5; // labels of a text that are shown
 const SHOWN = 100; // texts that are shown at once
 const ADDRESSED = 2_000; // characters of texts and labels that the address keeps
 const TOGETHER =
-  "Each text's neighbours among the others count, too. Worth it from some 100 texts of one kind; up to 50 gain " +
-  "nothing. Not with several labels or a trained classifier.";
+  "Each text's neighbours among the others count, too. Worth it from some 100 texts of one kind; fewer gain " +
+  "little. Not with several labels or a trained classifier.";
 const EXAMPLE = {
   labels: "sports, politics, technology, food",
   texts: [
