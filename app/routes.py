@@ -34,6 +34,8 @@ from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.classify.zero_shot import LabelSet
+from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
 from purlin.index.qa.ask import answer_question
@@ -265,10 +267,7 @@ def _classify_with_labels(
         results=tuple(results),
         took_ms=0,
         encoder=classifier.encoder.name,
-        warnings=(
-            *label_warnings(label_set, ranking_length),
-            *text_warnings(classifier.encoder, request.texts),
-        ),
+        warnings=_classify_warnings(request, label_set, ranking_length, classifier.encoder),
     )
 
 
@@ -285,11 +284,16 @@ def _classify_with_trained(request: ClassifyRequest, service: Service) -> Classi
             encoder=classifier.encoder.name,
             classifier=classifier.name,
             build=classifier.build,
-            warnings=(
-                *label_warnings(classifier.label_set, ranking_length),
-                *text_warnings(classifier.encoder, request.texts),
+            warnings=_classify_warnings(
+                request, classifier.label_set, ranking_length, classifier.encoder
             ),
         )
+
+
+def _classify_warnings(
+    request: ClassifyRequest, label_set: LabelSet, ranking_length: int, encoder: TextEncoder
+) -> tuple[str, ...]:
+    return (*label_warnings(label_set, ranking_length), *text_warnings(encoder, request.texts))
 
 
 # ---- classifiers

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,10 @@ def print_draws(classifier: Classifier, sets: Sequence[Labelled]) -> None:
     """Print what classifying few texts together gains, in the mean of draws from the odd rows."""
     print("\ntexts: gain of each set in the mean of its draws; all sets; the worst draw")
     rng = np.random.default_rng(0)
-    odd = [Labelled(s.name, s.texts[1::2], s.truth[1::2], s.labels, s.descriptions) for s in sets]
+    odd = [
+        replace(labelled, texts=labelled.texts[1::2], truth=labelled.truth[1::2])
+        for labelled in sets
+    ]
     for count in DRAWN_TEXTS:
         gains = {}
         for labelled in odd:
@@ -189,7 +192,7 @@ def print_draws(classifier: Classifier, sets: Sequence[Labelled]) -> None:
 def _gain(classifier: Classifier, labelled: Labelled, rows: Sequence[int]) -> float:
     """What classifying these rows together adds to their accuracy."""
     texts, truth = [labelled.texts[row] for row in rows], [labelled.truth[row] for row in rows]
-    drawn = Labelled(labelled.name, texts, truth, labelled.labels, labelled.descriptions)
+    drawn = replace(labelled, texts=texts, truth=truth)
     alone = right(classifier, drawn, drawn.labels).mean()
     return float(right(classifier, drawn, drawn.labels, transductive=True).mean() - alone)
 

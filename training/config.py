@@ -195,7 +195,7 @@ def refuse_repeated(names: Sequence[str], things: str, field: str) -> None:
         )
 
 
-def check_parts(name: str, parts: Sequence[tuple[Path, float]]) -> None:
+def refuse_unfit_parts(name: str, parts: Sequence[tuple[Path, float]]) -> None:
     """Refuse the parts of the ensemble `name`, directories with their shares, that do not fit together.
 
     Raises InvalidInput unless there are 2 to `MAX_PARTS` in one directory, of different names, whose

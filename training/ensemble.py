@@ -23,7 +23,7 @@ from purlin.index.ensemble_encoder import (
     EnsembleSettings,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, check_parts, in_range, refuse_repeated
+from purlin.training.config import MAX_SEED, in_range, refuse_repeated, refuse_unfit_parts
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.loading import load_pairs
@@ -70,7 +70,7 @@ class EnsembleRecipe:
         in_range("dim", self.dim, 1, 4096)
         in_range("sample", self.sample, 2, 1 << 24)
         in_range("seed", self.seed, 0, MAX_SEED)
-        check_parts(self.name, [(part.encoder, part.share) for part in self.parts])
+        refuse_unfit_parts(self.name, [(part.encoder, part.share) for part in self.parts])
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
         refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")

@@ -28,6 +28,7 @@ from purlin.index.qa.reader_settings import (
     READER_SETTINGS,
     EnsembleReaderSettings,
     ReaderSettings,
+    check_part_settings,
     parse_settings,
 )
 from purlin.index.qa.signatures import CharSpan, PassageStructure, passage_structure
@@ -221,8 +222,8 @@ class Reader:
         if isinstance(settings, EnsembleReaderSettings):
             packer, graphs = _open_parts(directory, settings)
         else:
-            packer, graph = _open_model(directory, settings, files)
-            graphs = [(graph, 1.0)]
+            packer = _open_packer(directory, settings, files)
+            graphs = [(_open_graph(directory, files), 1.0)]
         return cls(settings, packer, graphs, threads or available_cpus())
 
     def read(
@@ -267,36 +268,34 @@ class Reader:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _open_model(
-    directory: Path, settings: ReaderSettings, files: Mapping[str, bytes]
-) -> tuple[Packer, InferenceSession]:
+def _open_packer(directory: Path, settings: ReaderSettings, files: Mapping[str, bytes]) -> Packer:
     from tokenizers import Tokenizer
 
     with refusing("reader", directory):
-        tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
-        return Packer(tokenizer, settings.max_tokens), open_session(files[MODEL])
+        return Packer(Tokenizer.from_str(files[TOKENIZER].decode()), settings.max_tokens)
+
+
+def _open_graph(directory: Path, files: Mapping[str, bytes]) -> InferenceSession:
+    with refusing("reader", directory):
+        return open_session(files[MODEL])
 
 
 def _open_parts(
     directory: Path, settings: EnsembleReaderSettings
 ) -> tuple[Packer, list[tuple[InferenceSession, float]]]:
     """Open an ensemble's parts: what packs passages for all, and each graph with its share."""
-    packers, graphs = [], []
-    tokenizers = set()
+    directories = {name: directory.absolute().parent / name for name in settings.parts}
+    parts = {
+        name: read_exported(part_directory, "reader", parse_settings)
+        for name, part_directory in directories.items()
+    }
+    with refusing("reader", directory / READER_SETTINGS):
+        check_part_settings(settings, {name: part for name, (part, _) in parts.items()})
 
-    for name, fingerprint in settings.parts.items():
-        part_directory = directory.absolute().parent / name
-        part, files = read_exported(part_directory, "reader", parse_settings)
-        with refusing("reader", directory / READER_SETTINGS):
-            if part.fingerprint != fingerprint:
-                raise ValueError(f"its part {name} is another reader than it was made with")
-            if isinstance(part, EnsembleReaderSettings):
-                raise ValueError(f"its part {name} is an ensemble itself")
-            tokenizers.add((part.files[TOKENIZER], part.max_tokens))
-            if tokenizers != {(part.files[TOKENIZER], settings.max_tokens)}:
-                raise ValueError(f"its part {name} does not read the same tokens as the others")
-
-        packer, graph = _open_model(part_directory, part, files)
-        packers.append(packer)
-        graphs.append((graph, settings.shares[name]))
-    return packers[0], graphs
+    first = next(iter(parts))
+    packer = _open_packer(directories[first], *parts[first])
+    graphs = [
+        (_open_graph(directories[name], files), settings.shares[name])
+        for name, (_, files) in parts.items()
+    ]
+    return packer, graphs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -72,8 +73,28 @@ def parse_settings(content: Any) -> ReaderSettings:
 def _check_shares(settings: EnsembleReaderSettings) -> None:
     shares = settings.shares
     if set(shares) != set(settings.parts):
-        raise ValueError("its shares are not of its parts")
+        raise ValueError("its shares are of other readers than its parts")
     if not all(0 < share <= 1 for share in shares.values()):
-        raise ValueError("a share is no number above 0, and at most 1")
+        raise ValueError("a share is not above 0 and at most 1")
     if not math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6):
-        raise ValueError("its shares do not sum to 1")
+        raise ValueError("its shares do not add up to 1")
+
+
+def check_part_settings(
+    settings: EnsembleReaderSettings, parts: Mapping[str, ReaderSettings]
+) -> None:
+    """Raise ValueError unless the parts are those of the ensemble, and all read the same tokens."""
+    first, *_ = parts.values()
+    for name, part in parts.items():
+        if part.fingerprint != settings.parts[name]:
+            raise ValueError(f"its part {name} is another reader than it was made with")
+        if isinstance(part, EnsembleReaderSettings):
+            raise ValueError(f"its part {name} is an ensemble itself: name the parts of that")
+        if (
+            part.files[TOKENIZER] != first.files[TOKENIZER]
+            or part.max_tokens != settings.max_tokens
+        ):
+            raise ValueError(
+                f"its part {name} does not read the same tokens as the others: take readers of one "
+                "tokenizer and one max_tokens"
+            )

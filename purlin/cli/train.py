@@ -149,8 +149,8 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 def ensemble_command(config: Recipe, data: Data = None) -> None:
     """Join encoders to one whose vectors are made of theirs, or readers to one whose logits are the means of theirs.
 
-    A recipe whose [[parts]] name an encoder makes an encoder, one whose parts name a reader makes a reader. Either is
-    exported beside its parts.
+    A recipe whose `parts` name encoders makes an encoder, one whose `parts` name readers a reader. Either is exported
+    beside its parts.
 
     Example: purlin train ensemble --config configs/ensemble.toml --data DATA
     """
@@ -172,7 +172,7 @@ def ensemble_command(config: Recipe, data: Data = None) -> None:
 
 
 def _has_readers(recipe: Mapping[str, Any]) -> bool:
-    """Tell whether a recipe's [[parts]] name readers; what is wrong with them is told when it is loaded."""
+    """Tell whether a recipe's `parts` name readers; what is wrong with them is told when it is loaded."""
     parts = recipe.get("parts")
     return isinstance(parts, list) and any(
         isinstance(part, dict) and "reader" in part for part in parts
@@ -183,7 +183,7 @@ def _has_readers(recipe: Mapping[str, Any]) -> bool:
 def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
 
-    A recipe with [[questions]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes
+    A recipe with `questions` makes a reader, one with `pairs` a retriever, an encoder as `train santa` makes
     them, with one model for questions and passages or two as in DPR. A run that was interrupted goes on when it is
     started again.
 

@@ -6,19 +6,17 @@ more often than each. Nothing is trained; all of them read each passage, in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
-from purlin.index.exported import TOKENIZER
 from purlin.index.qa.reader import Reader
 from purlin.index.qa.reader_settings import (
     READER_SETTINGS,
     EnsembleReaderSettings,
-    ReaderSettings,
+    check_part_settings,
 )
-from purlin.training.config import check_parts, in_range
+from purlin.training.config import in_range, refuse_unfit_parts
 from purlin.training.exporting.directory import replacing_directory, write_settings
 from purlin.training.exporting.model_card import CARD, Card, markdown_list
 from purlin.training.reader.recipe import ReaderExport
@@ -49,7 +47,7 @@ class ReaderEnsembleRecipe:
 
     def __post_init__(self) -> None:
         Card(self.name)  # refuses a name that cannot be exported
-        check_parts(self.name, [(part.reader, part.share) for part in self.parts])
+        refuse_unfit_parts(self.name, [(part.reader, part.share) for part in self.parts])
 
 
 def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
@@ -60,8 +58,6 @@ def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
     parts = {
         part.reader.name: Reader.load(part.reader, threads=1).settings for part in recipe.parts
     }
-    _refuse_other_tokens(parts)
-
     settings = EnsembleReaderSettings(
         name=recipe.name,
         max_tokens=next(iter(parts.values())).max_tokens,
@@ -71,6 +67,10 @@ def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
         parts={name: part.fingerprint for name, part in parts.items()},
         shares={part.reader.name: part.share for part in recipe.parts},
     )
+    try:
+        check_part_settings(settings, parts)
+    except ValueError as error:
+        raise InvalidInput(f"{recipe.name} cannot be made: {error}.", field="parts") from error
 
     out = recipe.parts[0].reader.parent / recipe.name
     with replacing_directory(out) as new:
@@ -78,24 +78,6 @@ def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
         (new / CARD).write_text(_card_text(recipe))
     Reader.load(out, threads=1).close()
     return out
-
-
-def _refuse_other_tokens(parts: Mapping[str, ReaderSettings]) -> None:
-    """Raise InvalidInput unless all parts have one tokenizer and read equally many tokens."""
-    tokens = {}
-    for name, part in parts.items():
-        if isinstance(part, EnsembleReaderSettings):
-            raise InvalidInput(
-                f"The part {name} is an ensemble itself; name its parts.", field="parts"
-            )
-        tokens[name] = (part.files[TOKENIZER], part.max_tokens)
-
-    if len(set(tokens.values())) > 1:
-        raise InvalidInput(
-            f"The parts {', '.join(tokens)} do not read the same tokens: take readers of one tokenizer "
-            "and one max_tokens.",
-            field="parts",
-        )
 
 
 def _card_text(recipe: ReaderEnsembleRecipe) -> str:

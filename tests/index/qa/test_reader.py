@@ -20,18 +20,7 @@ from purlin.index.qa.reader import (
 )
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.index.records import Document, Passage
-from tests.support.readers import PACKED_WORDS, QUESTIONS, RANGE, word_packer
-
-
-@pytest.fixture(scope="module")
-def packer() -> Packer:
-    return word_packer()
-
-
-@pytest.fixture(scope="module")
-def reader(reader_directory: Path) -> Reader:
-    return Reader.load(reader_directory, threads=2)
-
+from tests.support.readers import PACKED_WORDS, QUESTIONS, RANGE
 
 # Packing
 

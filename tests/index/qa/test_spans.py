@@ -27,17 +27,6 @@ from purlin.index.qa.spans import (
 )
 from tests.support.readers import QUESTIONS, RANGE, read_answers, word_packer
 
-
-@pytest.fixture(scope="module")
-def packer() -> Packer:
-    return word_packer()
-
-
-@pytest.fixture(scope="module")
-def reader(reader_directory: Path) -> Reader:
-    return Reader.load(reader_directory, threads=2)
-
-
 # Spans of one passage
 
 

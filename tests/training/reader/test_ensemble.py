@@ -151,7 +151,9 @@ def test_parts_must_read_the_same_tokens(parts: Path) -> None:
     object.__setattr__(reader.settings, "max_tokens", 32)
     write_settings(path, reader.settings, {})
 
-    with pytest.raises(InvalidInput, match="first, second do not read the same tokens"):
+    with pytest.raises(
+        InvalidInput, match="its part second does not read the same tokens as the others: take"
+    ):
         make_reader_ensemble(read(parts))
     assert not (parts / "both").exists()
 
@@ -181,9 +183,9 @@ def test_a_replaced_part_is_refused(parts: Path) -> None:
         ({"parts": {"first": "", "../second": ""}}, "is no name of another directory"),
         ({"parts": {"first": "", "both": ""}}, "is no name of another directory"),
         ({"parts": {}, "shares": {}}, "it has 0 parts"),
-        ({"shares": {"first": 1.0}}, "its shares are not of its parts"),
-        ({"shares": {"first": 1.5, "second": -0.5}}, "a share is no number above 0"),
-        ({"shares": {"first": 0.5, "second": 0.25}}, "its shares do not sum to 1"),
+        ({"shares": {"first": 1.0}}, "its shares are of other readers than its parts"),
+        ({"shares": {"first": 1.5, "second": -0.5}}, "a share is not above 0 and at most 1"),
+        ({"shares": {"first": 0.5, "second": 0.25}}, "its shares do not add up to 1"),
         ({"files": {"model.onnx": ""}}, "its values do not fit together"),
         ({"max_tokens": 32}, "does not read the same tokens as the others"),
     ],
