@@ -50,8 +50,7 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
     const choices = listed.map((corpus) => choice(corpus, group, changed));
     const groups = several ? groupsOf(listed).map((one) => groupChoice(one, group, changed)) : [];
     node.replaceChildren(node.firstChild, ...choices, ...groups);
-    select(before);
-    if (focused) node.querySelector("input:checked")?.focus({ preventScroll: true });
+    select(before, focused);
     follow();
   }
 
@@ -73,11 +72,14 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
     return usable(listed).some((name) => !before.includes(name)) && arrived();
   }
 
-  /** The choice of that name, or else the first that can be used. */
-  function select(name) {
+  /** The choice of that name, or else the first that can be used; it gets the focus if another choice had it. */
+  function select(name, focused = node.contains(document.activeElement)) {
     const inputs = [...node.querySelectorAll("input")];
     const input = inputs.find((one) => one.value === name) ?? inputs.find((one) => !one.disabled);
-    if (input) input.checked = true;
+    if (!input) return;
+
+    input.checked = true;
+    if (focused) input.focus({ preventScroll: true });
   }
 
   const value = () => node.querySelector("input:checked")?.value ?? "";

@@ -1002,6 +1002,15 @@ def test_choosing_a_corpus_keeps_the_focus(site: str, tab: Tab) -> None:
         tab.until(f"document.activeElement.value === '{name}'")
 
 
+def test_the_focus_goes_along_to_the_corpus_of_the_address(site: str, tab: Tab) -> None:
+    """Else the arrow keys would go on from a corpus that is no longer chosen."""
+    shown(tab, f"{site}#search?corpus=code&query=sort")
+    tab.run("document.querySelector('.chooser input:checked').focus()")
+    tab.run("location.hash = '#search?corpus=library&query=sort'")
+    tab.until("document.querySelector('.chooser input:checked').value === 'library'")
+    tab.until("document.activeElement.value === 'library'")
+
+
 def test_key_is_not_requested_if_useless(site: str, tab: Tab) -> None:
     shown(tab, site)
     refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
