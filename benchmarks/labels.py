@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from purlin.index.classify.labelled import read_labelled
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES as TEMPLATES
 from purlin.index.classify.zero_shot import Classifier, mean_vectors, prompts
 from purlin.index.encoder import (
@@ -29,7 +30,6 @@ from purlin.index.encoder import (
     encoder_directory,
     load_encoder,
 )
-from purlin.index.evaluation.labels import read_labelled
 from purlin.index.evaluation.ranking import (
     Values,
     difference,
@@ -99,8 +99,8 @@ def read_sets(data: Path) -> list[Labelled]:
     descriptions = json.loads((QUESTIONS / "descriptions.json").read_text())
     sets = []
     for name in SETS:
-        texts, truth = read_labelled(data / name / "dev.jsonl")
-        own = [set() if label is None else {label} for label in truth]
+        rows = list(read_labelled(data / name / "dev.jsonl"))
+        texts, own = [row.text for row in rows], [set(row.labels) for row in rows]
         labels = read_list(data / name / "labels.txt")
         sets.append(Labelled(name, texts, own, labels, descriptions[name]))
 

@@ -7,7 +7,7 @@ not valid in the encoding of their file become U+FFFD.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,18 +59,23 @@ def read_texts(
 
     rows = read_rows(path, name) if is_table else read_lines(path, name)
     text_column = (column or "text") if is_table else LINE
+    for row in readable_rows(rows, name, field="texts"):
+        text = cell(row, text_column, name, "column")
+        check_text_length(text, f"Row {row.number} of {name}")
+        row_id = str(row.number) if id_column is None else cell(row, id_column, name, "id")
+        yield TextRow(row_id, text.strip())
+
+
+def readable_rows(rows: Iterable[Row | Skipped], name: str, *, field: str) -> Iterator[Row]:
+    """Yield rows; raises InvalidInput for the first that cannot be read, or for too many."""
     for count, row in enumerate(rows, 1):
         if isinstance(row, Skipped):
-            raise _unreadable(name, row)
+            raise _unreadable(name, row, field)
         if count > MAX_TEXTS:
             raise InvalidInput(
-                f"{name} has more than {MAX_TEXTS:,} rows: split the file.", field="texts"
+                f"{name} has more than {MAX_TEXTS:,} rows: split the file.", field=field
             )
-
-        text = _cell(row, text_column, name, "column")
-        _check_length(text, f"Row {row.number} of {name}")
-        row_id = str(row.number) if id_column is None else _cell(row, id_column, name, "id")
-        yield TextRow(row_id, text.strip())
+        yield row
 
 
 def read_label_lines(path: Path) -> list[str]:
@@ -103,33 +108,33 @@ def whole_text(content: bytes, name: str) -> TextRow:
             f"{name} has zero bytes, as UTF-16 and what is no text have: save it as UTF-8.",
             field="texts",
         )
-    _check_length(text, name)
+    check_text_length(text, name)
     return TextRow("1", text.strip())
 
 
-def valid_unicode(text: str) -> str:
-    """Replace lone surrogates by U+FFFD."""
-    return _SURROGATE.sub(REPLACEMENT, text)
-
-
-def _check_length(text: str, where: str) -> None:
+def check_text_length(text: str, where: str, *, field: str = "texts") -> None:
+    """Raise InvalidInput for a text that is longer than MAX_TEXT_CHARS."""
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidInput(
             f"{where} has {len(text):,} characters; {MAX_TEXT_CHARS:,} are allowed: shorten it.",
-            field="texts",
+            field=field,
         )
 
 
-def _unreadable(name: str, skipped: Skipped) -> InvalidInput:
+def _unreadable(name: str, skipped: Skipped, field: str) -> InvalidInput:
     if skipped.line:
         message = f"Row {skipped.line} of {name} {skipped.reason}. Correct it, or leave it out."
     else:
         message = f"{name} {skipped.reason}. Correct the file, or give another."
-    return InvalidInput(message, field="texts")
+    return InvalidInput(message, field=field)
 
 
-def _cell(row: Row, column: str, name: str, option: str) -> str:
-    """The value of a column as text; nothing for null."""
+def cell(row: Row, column: str, name: str, option: str) -> str:
+    """Return the value of a column as text, empty for null.
+
+    Raises InvalidInput, which names the `option` of the command that names the column, if there is
+    no such column or it has no text.
+    """
     where = f"Row {row.number} of {name}"
     if column not in row.record:
         columns = ", ".join(repr(each) for each in list(row.record)[:_SHOWN_COLUMNS])
@@ -143,7 +148,7 @@ def _cell(row: Row, column: str, name: str, option: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return valid_unicode(value)
+        return _SURROGATE.sub(REPLACEMENT, value)
     if isinstance(value, int | float):
         return str(value)
     raise InvalidInput(

@@ -1,57 +1,16 @@
-"""Labelled texts, and measures of a classifier on them."""
+"""Measures of the labels that texts get, one or several each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from purlin.index.errors import InvalidInput
-from purlin.index.evaluation.ranking import MAX_LINE_CHARS, Measure, measure, parsed, read_lines
+from purlin.index.evaluation.ranking import Measure, measure
 from purlin.index.records import Classification
 
-MAX_LABELLED_ROWS = 1_000_000
-# A line is read up to here, so that the error can name its number.
-MAX_READ_CHARS = 16 * MAX_LINE_CHARS
-# Labels whose recall is measured.
-MAX_RECALLS = 100
-
-
-def labelled_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Yield line number, text and label from JSON Lines {text, label}, gzipped or not.
-
-    The label of a text to which none of the labels applies is null. Raises NotFound, and
-    InvalidInput for an invalid line, which it names, or an empty file.
-    """
-    number = 0
-    for number, line in read_lines(path, longest=MAX_READ_CHARS, most=MAX_LABELLED_ROWS):
-        where = f"{path}, line {number}"
-        if len(line) > MAX_LINE_CHARS:
-            raise InvalidInput(
-                f"{where} has more than {MAX_LINE_CHARS:,} characters; shorten it.", field="rows"
-            )
-
-        match parsed(line):
-            case {"text": str(text), "label": str(label)} if text.strip() and label.strip():
-                yield number, text, label
-            case {"text": str(text), "label": None} if text.strip():
-                yield number, text, None
-            case _:
-                raise InvalidInput(
-                    f"{where} is not a JSON object with a text and a label: write "
-                    '{"text": "…", "label": "…"}, and null for no label.',
-                    field="rows",
-                )
-
-    if not number:
-        raise InvalidInput(f"{path} is empty: it has no rows of {{text, label}}.", field="rows")
-
-
-def read_labelled(path: Path) -> tuple[list[str], list[str | None]]:
-    """Texts and their labels. Raises as `labelled_rows` does."""
-    rows = list(labelled_rows(path))
-    return [text for _, text, _ in rows], [label for _, _, label in rows]
+# Labels of which each is measured.
+MAX_MEASURED_LABELS = 100
 
 
 def evaluate_labels(
@@ -73,21 +32,44 @@ def evaluate_labels(
     scores = np.array([result.score for result in results])
     measures.append(measure("score", scores, len(scores)))
 
-    for label in list(dict.fromkeys(truth))[:MAX_RECALLS]:
+    for label in list(dict.fromkeys(truth))[:MAX_MEASURED_LABELS]:
         of_label = right[[true_label == label for true_label in truth]]
         name = "null" if label is None else label
         measures.append(measure(f"recall of {name}", of_label, len(of_label)))
     return measures
 
 
-def check_truth(truth: Sequence[str | None], labels: Sequence[str]) -> None:
-    """Raise InvalidInput if a row has a label that the classifier does not have."""
-    available = set(labels)
-    unknown = dict.fromkeys(label for label in truth if label and label not in available)
-    if unknown:
-        shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
-        raise InvalidInput(
-            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. A row "
-            "to which none applies has the label null.",
-            field="rows",
-        )
+def evaluate_several(
+    results: Sequence[Collection[str]], truth: Sequence[Collection[str]]
+) -> list[Measure]:
+    """Measures of several labels a text: means over texts, and over those of each label.
+
+    `F1` compares the labels of a text with the true ones, and is 1 if there are none of either;
+    `all right` tells that they are the same. `precision` is over the texts that got a label,
+    `recall` over those that have one. Each of the first 100 true labels has its recall and, if a
+    text got it, its precision.
+    """
+    pairs = [(set(given), set(true)) for given, true in zip(results, truth, strict=True)]
+
+    def mean(name: str, values: Sequence[float]) -> list[Measure]:
+        return [measure(name, np.array(values, np.float64), len(pairs))] if values else []
+
+    f1 = [_f1(labels, true_labels) for labels, true_labels in pairs]
+    measures = mean("F1", f1)
+    measures += mean("precision", [len(got & true) / len(got) for got, true in pairs if got])
+    measures += mean("recall", [len(got & true) / len(true) for got, true in pairs if true])
+    measures += mean("all right", [float(got == true) for got, true in pairs])
+
+    for label in list(dict.fromkeys(label for true in truth for label in true))[
+        :MAX_MEASURED_LABELS
+    ]:
+        of_label = [float(label in got) for got, true in pairs if label in true]
+        with_label = [float(label in true) for got, true in pairs if label in got]
+        measures += mean(f"recall of {label}", of_label)
+        measures += mean(f"precision of {label}", with_label)
+    return measures
+
+
+def _f1(labels: set[str], true_labels: set[str]) -> float:
+    total = len(labels) + len(true_labels)
+    return 2 * len(labels & true_labels) / total if total else 1.0

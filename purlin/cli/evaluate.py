@@ -92,12 +92,21 @@ def evaluate_classify(
     rows: Annotated[
         Path,
         typer.Option(
-            help="JSON Lines {text, label}, gzipped or not; the label is null where none applies."
+            help="Texts and labels in CSV, TSV, JSON, JSON Lines or Parquet; without a label where none applies."
         ),
     ],
     labels: Annotated[
         Path | None, typer.Option(help="Label names, one a line; or name = wording | wording.")
     ] = None,
+    column: Annotated[str, typer.Option(help="The column of the texts.")] = "text",
+    label_column: Annotated[str, typer.Option(help="The column of the labels.")] = "label",
+    multi: Annotated[
+        bool,
+        typer.Option(
+            "--multi",
+            help="Measure several labels a text: a list, or a text with | between them.",
+        ),
+    ] = False,
     classifier: Annotated[
         str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
     ] = None,
@@ -115,39 +124,50 @@ def evaluate_classify(
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:
-    """Measure label names, or a trained classifier, on labelled texts: accuracy and recalls, with 95 % intervals.
+    """Measure label names, or a trained classifier, on labelled texts, with 95 % intervals.
 
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
     from purlin.index import builds
+    from purlin.index.classify.labelled import check_truth, read_labelled
     from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
     from purlin.index.errors import InvalidInput
-    from purlin.index.evaluation import labels as labelled
+    from purlin.index.evaluation.labels import evaluate_labels, evaluate_several
 
-    if (labels is None) == (classifier is None) or (classifier and (template or transductive)):
+    of_names = bool(template or transductive or multi)
+    if (labels is None) == (classifier is None) or (classifier and of_names):
         raise InvalidInput(
-            "Give either --labels, with or without --template and --transductive, or --classifier.",
+            "Give either --labels, with or without --template, --transductive and --multi, or "
+            "--classifier.",
             field="labels",
         )
-    texts, truth = labelled.read_labelled(rows)
+    labelled = list(read_labelled(rows, column=column, label_column=label_column, several=multi))
+    texts = [row.text for row in labelled]
     if labels is not None:
         names = read_label_lines(labels)
-        labelled.check_truth(truth, list(map(label_name, names)))
+        check_truth(labelled, list(map(label_name, names)))
         by_names = Classifier(open_encoder(encoder, purpose="labels"))
         results = by_names.classify(
             texts,
             names,
             templates=template or DEFAULT_TEMPLATES,
+            multi_label=multi,
             transductive=transductive,
             min_score=min_score,
         )
     else:
         trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
-        labelled.check_truth(truth, trained.spec.labels)
+        check_truth(labelled, trained.spec.labels)
         results = trained.classify(texts, min_score=min_score)
-    _print_measures(labelled.evaluate_labels(results, truth), as_json)
+
+    if multi:
+        fitting = [result.labels or () for result in results]
+        measures = evaluate_several(fitting, [row.labels for row in labelled])
+    else:
+        measures = evaluate_labels(results, [next(iter(row.labels), None) for row in labelled])
+    _print_measures(measures, as_json)
 
 
 @app.command("qa")

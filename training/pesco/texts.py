@@ -9,16 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from purlin.index.classify.texts import (
-    REPLACEMENT,
-    read_label_lines,
-    read_texts,
-    valid_unicode,
-)
+from purlin.index.classify.labelled import read_labelled
+from purlin.index.classify.texts import REPLACEMENT, read_label_lines, read_texts
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
-from purlin.index.evaluation import labels as labelled
 from purlin.index.evaluation.ranking import read_list
 
 MIN_TEXTS = 32
@@ -130,19 +125,20 @@ def _check_enough(count: int, repeated: int, labels: int) -> None:
 
 
 def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
-    """Read JSON Lines {text, label}.
+    """Read labelled texts: a table with the columns text and label.
 
-    Raises InvalidInput naming the line whose label is not in `labels`.
+    Raises InvalidInput naming the row whose label is not in `labels`.
     """
     numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
-    for line_number, text, label in labelled.labelled_rows(path):
-        if label is None or label not in numbers:
+    for row in read_labelled(path):
+        label = next(iter(row.labels), "")
+        if label not in numbers:
             raise InvalidInput(
-                f"{path.name}:{line_number}: {label!r:.80} is none of the given labels.",
+                f"Row {row.number} of {path.name}: {label!r:.80} is none of the given labels.",
                 field="dev",
             )
-        texts.append(valid_unicode(text)[:MAX_POOL_TEXT_CHARS])
+        texts.append(row.text[:MAX_POOL_TEXT_CHARS])
         label_numbers.append(numbers[label])
 
     return Labelled(tuple(texts), tuple(label_numbers))

@@ -171,7 +171,7 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
 
     assert labelled.texts == ("a", "b")
     assert labelled.labels == (1, 0)
-    with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: 'two' is none"):
+    with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: 'two' is none"):
         read_labelled_texts(path, ["one", "three"])
     with pytest.raises(InvalidInput, match="no rows"):
         read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"])
@@ -292,5 +292,5 @@ def test_labels_with_wordings_are_read_and_named(tmp_path: Path) -> None:
 
 def test_dev_rows_need_a_label(tmp_path: Path) -> None:
     rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
-    with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: None is none of the given labels"):
+    with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: '' is none of the given labels"):
         read_labelled_texts(rows, ["one", "two"])

@@ -1,0 +1,85 @@
+"""Read labelled texts: the rows of a table with a text and a label, or several."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from purlin.index.classify.texts import cell, check_text_length, readable_rows
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.sources.tables import Row, read_rows
+
+MAX_LABELS_OF_ROW = 1_000
+# Between the labels of a row, in a table of texts.
+LABEL_SEPARATOR = "|"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRow:
+    """A text and its labels, none if none applies; `number` counts as in `tables.Row`."""
+
+    number: int
+    text: str
+    labels: tuple[str, ...]
+
+
+def read_labelled(
+    path: Path, *, column: str = "text", label_column: str = "label", several: bool = False
+) -> Iterator[LabelledRow]:
+    """Yield the rows of a table: CSV, TSV, JSON, Parquet, or else JSON Lines.
+
+    A row without a label, or with null, has none. With `several`, its labels are those of a list,
+    or of a text between `LABEL_SEPARATOR`. Raises NotFound, and InvalidInput naming the first row
+    that cannot be read, lacks a column or a text, or has several labels where one is expected.
+    """
+    name = str(path)
+    if not path.is_file():
+        raise NotFound(f"{name} does not exist or is not a file.", field="rows")
+
+    for row in readable_rows(read_rows(path, name), name, field="rows"):
+        text = cell(row, column, name, "column").strip()
+        where = f"Row {row.number} of {name}"
+        if not text:
+            raise InvalidInput(f"{where} has no text: leave it out or fill it.", field="rows")
+        check_text_length(text, where, field="rows")
+        yield LabelledRow(row.number, text, _labels(row, label_column, name, several))
+
+
+def _labels(row: Row, column: str, name: str, several: bool) -> tuple[str, ...]:
+    value = row.record.get(column)
+    if isinstance(value, list):
+        if not several:
+            raise InvalidInput(
+                f"Row {row.number} of {name} has a list of labels: --multi measures several labels "
+                "a text; without it a row has one.",
+                field="rows",
+            )
+        items = [
+            cell(Row(row.number, {column: item}), column, name, "label-column") for item in value
+        ]
+    else:
+        written = cell(row, column, name, "label-column")
+        items = written.split(LABEL_SEPARATOR) if several else [written]
+
+    labels = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if len(labels) > MAX_LABELS_OF_ROW:
+        raise InvalidInput(
+            f"Row {row.number} of {name} has {len(labels):,} labels, more than "
+            f"{MAX_LABELS_OF_ROW:,}: give fewer.",
+            field="rows",
+        )
+    return labels
+
+
+def check_truth(rows: Sequence[LabelledRow], labels: Collection[str]) -> None:
+    """Raise InvalidInput if a row has a label that the classifier does not have."""
+    available = set(labels)
+    unknown = dict.fromkeys(label for row in rows for label in row.labels if label not in available)
+    if unknown:
+        shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
+        raise InvalidInput(
+            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. A row "
+            "to which none applies has the label null.",
+            field="rows",
+        )
