@@ -298,6 +298,8 @@ def _signature(function: Any) -> str:
 def _recipes() -> Iterator[str]:
     from purlin.training import ensemble
     from purlin.training.pesco.recipe import PescoRecipe
+    from purlin.training.ranker.recipe import RankerRecipe
+    from purlin.training.reader.ensemble import ReaderEnsembleRecipe
     from purlin.training.reader.recipe import ReaderRecipe
     from purlin.training.santa.recipe import SantaRecipe
     from purlin.training.static.recipe import StaticRecipe
@@ -312,6 +314,8 @@ def _recipes() -> Iterator[str]:
         ("static", StaticRecipe),
         ("ensemble", ensemble.EnsembleRecipe),
         ("refqa", ReaderRecipe),
+        ("ensemble, of readers", ReaderEnsembleRecipe),
+        ("ranker", RankerRecipe),
         ("pesco", PescoRecipe),
     ):
         yield f"### purlin train {command}\n"

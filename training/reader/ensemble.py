@@ -19,7 +19,7 @@ from purlin.index.qa.reader_settings import (
 from purlin.training.config import in_range, refuse_unfit_parts
 from purlin.training.exporting.directory import replacing_directory, write_settings
 from purlin.training.exporting.model_card import CARD, Card, markdown_list
-from purlin.training.reader.recipe import ReaderExport
+from purlin.training.reader.recipe import EnsembleExport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,12 @@ class ReaderPart:
 class ReaderEnsembleRecipe:
     """All that decides an ensemble of readers.
 
-    The parts lie in one directory, where the ensemble is written; their shares add up to 1. Of `export`
-    it has `prior_weight`, `calibration` and `limits`.
+    The parts lie in one directory, where the ensemble is written; their shares add up to 1.
     """
 
     name: str
     parts: tuple[ReaderPart, ...]
-    export: ReaderExport = field(default_factory=ReaderExport)
+    export: EnsembleExport = field(default_factory=EnsembleExport)
 
     def __post_init__(self) -> None:
         Card(self.name)  # refuses a name that cannot be exported

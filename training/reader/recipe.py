@@ -61,23 +61,15 @@ class ReadingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderExport:
-    """How the reader is exported; `prior_weight` and `calibration` as in
+class EnsembleExport:
+    """How readers are exported as one; `prior_weight` and `calibration` as in
     `purlin.index.qa.reader_settings.ReaderSettings`.
 
-    Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
-    dev questions. `base_share` is the share of the base's weights that is mixed into the trained
-    ones: the base has to be a reader, which then forgets less. `base_model` is named in the model
-    card, if the recipe's base is a checkpoint of one's own.
+    `benchmarks/reader.py --write` tunes the two on dev questions.
     """
 
-    quantization: Quantization = "int8"
-    base_share: float = 0.0
     prior_weight: float = 0.55
     calibration: tuple[float, ...] = (1.1663, 4.5191, -5.0551, -0.3409, 0.6905)
-    base_model: str = ""
-    base_licence: str = "unknown"
-    trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,10 +77,32 @@ class ReaderExport:
             raise InvalidInput(
                 "calibration has five numbers: a constant and four weights.", field="calibration"
             )
-        in_range("base_share", self.base_share, 0.0, 0.99)
         in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
         for weight in self.calibration:
             in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderExport(EnsembleExport):
+    """How the reader is exported; `prior_weight` and `calibration` as in
+    `purlin.index.qa.reader_settings.ReaderSettings`.
+
+    `benchmarks/reader.py --write` tunes the two on dev questions. `base_share` is the share of the
+    base's weights that is mixed into the trained ones: the base has to be a reader, which then
+    forgets less. `base_model` is named in the model card, if the recipe's base is a checkpoint of
+    one's own.
+    """
+
+    quantization: Quantization = "int8"
+    base_share: float = 0.0
+    base_model: str = ""
+    base_licence: str = "unknown"
+    trained_on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Without arguments, super() is that of the class before `slots` made it anew.
+        super(ReaderExport, self).__post_init__()
+        in_range("base_share", self.base_share, 0.0, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
