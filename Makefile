@@ -68,15 +68,15 @@ bench-limits: $(VENV)/.dev
 	$(BENCH).peers limits $(BENCH_DIRS) --corpus csn
 
 bench-growth: $(VENV)/.dev
-	$(BENCH).functions --data $(BENCH_DATA) --out $(BENCH_FUNCTIONS)
-	$(BENCH).growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS)
+	$(BENCH).speed.functions --data $(BENCH_DATA) --out $(BENCH_FUNCTIONS)
+	$(BENCH).speed.growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS)
 
 # Five million passages, an hour; not part of `bench`.
 bench-growth-windows: $(VENV)/.dev
-	$(BENCH).growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS) --windows --sizes 5000000
+	$(BENCH).speed.growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS) --windows --sizes 5000000
 
 bench-tables: $(VENV)/.dev
-	$(BENCH).tables --scratch $(BENCH_SCRATCH)
+	$(BENCH).speed.tables --scratch $(BENCH_SCRATCH)
 
 # purlin-search, with the models, and purlin-client, into dist/.
 wheel: | $(VENV)/bin/pip

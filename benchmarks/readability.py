@@ -1,6 +1,6 @@
 """Count what makes Python code easy or hard to read.
 
-    python benchmarks/readability.py DIR_OR_FILE [DIR_OR_FILE ...] [--names]
+    python -m benchmarks.readability DIR_OR_FILE [DIR_OR_FILE ...] [--names]
 
 All directories and files of one call are counted together, as one project; for a comparison, call
 it once for each project. It counts placeholder names, public names that several files define, long

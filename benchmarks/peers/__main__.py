@@ -6,7 +6,7 @@
     python -m benchmarks.peers limits --scratch DIR --data DIR [--corpus cosqa]
 
 Environments, indexes and results are kept in the scratch directory: a run that was stopped goes on
-where it was, and `python -m benchmarks.tables` writes the results into docs/performance.md.
+where it was, and `python -m benchmarks.speed.tables` writes the results into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.corpora import CORPORA
 from benchmarks.peers.contestants import CONTESTANTS
+from benchmarks.speed.corpora import CORPORA
 
 # In memory and in Python, Haystack's BM25 takes seconds for a query of the large corpus.
 DEFAULTS = {

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 
-from benchmarks.classify import ADJECTIVES, NOUNS
-from benchmarks.corpora import Shared, judged_set
-from benchmarks.load import Client, Request, measure
 from benchmarks.peers.contestants import run_script
 from benchmarks.peers.environments import python_of
-from benchmarks.processes import Running, free_port, serving
-from benchmarks.records import Records
+from benchmarks.speed.classify import ADJECTIVES, NOUNS
+from benchmarks.speed.corpora import Shared, judged_set
+from benchmarks.speed.load import Client, Request, measure
+from benchmarks.speed.processes import Running, free_port, serving
+from benchmarks.speed.records import Records
 from purlin.index.evaluation.ranking import read_list
 
 LABELS = tuple(f"{adjective} {noun}" for adjective, noun in product(ADJECTIVES, NOUNS))

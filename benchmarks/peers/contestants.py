@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from benchmarks.corpora import Shared
-from benchmarks.load import Request
 from benchmarks.peers.environments import HERE, python_of
-from benchmarks.processes import Running, free_port, serving
+from benchmarks.speed.corpora import Shared
+from benchmarks.speed.load import Request
+from benchmarks.speed.processes import Running, free_port, serving
 
 DEPTH = 10
 

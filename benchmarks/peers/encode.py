@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.corpora import Shared, judged_set
 from benchmarks.peers.environments import HERE, python_of
-from benchmarks.records import Records
+from benchmarks.speed.corpora import Shared, judged_set
+from benchmarks.speed.records import Records
 from purlin.index.encoder import Encoder
 
 TORCH, ONNX, PURLIN = "sentence-transformers", "sentence-transformers-onnx-int8", "purlin"
@@ -56,7 +56,7 @@ def compare(scratch: Path, data: Path, rounds: int, texts: int) -> None:
 
 def write_sample(shared: Shared, count: int) -> Path:
     """Random functions of the corpus, the same in every call."""
-    from benchmarks.vectors import corpus_texts
+    from benchmarks.speed.vectors import corpus_texts
 
     path = shared.scratch / f"texts-encode-{count}.jsonl"
     if not path.exists():

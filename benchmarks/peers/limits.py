@@ -17,10 +17,10 @@ import bm25s
 import faiss
 import numpy as np
 
-from benchmarks.corpora import Shared, judged_set, load_queries
-from benchmarks.load import Client
 from benchmarks.peers.contestants import DEPTH, Purlin
-from benchmarks.records import Records
+from benchmarks.speed.corpora import Shared, judged_set, load_queries
+from benchmarks.speed.load import Client
+from benchmarks.speed.records import Records
 from purlin.index.encoder import Vectors
 
 QUERIES = 300

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.corpora import Shared, judged_set, load_queries
-from benchmarks.load import Client, measure
 from benchmarks.peers.contestants import CONTESTANTS, Contestant
-from benchmarks.processes import Running
-from benchmarks.records import Records
-from benchmarks.stages import share_elsewhere, stage_means
-from benchmarks.steady import Steady
+from benchmarks.speed.corpora import Shared, judged_set, load_queries
+from benchmarks.speed.load import Client, measure
+from benchmarks.speed.processes import Running
+from benchmarks.speed.records import Records
+from benchmarks.speed.stages import share_elsewhere, stage_means
+from benchmarks.speed.steady import Steady
 
 CLIENTS = (1, 8)
 # One process each, whose metrics are its own.

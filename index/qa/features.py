@@ -2,7 +2,7 @@
 
 Linear models over these features rank passages and spans beside what the search and the reader
 say. What holds for one type of answer counts by the probability that the question expects that
-type. `benchmarks/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
+type. `benchmarks/qa/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
 over all competing passages, or spans, is the probability of being right.
 """
 

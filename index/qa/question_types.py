@@ -3,7 +3,7 @@
 Rules over the wording (`purlin.index.qa.answer_types`) are right where they match, but many
 questions match none: "closing a stream twice, what blows up" wants an exception. A multinomial
 logistic regression over words, groups of words and the rules that match has learnt that from
-questions over eleven manuals (`benchmarks/question_types.py`). It knows only groups that questions
+questions over eleven manuals (`benchmarks/qa/question_types.py`). It knows only groups that questions
 over three manuals have, so that it goes by wording, not by subject.
 """
 

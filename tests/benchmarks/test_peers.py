@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import functions, growth, load, sizing, steady, tables
-from benchmarks.load import Client, Request
-from benchmarks.processes import directory_mb, free_port, memory_of, serving
-from benchmarks.records import Records, median_of, select
-from benchmarks.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
+from benchmarks.speed import functions, growth, load, sizing, steady, tables
+from benchmarks.speed.load import Client, Request
+from benchmarks.speed.processes import directory_mb, free_port, memory_of, serving
+from benchmarks.speed.records import Records, median_of, select
+from benchmarks.speed.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
 from purlin.index.encoder import STATIC_ENCODER
 from tests.support.hash_encoder import HashEncoder
 
@@ -48,7 +48,7 @@ class Replies(BaseHTTPRequestHandler):
 
 
 class Clock:
-    """The seconds that the fixed loop of `benchmarks.steady` takes, one after another."""
+    """The seconds that the fixed loop of `benchmarks.speed.steady` takes, one after another."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
         self.left = list(seconds)
@@ -206,7 +206,7 @@ def test_packages_are_pairs() -> None:
 def test_encoding_goes_on_after_the_last_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.vectors.CHUNK", 1)
+    monkeypatch.setattr("benchmarks.speed.vectors.CHUNK", 1)
     texts = list(corpus_texts(write_corpus(tmp_path / "corpus.jsonl.gz")))
     encoder = HashEncoder()
 

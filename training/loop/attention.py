@@ -18,7 +18,7 @@ def float32_gradients() -> Iterator[None]:
     """Compute bfloat16 gradients of fused CPU attention in float32 within this context.
 
     torch's own bfloat16 kernel does not use the CPU's matrix unit: it takes four times as long,
-    half of a training step under autocast (benchmarks/attention.py). The kernel is replaced in all
+    half of a training step under autocast (benchmarks/training/attention.py). The kernel is replaced in all
     threads and restored on exit. Gradients are still returned in bfloat16.
     """
     kernel = torch.library.get_kernel(f"aten::{BACKWARD}", "CPU")

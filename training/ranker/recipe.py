@@ -92,7 +92,7 @@ class RankerExport:
     """How the reranker is exported; `weights` and `default` as in
     `purlin.index.reranker.RerankerSettings`.
 
-    `benchmarks/rerank.py` prints what each weight gives on dev queries. `base_model` is named in the
+    `benchmarks/search/rerank.py` prints what each weight gives on dev queries. `base_model` is named in the
     model card, if the recipe's base is a checkpoint of one's own.
     """
 

@@ -65,7 +65,7 @@ class EnsembleExport:
     """How readers are exported as one; `prior_weight` and `calibration` as in
     `purlin.index.qa.reader_settings.ReaderSettings`.
 
-    `benchmarks/reader.py --write` tunes the two on dev questions.
+    `benchmarks/qa/reader.py --write` tunes the two on dev questions.
     """
 
     prior_weight: float = 0.55
@@ -87,7 +87,7 @@ class ReaderExport(EnsembleExport):
     """How the reader is exported; `prior_weight` and `calibration` as in
     `purlin.index.qa.reader_settings.ReaderSettings`.
 
-    `benchmarks/reader.py --write` tunes the two on dev questions. `base_share` is the share of the
+    `benchmarks/qa/reader.py --write` tunes the two on dev questions. `base_share` is the share of the
     base's weights that is mixed into the trained ones: the base has to be a reader, which then
     forgets less. `base_model` is named in the model card, if the recipe's base is a checkpoint of
     one's own.

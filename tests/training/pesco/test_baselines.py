@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from benchmarks import pesco_baselines
-from benchmarks.pesco_baselines import (
+from benchmarks.classify import pesco_baselines
+from benchmarks.classify.pesco_baselines import (
     CLOZE,
     ClozeClassifier,
     ClozeQuestions,

@@ -1,0 +1,732 @@
+"""Measure how well encoders search the development sets, as one table.
+
+    python -m benchmarks.search.quality --data DIR --out FILE.json --encoder base=DIR
+        [--encoder NAME=DIR ...] [--hybrid] [--bm25] [--sets cosqa csn ...] [--full] [--cache DIR]
+
+DIR holds `cosqa`, `csn_challenge`, `icecat` and `crowdflower` in BEIR's form, and `code_pairs`.
+Dense rows are exhaustive search. Hybrid and BM25 rows are what the server answers: corpora are
+built in a temporary home and searched. The text of a document is the one that indexing encodes.
+Means come with 95 % intervals and with the paired difference to the first encoder. FILE.json also
+has the value of every query. `--cache` keeps passage vectors for later calls.
+
+Without `--full`, csn is pooled: each language has its judged functions and 4,000 random others, the
+same for all encoders.
+
+In code_pairs, each distinct summary of a language's dev functions is a query. The candidates are
+these functions and the first ones of the language's train file, 2,000 in all; the column
+`code_pairs.all` has the candidates of all languages together. Every function with the query's
+summary is relevant.
+
+In searches, the queries are the dev split of questions/searches. The candidates are the functions
+that they lead to and the first ones of the language's train file, 2,000 a language in all, with
+their comments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import logging
+import random
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index import builds
+from purlin.index.encoder import TRANSFORMER_ENCODER, Role, TextEncoder, Vectors, load_encoder
+from purlin.index.evaluation import ranking
+from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
+from purlin.index.indexing.build import build
+from purlin.index.passages import render, split
+from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
+from purlin.training.data.pairs.augment import with_comment
+from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.pairs.rows import function_key, pairs_from_rows, plain_pair
+
+SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs", "searches")
+POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones
+CANDIDATES = 2000  # functions of a language in code_pairs and searches, or all targets if more
+STYLES = ("web", "repository")
+SEARCHES = Path(__file__).parents[2] / "questions" / "searches"
+DEPTH = 100
+_QUERIES_AT_ONCE = 256
+_Values = NDArray[np.float64]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Judged queries over all documents of a set, or over those in `language`."""
+
+    name: str
+    measure: str
+    queries: Mapping[str, str]
+    qrels: Qrels
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSet:
+    """Documents and the columns of queries over them; `pooled` if some documents are left out."""
+
+    name: str
+    kind: Kind
+    documents: tuple[Document, ...]
+    columns: tuple[Column, ...]
+    pooled: bool = False
+
+    def rows(self, column: Column) -> NDArray[np.int64]:
+        """Rows of the documents that the column's queries are searched among."""
+        if not column.language:
+            return np.arange(len(self.documents))
+        languages = [document.fields["language"] for document in self.documents]
+        return np.array(
+            [row for row, language in enumerate(languages) if language == column.language],
+            dtype=np.int64,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A cell of the table: `values` has the measure of each query.
+
+    A mean of several columns has no values of its own, but the columns' results as `parts`.
+    """
+
+    measure: Measure
+    documents: int
+    pooled: bool
+    values: Mapping[str, float]
+    run: Run
+    qrels: Qrels
+    parts: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table: an encoder in one mode."""
+
+    name: str
+    mode: Mode
+    fingerprint: str
+    results: Mapping[str, Result]
+
+
+# ---- sets
+
+
+@lru_cache(maxsize=len(SETS))
+def load_set(name: str, data: Path, full: bool = False) -> JudgedSet:
+    """Read one of `SETS`; `full` applies to csn only."""
+    match name:
+        case "csn":
+            return _csn(data / "csn_challenge", full)
+        case "code_pairs":
+            return _code_pairs(data / "code_pairs")
+        case "searches":
+            return _searches(data / "code_pairs")
+        case "cosqa":
+            return _beir(data / name, "code", "MRR@100")
+    return _beir(data / name, "product", "nDCG@10")
+
+
+def _beir(directory: Path, kind: Kind, measure: str) -> JudgedSet:
+    qrels = ranking.read_qrels(directory / "qrels" / "dev.tsv")
+    column = Column(directory.name, measure, _queries(directory, qrels), qrels)
+    return JudgedSet(directory.name, kind, tuple(_documents(directory, kind)), (column,))
+
+
+def _queries(directory: Path, qrels: Qrels) -> dict[str, str]:
+    texts = ranking.read_queries(directory / "queries.jsonl")
+    return {query: texts[query] for query in qrels}
+
+
+def _documents(directory: Path, kind: Kind) -> Iterator[Document]:
+    for file in open_source(kind, [directory / "corpus.jsonl.gz"]):
+        if isinstance(file, SourceFile):
+            yield from (item for item in file.read() if isinstance(item, Document))
+
+
+def _csn(directory: Path, full: bool) -> JudgedSet:
+    columns = []
+    judged: set[str] = set()
+    for path in sorted((directory / "qrels").glob("dev.*.tsv")):
+        language = path.name.split(".")[1]
+        qrels = ranking.read_qrels(path)
+        queries = _queries(directory, qrels)
+        columns.append(Column(f"csn.{language}", "nDCG@10", queries, qrels, language))
+        for grades in qrels.values():
+            judged.update(grades)
+
+    documents = list(_documents(directory, "code"))
+    chosen = documents if full else pooled(documents, judged)
+    return JudgedSet("csn", "code", tuple(chosen), tuple(columns), pooled=not full)
+
+
+def pooled(
+    documents: Iterable[Document], judged: Collection[str], others: int = POOLED_OTHERS
+) -> list[Document]:
+    """The judged documents and `others` random ones of each language, the same in every call."""
+    pool: list[Document] = []
+    rest: dict[object, list[Document]] = defaultdict(list)
+    for document in documents:
+        if document.id in judged:
+            pool.append(document)
+        else:
+            rest[document.fields["language"]].append(document)
+
+    generator = random.Random(0)
+    for unjudged in rest.values():
+        pool += generator.sample(unjudged, min(others, len(unjudged)))
+    return pool
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizedFunction:
+    """A function of code_pairs as a document, with the summary that serves as a query."""
+
+    document: Document
+    summary: str
+
+    @property
+    def key(self) -> str:
+        """The same for summaries that differ in case and white space only."""
+        return " ".join(self.summary.lower().split())
+
+
+def _code_pairs(directory: Path) -> JudgedSet:
+    all_dev: list[SummarizedFunction] = []
+    all_candidates: list[SummarizedFunction] = []
+    columns = []
+    for path in sorted(directory.glob("*.dev.jsonl.gz")):
+        language = path.name.split(".")[0]
+        dev = list(_functions(path))
+        train = _functions(directory / f"{language}.train.jsonl.gz")
+        candidates = [*dev, *islice(train, max(0, CANDIDATES - len(dev)))]
+
+        columns.append(pairs_column(f"code_pairs.{language}", dev, candidates, language))
+        all_dev += dev
+        all_candidates += candidates
+    columns.append(pairs_column("code_pairs.all", all_dev, all_candidates))
+
+    # Ties are broken by row, so dev functions must not come first.
+    random.Random(0).shuffle(all_candidates)
+    documents = tuple(function.document for function in all_candidates)
+    return JudgedSet("code_pairs", "code", documents, tuple(columns))
+
+
+def _functions(path: Path) -> Iterator[SummarizedFunction]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for number, row in enumerate(map(json.loads, lines)):
+            id_ = f"{path.name.removesuffix('.jsonl.gz')}.{number}"
+            fields = {"language": row["language"]}
+            document = Document(id_, "code", row["name"], row["code"], fields=fields)
+            yield SummarizedFunction(document, row["summary"])
+
+
+def pairs_column(
+    name: str,
+    functions: Sequence[SummarizedFunction],
+    candidates: Iterable[SummarizedFunction],
+    language: str = "",
+) -> Column:
+    """Each distinct summary of `functions` as a query, to which candidates with it are relevant."""
+    relevant: dict[str, dict[str, float]] = defaultdict(dict)
+    for function in candidates:
+        relevant[function.key][function.document.id] = 1.0
+
+    # In reverse, so that the first of several functions with one summary stays.
+    distinct = {function.key: function for function in reversed(functions)}.values()
+    queries = {function.document.id: function.summary for function in distinct}
+    qrels = {function.document.id: relevant[function.key] for function in distinct}
+    return Column(name, "MRR@100", queries, qrels, language)
+
+
+def _searches(directory: Path) -> JudgedSet:
+    queries: dict[str, dict[str, str]] = {style: {} for style in STYLES}
+    qrels: dict[str, dict[str, dict[str, float]]] = {style: {} for style in STYLES}
+    documents: list[Document] = []
+
+    for path in sorted(directory.glob("*.train.jsonl.gz")):
+        language = path.name.split(".")[0]
+        searches = _dev_searches(SEARCHES / f"{language}.jsonl")
+        targets: list[Document] = []
+        distractors: list[Document] = []
+        for number, draft in enumerate(pairs_from_rows(PairSource("pairs", path), plain_pair)):
+            if isinstance(draft, Skipped):
+                continue
+            rows = searches.pop(function_key(draft.pair.passage), [])
+            if not rows and len(distractors) == CANDIDATES:
+                continue
+
+            document = _commented(f"{language}.{number}", draft.pair)
+            (targets if rows else distractors).append(document)
+            for row in rows:
+                queries[row["style"]][document.id] = row["queries"][0]
+                qrels[row["style"]][document.id] = {document.id: 1.0}
+        documents += [*targets, *distractors[: max(0, CANDIDATES - len(targets))]]
+
+    # Ties are broken by row, so the targets must not come first.
+    random.Random(0).shuffle(documents)
+    columns = [
+        Column(f"searches.{style}", "MRR@100", queries[style], qrels[style]) for style in STYLES
+    ]
+    return JudgedSet("searches", "code", tuple(documents), tuple(columns))
+
+
+def _dev_searches(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Map the keys of functions to the rows of the dev split that lead to them."""
+    searches: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if row["split"] == "dev":
+            searches[row["function"]].append(row)
+    return searches
+
+
+def _commented(id_: str, pair: Pair) -> Document:
+    """Return the function with its comment where an index has it."""
+    fields = {"language": pair.language}
+    if pair.language == "python":
+        return Document(id_, "code", "", with_comment(pair, whole=True), fields=fields)
+    return Document(id_, "code", "", pair.passage, summary=pair.comment, fields=fields)
+
+
+# ---- vectors
+
+
+class CachingEncoder:
+    """An encoder that encodes no passage twice, and keeps passage vectors in `file` (.npy)."""
+
+    def __init__(self, encoder: TextEncoder, file: Path | None = None) -> None:
+        self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
+        self.max_tokens, self.architecture = encoder.max_tokens, encoder.architecture
+        self._encoder, self._file = encoder, file
+        self._vectors: dict[bytes, Vectors] = {}
+        if file is not None and file.exists():
+            saved = np.load(file, allow_pickle=False)
+            self._vectors = dict(zip(saved["digest"].tolist(), saved["vector"], strict=True))
+
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
+        if role == "query":
+            return self._encoder.encode(texts, role=role, progress=progress)
+
+        digests = [
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            for text in texts
+        ]
+        new = {
+            digest: text
+            for digest, text in zip(digests, texts, strict=True)
+            if digest not in self._vectors
+        }
+        if new:
+            report = _progress_reporter(len(new))
+            vectors = self._encoder.encode(list(new.values()), role=role, progress=report)
+            self._vectors |= dict(zip(new, vectors, strict=True))
+            self._save()
+        return np.stack([self._vectors[digest] for digest in digests])
+
+    def _save(self) -> None:
+        if self._file is None:
+            return
+
+        row_type = [("digest", "V16"), ("vector", "f4", (self.dim,))]
+        saved = np.empty(len(self._vectors), dtype=row_type)
+        saved["digest"] = np.array(list(self._vectors), dtype="V16")
+        saved["vector"] = np.stack(list(self._vectors.values()))
+
+        # Replaced at once, so that an interrupted call leaves the earlier file whole.
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_suffix(".draft.npy")
+        np.save(draft, saved, allow_pickle=False)
+        draft.replace(self._file)
+
+
+def _progress_reporter(total: int) -> Callable[[int], None]:
+    """Log how many passages are encoded, every ten seconds and at the end."""
+    started = last = time.perf_counter()
+    encoded = 0
+
+    def advance(count: int) -> None:
+        nonlocal encoded, last
+        encoded += count
+        now = time.perf_counter()
+
+        if now - last >= 10 or encoded == total:
+            last = now
+            share = f"{encoded:,} of {total:,}"
+            log.info("    %s passages encoded, %.0f s", share, now - started)
+
+    return advance
+
+
+def cache_file(cache: Path, name: str, encoder: TextEncoder) -> Path:
+    """Return where the directory `cache` keeps an encoder's vectors of a set."""
+    digest = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()
+    return cache / f"{name}-{digest[:16]}.npy"
+
+
+def passage_text(document: Document) -> str:
+    """The text that indexing encodes; code and products have a single passage."""
+    (passage,) = split(document)
+    return render(document, passage)
+
+
+# ---- search
+
+
+def nearest(queries: Vectors, passages: Vectors, depth: int = DEPTH) -> NDArray[np.int64]:
+    """Rows (q, depth) of `passages` by inner product with each query; ties are in row order."""
+    blocks = (
+        queries[start : start + _QUERIES_AT_ONCE]
+        for start in range(0, len(queries), _QUERIES_AT_ONCE)
+    )
+    return np.concatenate(
+        [np.argsort(-(block @ passages.T), axis=1, kind="stable")[:, :depth] for block in blocks]
+    )
+
+
+def dense_run(judged: JudgedSet, encoder: TextEncoder, vectors: Vectors, column: Column) -> Run:
+    """Exhaustive search; `vectors` are those of all documents of the set."""
+    rows = judged.rows(column)
+    queries = encoder.encode(list(column.queries.values()), role="query")
+    rankings = nearest(queries, vectors[rows])
+
+    return {
+        query: [judged.documents[row].id for row in rows[ranked]]
+        for query, ranked in zip(column.queries, rankings, strict=True)
+    }
+
+
+def served_run(corpus: Corpus, mode: Mode, column: Column) -> Run:
+    """What the server answers."""
+    filters = {"language": column.language} if column.language else None
+    run = {}
+    for query, text in column.queries.items():
+        hits = corpus.search(text, k=DEPTH, mode=mode, filter=filters).hits
+        run[query] = [hit.document_id for hit in hits]
+    return run
+
+
+@contextmanager
+def corpus_of(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
+    """Build and load the set as the server would, in a temporary home."""
+    with tempfile.TemporaryDirectory() as home:
+        source = SourceFile(judged.name, judged.name, lambda: iter(judged.documents))
+        build(Path(home), judged.name, judged.kind, [source], encoder)
+        corpus = Corpus.load(builds.current(Path(home), judged.name), encoder)
+        try:
+            yield corpus
+        finally:
+            corpus.close()
+
+
+# ---- measures
+
+
+def measure_dense(
+    encoder: TextEncoder,
+    data: Path,
+    sets: Sequence[str] = SETS,
+    *,
+    full: bool = False,
+    cache: Path | None = None,
+) -> dict[str, Result]:
+    """A result of exhaustive dense search for each column: `cosqa`, `csn.go`, `csn.mean`."""
+    return measure_modes(encoder, data, sets, ["dense"], full=full, cache=cache)["dense"]
+
+
+def measure_modes(
+    encoder: TextEncoder,
+    data: Path,
+    sets: Sequence[str],
+    modes: Sequence[Mode],
+    *,
+    full: bool = False,
+    cache: Path | None = None,
+) -> dict[Mode, dict[str, Result]]:
+    """Results by mode and column; a set's corpus is built once for all modes."""
+    results: dict[Mode, dict[str, Result]] = {mode: {} for mode in modes}
+    for name in sets:
+        started = time.perf_counter()
+        judged = load_set(name, data, full)
+        log.info("  %s: %s documents", name, f"{len(judged.documents):,}")
+
+        file = cache_file(cache, name, encoder) if cache else None
+        for mode, columns in _measure_set(judged, CachingEncoder(encoder, file), modes).items():
+            results[mode] |= columns
+        log.info("  %s: done in %.0f s", name, time.perf_counter() - started)
+    return results
+
+
+def _measure_set(
+    judged: JudgedSet, encoder: TextEncoder, modes: Sequence[Mode]
+) -> dict[Mode, dict[str, Result]]:
+    results: dict[Mode, dict[str, Result]] = {}
+    if "dense" in modes:
+        texts = [passage_text(document) for document in judged.documents]
+        vectors = encoder.encode(texts, role="passage")
+        results["dense"] = _results(judged, partial(dense_run, judged, encoder, vectors))
+
+    served: list[Mode] = [mode for mode in modes if mode != "dense"]
+    if served:
+        with corpus_of(judged, encoder) as corpus:
+            for mode in served:
+                results[mode] = _results(judged, partial(served_run, corpus, mode))
+    return results
+
+
+def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Result]:
+    results = {column.name: _result(judged, column, search(column)) for column in judged.columns}
+    if judged.name == "csn":
+        results["csn.mean"] = mean_of(list(results.values()))
+    return results
+
+
+def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
+    measures = {each.name: each for each in ranking.evaluate_run(run, column.qrels)}
+    return Result(
+        measure=measures[column.measure],
+        documents=len(judged.rows(column)),
+        pooled=judged.pooled,
+        values=per_query(run, column),
+        run=run,
+        qrels=column.qrels,
+    )
+
+
+def per_query(run: Run, column: Column) -> dict[str, float]:
+    """The measure of each query with a relevant document; their mean is the column's measure."""
+    values = {}
+
+    for query, grades in column.qrels.items():
+        relevant = {document for document, grade in grades.items() if grade > 0}
+        # Queries without a relevant document have no reciprocal rank, and the means skip them.
+        if relevant and column.measure == "MRR@100":
+            values[query] = ranking.reciprocal_rank(run[query], relevant)
+        elif relevant:
+            values[query] = ranking.ndcg(run[query], grades)
+    return values
+
+
+def compare(first: Result, second: Result) -> Difference:
+    """The second result less the first, paired by query."""
+    if first.parts:
+        return _compare_means(first, second)
+
+    changes = ranking.compare_runs(first.run, second.run, first.qrels)
+    return next(change for change in changes if change.name == first.measure.name)
+
+
+def mean_of(parts: Sequence[Result]) -> Result:
+    """The mean of the columns' means, with an interval over queries.
+
+    A query is judged in several languages, so it is resampled in all of them together.
+    """
+    values = _matrix([part.values for part in parts])
+    mean = float(np.nanmean(values, axis=1).mean())
+    low, high = _interval(values)
+
+    first = parts[0]
+    measure = Measure(first.measure.name, mean, low, high, values.shape[1])
+    documents = sum(part.documents for part in parts)
+    return Result(measure, documents, first.pooled, {}, {}, {}, tuple(parts))
+
+
+def _compare_means(first: Result, second: Result) -> Difference:
+    first_values = _matrix([part.values for part in first.parts])
+    second_values = _matrix([part.values for part in second.parts])
+    gains = second_values - first_values
+
+    low, high = _interval(gains)
+    before, after = first.measure.mean, second.measure.mean
+    p = _sign_flip(gains)
+    return Difference(
+        first.measure.name, before, after, after - before, low, high, p, gains.shape[1]
+    )
+
+
+def _matrix(columns: Sequence[Mapping[str, float]]) -> _Values:
+    """Values of shape (columns, queries); NaN where a query is not judged in a column."""
+    queries = list(dict.fromkeys(query for values in columns for query in values))
+    return np.array([[values.get(query, np.nan) for query in queries] for values in columns])
+
+
+def _interval(values: _Values) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean of the rows' means (columns, queries), over queries."""
+    queries = values.shape[1]
+    uniform = np.full(queries, 1 / queries)
+    counts = np.random.default_rng(0).multinomial(queries, uniform, size=RESAMPLES)
+
+    # Of shape (resamples, columns); a column without a judged query has the sum 0.
+    judged = np.maximum(counts @ ~np.isnan(values).T, 1)
+    column_means = counts @ np.nan_to_num(values).T / judged
+    low, high = np.percentile(column_means.mean(axis=1), (2.5, 97.5))
+    return float(low), float(high)
+
+
+def _sign_flip(gains: _Values) -> float:
+    """Two-sided p of the mean of the rows' means; a query's sign is flipped in all columns."""
+    judged = (~np.isnan(gains)).sum(axis=1, keepdims=True)
+    shares = (np.nan_to_num(gains) / judged).mean(axis=0)
+
+    signs = np.random.default_rng(0).integers(2, size=(RESAMPLES, len(shares))) * 2.0 - 1.0
+    extreme = np.abs(signs @ shares) >= abs(shares.sum()) - 1e-12
+    return float((1 + extreme.sum()) / (1 + RESAMPLES))
+
+
+# ---- output
+
+
+def differences(rows: Sequence[Row]) -> list[dict[str, Difference]]:
+    """For each row, its differences to the first row of its mode; none for that row itself."""
+    firsts: dict[Mode, Row] = {}
+    changes: list[dict[str, Difference]] = []
+
+    for row in rows:
+        first = firsts.setdefault(row.mode, row)
+        if first is row:
+            changes.append({})
+            continue
+        changes.append(
+            {name: compare(first.results[name], result) for name, result in row.results.items()}
+        )
+    return changes
+
+
+def markdown_table(
+    title: str, columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]
+) -> str:
+    names = [title, *columns]
+    lines = [names, ["---"] * len(names), *([name, *cells] for name, cells in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def as_markdown(rows: Sequence[Row], changes: Sequence[Mapping[str, Difference]]) -> str:
+    """A table of means and, if there is a second encoder, one of differences."""
+    columns = [heading(name, result) for name, result in rows[0].results.items()]
+    means = [(row.name, map(mean_cell, row.results.values())) for row in rows]
+    text = markdown_table("encoder", columns, means)
+
+    compared = [
+        (row.name, map(change_cell, row_changes.values()))
+        for row, row_changes in zip(rows, changes, strict=True)
+        if row_changes
+    ]
+    if compared:
+        text += "\n\n" + markdown_table("difference to the first", rows[0].results, compared)
+    return text
+
+
+def heading(name: str, result: Result) -> str:
+    size = f"{result.measure.queries:,} queries, {result.documents:,} documents"
+    pooled = ", pooled" if result.pooled else ""
+    return f"{name} {result.measure.name} ({size}{pooled})"
+
+
+def mean_cell(result: Result) -> str:
+    return f"{result.measure.mean:.4f} ({result.measure.low:.4f}-{result.measure.high:.4f})"
+
+
+def change_cell(change: Difference) -> str:
+    return f"{change.mean:+.4f} ({change.low:+.4f} to {change.high:+.4f}), p {change.p:.4f}"
+
+
+def as_json(
+    rows: Sequence[Row], changes: Sequence[Mapping[str, Difference]]
+) -> list[dict[str, Any]]:
+    """A record for each row and column."""
+    return [
+        {
+            "row": row.name,
+            "mode": row.mode,
+            "fingerprint": row.fingerprint,
+            "column": name,
+            "documents": result.documents,
+            "pooled": result.pooled,
+            "measure": asdict(result.measure),
+            "difference": asdict(row_changes[name]) if name in row_changes else None,
+            "values": result.values,
+        }
+        for row, row_changes in zip(rows, changes, strict=True)
+        for name, result in row.results.items()
+    ]
+
+
+def named_directory(text: str) -> tuple[str, Path]:
+    """Parse NAME=DIR."""
+    name, equals, directory = text.partition("=")
+    if not (name and equals and directory):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DIR")
+    return name, Path(directory)
+
+
+def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of each encoder; BM25 needs none and is measured with the first."""
+    served: list[Mode] = ["hybrid"] if options.hybrid else []
+    encoders = options.encoder or [("released", TRANSFORMER_ENCODER)]
+    for number, (name, directory) in enumerate(encoders):
+        log.info("%s", name)
+        encoder = load_encoder(directory)
+        lexical: list[Mode] = ["lexical"] if options.bm25 and number == 0 else []
+        modes: list[Mode] = [*lexical, "dense", *served]
+        results = measure_modes(
+            encoder, options.data, options.sets, modes, full=options.full, cache=options.cache
+        )
+
+        labels: dict[Mode, str] = {"lexical": "BM25", "dense": name, "hybrid": f"{name}, hybrid"}
+        for mode in modes:
+            fingerprint = "" if mode == "lexical" else encoder.fingerprint
+            yield Row(labels[mode], mode, fingerprint, results[mode])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--encoder",
+        type=named_directory,
+        action="append",
+        metavar="NAME=DIR",
+        help="default: the released one",
+    )
+    parser.add_argument("--hybrid", action="store_true", help="add rows of the hybrid mode")
+    parser.add_argument("--bm25", action="store_true", help="add a row of BM25 alone")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--full", action="store_true", help="csn among all 122,561 functions")
+    parser.add_argument("--cache", type=Path, help="directory of vectors from earlier calls")
+    options = parser.parse_args()
+
+    logging.basicConfig(format="%(message)s")
+    log.setLevel(logging.INFO)
+
+    order: Sequence[Mode] = ("lexical", "dense", "hybrid")
+    rows = sorted(measured_rows(options), key=lambda row: order.index(row.mode))
+    changes = differences(rows)
+    records = as_json(rows, changes)
+    options.out.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    print(as_markdown(rows, changes))
+
+
+if __name__ == "__main__":
+    main()
