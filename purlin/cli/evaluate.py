@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -24,6 +25,11 @@ from purlin.cli.console import (
 )
 from purlin.cli.corpora import open_corpora, parse_filter
 from purlin.index.catalogs import CLASSIFIERS
+
+if TYPE_CHECKING:
+    from purlin.index.classify.labelled import LabelledRow
+    from purlin.index.evaluation.ranking import Measure
+    from purlin.index.records import Classification
 
 app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 
@@ -133,16 +139,8 @@ def evaluate_classify(
     from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
-    from purlin.index.errors import InvalidInput
-    from purlin.index.evaluation.labels import evaluate_labels, evaluate_several
 
-    of_names = bool(template or transductive or multi)
-    if (labels is None) == (classifier is None) or (classifier and of_names):
-        raise InvalidInput(
-            "Give either --labels, with or without --template, --transductive and --multi, or "
-            "--classifier.",
-            field="labels",
-        )
+    _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
     labelled = list(read_labelled(rows, column=column, label_column=label_column, several=multi))
     texts = [row.text for row in labelled]
     if labels is not None:
@@ -161,13 +159,32 @@ def evaluate_classify(
         trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
         check_truth(labelled, trained.spec.labels)
         results = trained.classify(texts, min_score=min_score)
+    _print_measures(_label_measures(results, labelled, several=multi), as_json)
 
-    if multi:
+
+def _check_classify(
+    labels: Path | None, classifier: str | None, *, has_label_options: bool
+) -> None:
+    """Refuse what does not go together, before anything is read."""
+    from purlin.index.errors import InvalidInput
+
+    if (labels is None) == (classifier is None) or (classifier and has_label_options):
+        raise InvalidInput(
+            "Give either --labels, with or without --template, --transductive and --multi, or "
+            "--classifier.",
+            field="labels",
+        )
+
+
+def _label_measures(
+    results: Sequence[Classification], rows: Sequence[LabelledRow], *, several: bool
+) -> list[Measure]:
+    from purlin.index.evaluation.labels import evaluate_labels, evaluate_several
+
+    if several:
         fitting = [result.labels or () for result in results]
-        measures = evaluate_several(fitting, [row.labels for row in labelled])
-    else:
-        measures = evaluate_labels(results, [next(iter(row.labels), None) for row in labelled])
-    _print_measures(measures, as_json)
+        return evaluate_several(fitting, [row.labels for row in rows])
+    return evaluate_labels(results, [next(iter(row.labels), None) for row in rows])
 
 
 @app.command("qa")
