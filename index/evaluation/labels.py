@@ -49,24 +49,25 @@ def evaluate_several(
     `recall` over those that have one. Each of the first 100 true labels has its recall and, if a
     text got it, its precision.
     """
-    pairs = [(set(given), set(true)) for given, true in zip(results, truth, strict=True)]
+    pairs = [(set(labels), set(true)) for labels, true in zip(results, truth, strict=True)]
 
     def mean(name: str, values: Sequence[float]) -> list[Measure]:
         return [measure(name, np.array(values, np.float64), len(pairs))] if values else []
 
-    f1 = [_f1(labels, true_labels) for labels, true_labels in pairs]
-    measures = mean("F1", f1)
-    measures += mean("precision", [len(got & true) / len(got) for got, true in pairs if got])
-    measures += mean("recall", [len(got & true) / len(true) for got, true in pairs if true])
-    measures += mean("all right", [float(got == true) for got, true in pairs])
+    precisions = [len(labels & true) / len(labels) for labels, true in pairs if labels]
+    recalls = [len(labels & true) / len(true) for labels, true in pairs if true]
+    measures = mean("F1", [_f1(labels, true) for labels, true in pairs])
+    measures += mean("precision", precisions)
+    measures += mean("recall", recalls)
+    measures += mean("all right", [float(labels == true) for labels, true in pairs])
 
     for label in list(dict.fromkeys(label for true in truth for label in true))[
         :MAX_MEASURED_LABELS
     ]:
-        of_label = [float(label in got) for got, true in pairs if label in true]
-        with_label = [float(label in true) for got, true in pairs if label in got]
-        measures += mean(f"recall of {label}", of_label)
-        measures += mean(f"precision of {label}", with_label)
+        recalls = [float(label in labels) for labels, true in pairs if label in true]
+        precisions = [float(label in true) for labels, true in pairs if label in labels]
+        measures += mean(f"recall of {label}", recalls)
+        measures += mean(f"precision of {label}", precisions)
     return measures
 
 

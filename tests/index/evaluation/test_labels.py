@@ -91,9 +91,9 @@ def test_a_text_without_a_label_is_right_if_it_gets_none() -> None:
 
 def test_measures_of_several_labels() -> None:
     # By hand: right 2 of 2 given and 3 true; none of 1 and 1; none given and none true; none of 1.
-    given = [("a", "b"), ("a",), (), ()]
-    true = [("a", "b", "c"), ("b",), (), ("c",)]
-    measures = {each.name: (each.mean, each.queries) for each in evaluate_several(given, true)}
+    results = [("a", "b"), ("a",), (), ()]
+    truth = [("a", "b", "c"), ("b",), (), ("c",)]
+    measures = {each.name: (each.mean, each.queries) for each in evaluate_several(results, truth)}
     assert measures == {
         "F1": (pytest.approx((0.8 + 0 + 1 + 0) / 4), 4),
         "precision": (0.5, 2),
@@ -110,17 +110,17 @@ def test_measures_of_several_labels() -> None:
 def test_f1_of_several_labels_is_that_of_scikit_learn() -> None:
     theirs = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(3)
-    given, true = generator.random((2, 50, 4)) < 0.5
+    results, truth = generator.random((2, 50, 4)) < 0.5
     names = np.array(["a", "b", "c", "d"])
     measures = {
         each.name: each.mean
-        for each in evaluate_several([names[row] for row in given], [names[row] for row in true])
+        for each in evaluate_several([names[row] for row in results], [names[row] for row in truth])
     }
 
     assert measures["F1"] == pytest.approx(
-        theirs.f1_score(true, given, average="samples", zero_division=1.0)
+        theirs.f1_score(truth, results, average="samples", zero_division=1.0)
     )
-    assert measures["all right"] == theirs.accuracy_score(true, given)
+    assert measures["all right"] == theirs.accuracy_score(truth, results)
 
 
 def test_command_measures_several_labels(
