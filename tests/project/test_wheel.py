@@ -85,7 +85,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 # ---- purlin-search
 
-LEFT_OUT = {"__pycache__", "reference-reader-int8", "reference-reader-ensemble-int8"}
+LEFT_OUT = {"__pycache__", "reference-reader-int8"}
 
 
 def test_wheel_has_all_files_of_its_packages(wheel: Path) -> None:

@@ -182,10 +182,7 @@ def test_an_entry_does_not_depend_on_the_base_url(library: Corpus) -> None:
     assert hit_entry(first.hit) == "functions.html#close"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["reference-reader-int8", "reference-reader-l12-int8", "reference-reader-ensemble-int8"],
-)
+@pytest.mark.parametrize("name", ["reference-reader-int8", "reference-reader-l12-int8"])
 def test_readers_of_the_repository_answer(library: Corpus, name: str) -> None:
     released = Reader.load(RELEASED_READER.parent / name, threads=1)
     result = answer_question(library, released, "What is the default step of range?", k=1)

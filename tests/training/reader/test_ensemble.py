@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +137,15 @@ def test_recipes_that_do_not_fit_are_refused(
         read(parts, RECIPE.replace(text, replacement))
 
 
-def test_the_released_ensemble_matches_its_recipe() -> None:
-    recipe = load_recipe(ROOT / "configs" / "refqa-ensemble.toml", ReaderEnsembleRecipe, data=ROOT)
-    settings = json.loads((ROOT / "models" / recipe.name / READER_SETTINGS).read_text())
+def test_the_shipped_recipe_joins_the_teachers_parts(tmp_path: Path) -> None:
+    path = ROOT / "configs" / "refqa-ensemble.toml"
+    for part in tomllib.loads(path.read_text())["parts"]:
+        (tmp_path / part["reader"]).mkdir(parents=True)
+    recipe = load_recipe(path, ReaderEnsembleRecipe, data=tmp_path)
+    teacher = tomllib.loads((path.parent / "refqa-l12-onward.toml").read_text())["teacher"]["base"]
 
-    assert settings["shares"] == {part.reader.name: part.share for part in recipe.parts}
-    assert settings["prior_weight"] == recipe.export.prior_weight
-    assert settings["calibration"] == list(recipe.export.calibration)
+    assert tmp_path / teacher == recipe.parts[0].reader.parent / recipe.name
+    assert sum(part.share for part in recipe.parts) == 1.0
 
 
 def test_parts_must_read_the_same_tokens(parts: Path) -> None:

@@ -29,7 +29,8 @@ from purlin.index.encoder import (
 )
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
-from purlin.index.qa.reader import Packer, Reader, ReadingPassage
+from purlin.index.qa.reader import RELEASED_READER, Packer, Reader, ReadingPassage
+from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.training.config import load_recipe
 from purlin.training.data.questions.reader_questions import (
     PassagePool,
@@ -787,3 +788,13 @@ def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path
     assert over_python
     for source in over_python:
         assert source.leave_out == (tmp_path / "questions",)
+
+
+def test_the_released_reader_matches_its_recipe() -> None:
+    recipe = tomllib.loads((CONFIGS / "refqa-l12-onward.toml").read_text())
+    released = json.loads((RELEASED_READER / READER_SETTINGS).read_text())
+
+    assert released["name"] == recipe["name"] == RELEASED_READER.name
+    assert released["max_tokens"] == recipe["reading"]["max_tokens"]
+    for key in ("prior_weight", "calibration", "base_model", "trained_on"):
+        assert released[key] == recipe["export"][key]
