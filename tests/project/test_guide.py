@@ -151,7 +151,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     (here / "labels.txt").write_text("\n".join(LABELS))
     (here / "tickets.txt").write_text("My parcel never came.\nI was charged twice.\n")
     (here / "tickets.csv").write_text(
-        "ticket_id,body\nT-1,<p>My parcel never came.</p>\nT-2,I was charged twice.\n"
+        "ticket_id,body,tags\nT-1,<p>My parcel never came.</p>,world\nT-2,I was charged twice.,business|sports\n"
     )
     (here / "mail.txt").write_text("Hello,\n\nmy parcel never came.\n")
     (here / "dev.jsonl").write_text(

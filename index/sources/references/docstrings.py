@@ -24,7 +24,7 @@ from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.references.page_sections import Block, compose
 from purlin.index.sources.references.topics import titles
 
-VERSION = 3
+VERSION = 4
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
@@ -93,7 +93,9 @@ def _read(name: str) -> Iterator[Document | Skipped]:
 def _documents(module: ModuleType, name: str) -> Iterator[Document]:
     public_name = _DOCUMENTED_AS.get(name, name)
     if text := _docstring(module):
-        yield _document(public_name, public_name, "module", "", text, ())
+        # As `help()` prints it, so that the name is there to be an answer.
+        named = f"{public_name} - {text}"
+        yield _document(public_name, public_name, "module", "", named, ())
 
     for member, value in _members(module, name):
         title = member if name == "builtins" else f"{public_name}.{member}"

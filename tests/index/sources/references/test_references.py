@@ -1042,6 +1042,8 @@ def test_docstrings_include_private_bases() -> None:
     documents = docstring_documents("io")
 
     assert documents["io"].fields["directive"] == "module"
+    # The name is an answer to "which module …".
+    assert documents["io"].body.startswith("io - The io module provides the Python interfaces")
     assert documents["io.RawIOBase.readall"].context == ("io.RawIOBase",)
 
     fold = docstring_documents("bisect")["bisect.bisect_left"]
