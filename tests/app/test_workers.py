@@ -156,7 +156,8 @@ def test_restarts_leave_no_files_and_no_memory_behind(server: Server) -> None:
     for _ in range(3):
         restart()
 
-    assert server.open_files() == files
+    # Those of the process that was killed are closed a moment after another is ready.
+    until(lambda: server.open_files() <= files)
     assert server.memory_mb() < memory_mb + 2
 
 
