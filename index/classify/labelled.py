@@ -10,6 +10,7 @@ from purlin.index.classify.texts import cell, check_text_length, readable_rows
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.sources.tables import Row, read_rows
 
+MAX_LABELLED_ROWS = 1_000_000
 MAX_LABELS_OF_ROW = 1_000
 # Between the labels of a row, in a table of texts.
 LABEL_SEPARATOR = "|"
@@ -37,7 +38,8 @@ def read_labelled(
     if not path.is_file():
         raise NotFound(f"{name} does not exist or is not a file.", field="rows")
 
-    for row in readable_rows(read_rows(path, name), name, field="rows"):
+    rows = read_rows(path, name)
+    for row in readable_rows(rows, name, field="rows", most=MAX_LABELLED_ROWS):
         text = cell(row, column, name, "column").strip()
         where = f"Row {row.number} of {name}"
         if not text:

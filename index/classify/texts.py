@@ -59,22 +59,22 @@ def read_texts(
 
     rows = read_rows(path, name) if is_table else read_lines(path, name)
     text_column = (column or "text") if is_table else LINE
-    for row in readable_rows(rows, name, field="texts"):
+    for row in readable_rows(rows, name, field="texts", most=MAX_TEXTS):
         text = cell(row, text_column, name, "column")
         check_text_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
 
 
-def readable_rows(rows: Iterable[Row | Skipped], name: str, *, field: str) -> Iterator[Row]:
-    """Yield rows; raises InvalidInput for the first that cannot be read, or for too many."""
+def readable_rows(
+    rows: Iterable[Row | Skipped], name: str, *, field: str, most: int
+) -> Iterator[Row]:
+    """Yield rows; raises InvalidInput for the first that cannot be read, or for more than `most`."""
     for count, row in enumerate(rows, 1):
         if isinstance(row, Skipped):
             raise _unreadable(name, row, field)
-        if count > MAX_TEXTS:
-            raise InvalidInput(
-                f"{name} has more than {MAX_TEXTS:,} rows: split the file.", field=field
-            )
+        if count > most:
+            raise InvalidInput(f"{name} has more than {most:,} rows: split the file.", field=field)
         yield row
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def evaluate_labels(
     scores = np.array([result.score for result in results])
     measures.append(measure("score", scores, len(scores)))
 
-    for label in list(dict.fromkeys(truth))[:MAX_MEASURED_LABELS]:
+    for label in islice(dict.fromkeys(truth), MAX_MEASURED_LABELS):
         of_label = right[[true_label == label for true_label in truth]]
         name = "null" if label is None else label
         measures.append(measure(f"recall of {name}", of_label, len(of_label)))
@@ -61,9 +62,8 @@ def evaluate_several(
     measures += mean("recall", recalls)
     measures += mean("all right", [float(labels == true) for labels, true in pairs])
 
-    for label in list(dict.fromkeys(label for true in truth for label in true))[
-        :MAX_MEASURED_LABELS
-    ]:
+    true_labels = dict.fromkeys(label for true in truth for label in true)
+    for label in islice(true_labels, MAX_MEASURED_LABELS):
         recalls = [float(label in labels) for labels, true in pairs if label in true]
         precisions = [float(label in true) for labels, true in pairs if label in labels]
         measures += mean(f"recall of {label}", recalls)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from purlin.index.classify import labelled
 from purlin.index.classify.labelled import LabelledRow, check_truth, read_labelled
 from purlin.index.errors import InvalidInput, NotFound, PurlinError
 
@@ -32,9 +33,9 @@ def test_json_lines_are_read(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_rows_of_spreadsheets_are_read(tmp_path: Path, name: str, content: bytes) -> None:
-    labelled = list(read_labelled(_write(tmp_path / name, content)))
-    assert [(row.text, row.labels) for row in labelled] == [(row.text, row.labels) for row in ROWS]
-    assert [row.number for row in labelled] == [2, 3]
+    rows = list(read_labelled(_write(tmp_path / name, content)))
+    assert [(row.text, row.labels) for row in rows] == [(row.text, row.labels) for row in ROWS]
+    assert [row.number for row in rows] == [2, 3]
 
 
 def test_columns_are_named(tmp_path: Path) -> None:
@@ -98,3 +99,10 @@ def test_rows_with_unknown_labels_are_refused() -> None:
     check_truth(rows, ["a", "c"])
     with pytest.raises(InvalidInput, match=r"1 labels of the rows .* 'c'"):
         check_truth(rows, ["a", "b"])
+
+
+def test_rows_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelled, "MAX_LABELLED_ROWS", 2)
+    path = _write(tmp_path / "rows.csv", b"text,label\na,x\nb,x\nc,x\n")
+    with pytest.raises(InvalidInput, match="more than 2 rows: split the file"):
+        list(read_labelled(path))
