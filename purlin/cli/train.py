@@ -51,7 +51,7 @@ PescoRecipe = Annotated[
 ]
 LabelledTexts = Annotated[
     Path | None,
-    typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them."),
+    typer.Option(help="A table with text and label to measure on; nothing is chosen by it."),
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 
