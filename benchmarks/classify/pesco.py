@@ -1,7 +1,7 @@
 """PESCO's tables: the same recipe with parts of it changed, with several seeds, measured alike.
 
     python -m benchmarks.classify.pesco --data DIR --out DIR [--sets ag_news ...] [--cells ...]
-                               [--seeds 1 2 3 4 5] [--recipe F] [--figure FILE.png]
+        [--seeds 1 2 3 4 5] [--recipe F] [--figure FILE.png]
 
 `--data` has for each set a directory with unlabeled.jsonl.gz, dev.jsonl and labels.txt. Prompts are
 those of the paper's table 3. A cell is trained, exported and published below `--out`, and then

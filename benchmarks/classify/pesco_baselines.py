@@ -1,8 +1,8 @@
 """What PESCO is compared with in its table 4: a supervised classifier, PET and iPET.
 
     python -m benchmarks.classify.pesco_baselines --data DIR --out DIR --model M [--masked-model M]
-                                         [--sets ag_news ...] [--methods supervised pet ipet]
-                                         [--seeds 1] [--limit N]
+        [--sets ag_news ...] [--methods supervised pet ipet]
+        [--seeds 1] [--limit N]
 
 Data, labels and measured rows are those of benchmarks/classify/pesco.py, and so are the tables' columns.
 

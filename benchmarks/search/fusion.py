@@ -1,7 +1,7 @@
 """Sweep the dense retriever's weight on judged queries, to choose the default of a corpus kind.
 
     python -m benchmarks.search.fusion --corpus icecat --queries Q.jsonl --qrels dev.tsv
-                                [--filter FIELD=VALUE] [--steps 10] [--power 2]
+        [--filter FIELD=VALUE] [--steps 10] [--power 2]
 
 The corpus is one that `purlin index build` made. Prints a Markdown row for each weight from 0
 (lexical only) to 1 (dense only).

@@ -1,7 +1,7 @@
 """Measure what a query log adds to search: earlier questions and the entries they led to.
 
     python -m benchmarks.search.querylog --reference DIR --questions DIR --home DIR
-                                  [--limit 1000] [--shares 0 0.1 1] [--split dev]
+        [--limit 1000] [--shares 0 0.1 1] [--split dev]
 
 `--questions` has train.jsonl.gz and dev.jsonl, each line with title, question and entry, as
 so_pydocs has them. The reference is indexed with a share of the training questions as its query

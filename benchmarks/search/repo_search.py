@@ -1,7 +1,7 @@
 """Measure how well repositories are searched, by the rules that the queries were published with.
 
     python -m benchmarks.search.repo_search --repos DIR --data DIR [--encoder transformer static]
-                                     [--modes hybrid lexical dense] [--out FILE.json]
+        [--modes hybrid lexical dense] [--out FILE.json]
     python -m benchmarks.search.repo_search --repos DIR --queries questions/repositories --split dev
 
 `--data` has `annotations.json`: repositories, with queries of three categories and the files, or

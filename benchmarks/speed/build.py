@@ -1,8 +1,8 @@
 """Measure whole builds: rate, peak memory, what overlapping gains, and what kills cost.
 
     python -m benchmarks.speed.build CORPUS.jsonl[.gz] --kind code [--encoder static|ensemble|transformer|DIR]
-                               [--runs 3] [--apart] [--kills 10] [--home DIR]
-                               [--checkpoint DIR] [--sample 4000]
+        [--runs 3] [--apart] [--kills 10] [--home DIR]
+        [--checkpoint DIR] [--sample 4000]
 
 Each build runs in a process of its own, so that the peak memory is that of the build alone.
 

@@ -1,7 +1,7 @@
 """Measure POST /classify: the cost of 1,000 labels beside 4, and its rate beside other designs.
 
     python -m benchmarks.speed.classify ROWS.jsonl LABELS.txt
-                                  [--texts 200] [--rounds 300] [--pipeline] [--txtai]
+        [--texts 200] [--rounds 300] [--pipeline] [--txtai]
 
 ROWS are JSON Lines with a `text`. The first part starts a server on a free loopback port and sends
 4 and 1,000 labels in turn, so that other work on the machine slows both alike.

@@ -1,7 +1,7 @@
 """Growth curves: what a corpus of 10k to 5M passages costs to build, open and search.
 
     python -m benchmarks.speed.growth --functions DIR --scratch DIR --data DIR [--sizes 10000 100000 1000000]
-                                [--encoder static] [--parts build serve recall] [--windows]
+        [--encoder static] [--parts build serve recall] [--windows]
 
 FUNCTIONS is what `benchmarks.speed.functions` collected. The corpora are nested random subsets of it.
 With `--windows`, functions are cut into windows of 8 lines, each 2 lines after the one before, of

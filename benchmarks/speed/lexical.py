@@ -1,7 +1,7 @@
 """Measure the lexical index alone: its build, and four-word queries on one thread.
 
     python -m benchmarks.speed.lexical --functions DIR --data DIR --out DIR [--queries 300] [--checked 30]
-                                 [--depth 100]
+        [--depth 100]
 
 `--functions` has the rows that `benchmarks.speed.functions` collected, `--data` the queries. The index in
 `--out` is built unless it is there. The first `--checked` queries are also answered by scoring all

@@ -1,9 +1,9 @@
 """Run SANTA's ablations, the rows of the paper's table 3: one recipe with parts left out, by seed.
 
     python -m benchmarks.training.santa --data DIR --recipe configs/santa-ablation.toml --out DIR
-                               [--seeds 1 2 3] [--cells ...] [--sets cosqa code_pairs ...]
-                               [--judged advtest=FILE codesearchnet=DIR esci=DIR]
-                               [--dpr-base MODEL] [--teacher DIR] [--bm25]
+        [--seeds 1 2 3] [--cells ...] [--sets cosqa code_pairs ...]
+        [--judged advtest=FILE codesearchnet=DIR esci=DIR]
+        [--dpr-base MODEL] [--teacher DIR] [--bm25]
 
 A recipe's first stage is pretraining, after any that train the decoder alone; the others are
 fine-tuning. Cells differ in pretraining: `baseline` has none, `+MEP` and `+SDA` keep one of the

@@ -1,7 +1,7 @@
 """Compare the training rate of our loop with that of sentence-transformers' trainer.
 
     python -m benchmarks.training.trainers --pairs code_pairs/python.train.jsonl.gz
-                                  [--steps 6] [--rounds 3] [--batch 64]
+        [--steps 6] [--rounds 3] [--batch 64]
 
 Both train the same model on the same first pairs with the contrastive loss over in-batch
 negatives, with the same limits of tokens, in bf16 or fp32, whichever is faster on this machine.

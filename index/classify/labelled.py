@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from purlin.index.classify.texts import cell, check_text_length, readable_rows
+from purlin.index.classify.texts import cell, cell_text, check_text_length, readable_rows
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.sources.tables import Row, read_rows
 
@@ -49,17 +49,15 @@ def read_labelled(
 
 
 def _labels(row: Row, column: str, name: str, several: bool) -> tuple[str, ...]:
-    value = row.record.get(column)
+    where, value = f"Row {row.number} of {name}", row.record.get(column)
     if isinstance(value, list):
         if not several:
             raise InvalidInput(
-                f"Row {row.number} of {name} has a list of labels: --multi measures several labels "
-                "a text; without it a row has one.",
+                f"{where} has a list of labels: --multi measures several labels a text; without it "
+                "a row has one.",
                 field="rows",
             )
-        items = [
-            cell(Row(row.number, {column: item}), column, name, "label-column") for item in value
-        ]
+        items = [cell_text(item, where, column, "label-column") for item in value]
     else:
         written = cell(row, column, name, "label-column")
         items = written.split(LABEL_SEPARATOR) if several else [written]
@@ -67,8 +65,7 @@ def _labels(row: Row, column: str, name: str, several: bool) -> tuple[str, ...]:
     labels = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
     if len(labels) > MAX_LABELS_OF_ROW:
         raise InvalidInput(
-            f"Row {row.number} of {name} has {len(labels):,} labels, more than "
-            f"{MAX_LABELS_OF_ROW:,}: give fewer.",
+            f"{where} has {len(labels):,} labels, more than {MAX_LABELS_OF_ROW:,}: give fewer.",
             field="rows",
         )
     return labels

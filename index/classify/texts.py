@@ -144,7 +144,11 @@ def cell(row: Row, column: str, name: str, option: str) -> str:
             field=option,
         )
 
-    value = row.record[column]
+    return cell_text(row.record[column], where, column, option)
+
+
+def cell_text(value: object, where: str, column: str, option: str) -> str:
+    """Return a value of a column as text, empty for null; raises InvalidInput as `cell` does."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -50,6 +50,32 @@ ReadDepth = Annotated[int | None, typer.Option(min=1, max=100, help="Passages th
 ByForm = Annotated[
     bool, typer.Option("--by-form", help="Also the right answers of each form of question.")
 ]
+LabelledRows = Annotated[
+    Path,
+    typer.Option(
+        help="Texts and labels in CSV, TSV, JSON, JSON Lines or Parquet; without a label where none applies."
+    ),
+]
+LabelNames = Annotated[
+    Path | None, typer.Option(help="Label names, one a line; or name = wording | wording.")
+]
+TextColumn = Annotated[str, typer.Option(help="The column of the texts.")]
+LabelColumn = Annotated[str, typer.Option(help="The column of the labels.")]
+SeveralLabels = Annotated[
+    bool,
+    typer.Option(
+        "--multi", help="Measure several labels a text: a list, or a text with | between them."
+    ),
+]
+TrainedClassifierName = Annotated[
+    str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
+]
+Templates = Annotated[list[str] | None, typer.Option(help="With {label} in it; may be repeated.")]
+LeastScore = Annotated[float, typer.Option(min=0, max=1, help="Below it no label is given.")]
+Together = Annotated[
+    bool,
+    typer.Option("--transductive", help="Let each text's neighbours among the others count."),
+]
 
 
 @app.command("search")
@@ -95,37 +121,15 @@ def evaluate_search(
 
 @app.command("classify")
 def evaluate_classify(
-    rows: Annotated[
-        Path,
-        typer.Option(
-            help="Texts and labels in CSV, TSV, JSON, JSON Lines or Parquet; without a label where none applies."
-        ),
-    ],
-    labels: Annotated[
-        Path | None, typer.Option(help="Label names, one a line; or name = wording | wording.")
-    ] = None,
-    column: Annotated[str, typer.Option(help="The column of the texts.")] = "text",
-    label_column: Annotated[str, typer.Option(help="The column of the labels.")] = "label",
-    multi: Annotated[
-        bool,
-        typer.Option(
-            "--multi",
-            help="Measure several labels a text: a list, or a text with | between them.",
-        ),
-    ] = False,
-    classifier: Annotated[
-        str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
-    ] = None,
-    template: Annotated[
-        list[str] | None, typer.Option(help="With {label} in it; may be repeated.")
-    ] = None,
-    min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Below it no label is given.")
-    ] = 0.0,
-    transductive: Annotated[
-        bool,
-        typer.Option("--transductive", help="Let each text's neighbours among the others count."),
-    ] = False,
+    rows: LabelledRows,
+    labels: LabelNames = None,
+    column: TextColumn = "text",
+    label_column: LabelColumn = "label",
+    multi: SeveralLabels = False,
+    classifier: TrainedClassifierName = None,
+    template: Templates = None,
+    min_score: LeastScore = 0.0,
+    transductive: Together = False,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
