@@ -58,7 +58,8 @@ _STOP = re.compile(
     rf"|(?={_ITEM.pattern})"
 )
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
-_LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
+# A bullet, or the call that a docstring begins with: `zip(*iterables) --> Yield ...`.
+_LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) |[\w.]+\(.*?\) --?>? )?\s*")
 _CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -155,7 +156,7 @@ def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 
 def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Yield the sentences of a paragraph, without white space and bullets around them."""
+    """Yield the sentences of a paragraph, without what leads to them and white space around them."""
     position = start
     borders = [match.end() for match in _STOP.finditer(text, start, end)]
     for border in (*borders, end):

@@ -24,7 +24,7 @@ from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.references.page_sections import Block, compose
 from purlin.index.sources.references.topics import titles
 
-VERSION = 4
+VERSION = 5
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
@@ -34,9 +34,15 @@ _EXCLUDED_MODULES = frozenset(
 )
 _WITHOUT_SUBMODULES = frozenset(["encodings", "distutils"])
 _DOCUMENTED_AS = {"posixpath": "os.path"}
+UNKNOWN_ARGUMENTS = "(...)"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _SELF = re.compile(r"\A\((?:self|cls|type)\b(?:, /)?(?:, )?")
+# A call, what it returns in a few words, and whatever else its line tells.
+_CALL = re.compile(
+    r"(?:[^\W\d]\w*\.)?(?P<name>\w+)(?P<arguments>\([^()]*(?:\([^()]*\)[^()]*)*\))"
+    r"(?: *-?-> *(?P<result>\S+(?: \S+){0,2}))?(?P<more>.*)"
+)
 _EXAMPLE = re.compile(r"(?m)^ *>>> .*(?:\n(?! *$).+)*")
 
 
@@ -103,11 +109,11 @@ def _documents(module: ModuleType, name: str) -> Iterator[Document]:
         if inspect.isclass(value):
             directive = "exception" if issubclass(value, BaseException) else "class"
             if text:
-                signature = f"{directive} {title}{_arguments(value)}"
+                signature, text = _signed(f"{directive} {title}", _arguments(value), text)
                 yield _document(public_name, title, directive, signature, text, ())
             yield from _methods(value, public_name, title)
         elif text:
-            signature = f"{title}{_arguments(value)}"
+            signature, text = _signed(title, _arguments(value), text)
             yield _document(public_name, title, "function", signature, text, ())
 
 
@@ -143,7 +149,8 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
             continue
 
         if inspect.isroutine(method):
-            signature = f"{title}.{member}{_SELF.sub('(', _arguments(method))}"
+            arguments = _SELF.sub("(", _arguments(method))
+            signature, text = _signed(f"{title}.{member}", arguments, text)
             yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
         elif inspect.isdatadescriptor(method):
             yield _document(
@@ -206,12 +213,37 @@ def _docstring(value: object) -> str:
     return inspect.cleandoc(text).strip() if isinstance(text, str) else ""
 
 
+def _signed(head: str, arguments: str, text: str) -> tuple[str, str]:
+    """The signature, which begins with `head`, and the docstring without it.
+
+    If Python does not know the arguments, they are those of the calls that the docstring begins
+    with: "range(stop) -> range object". A call whose line tells more stays in the text, too.
+    """
+    if arguments != UNKNOWN_ARGUMENTS:
+        return head + arguments, text
+
+    signatures: list[str] = []
+    name = re.split(r"[ .]", head)[-1]
+    lines = text.split("\n")
+    while lines and (call := _CALL.fullmatch(lines[0].rstrip())) and call["name"] == name:
+        if call["more"]:
+            signatures.append(head + call["arguments"])
+            break
+        result = f" -> {call['result']}" if call["result"] else ""
+        signatures.append(head + call["arguments"] + result)
+        del lines[0]
+
+    if not signatures:
+        return head + arguments, text
+    return "\n".join(signatures), "\n".join(lines).strip("\n")
+
+
 def _arguments(value: object) -> str:
-    """The signature's arguments, without memory addresses; "(...)" if Python does not know them."""
+    """The signature's arguments, without memory addresses, or UNKNOWN_ARGUMENTS."""
     try:
         signature = inspect.signature(value)  # type: ignore[arg-type]
     except (AttributeError, NameError, TypeError, ValueError):
-        return "(...)"
+        return UNKNOWN_ARGUMENTS
 
     # Some functions of `cgi` have the whole environment as a default: its values are nobody's
     # business, and differ from process to process.

@@ -106,6 +106,12 @@ def _texts(text: str) -> list[str]:
     return [text[each.start : each.end] for each in sentences(ReadingPassage(text))]
 
 
+def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
+    text = "zip(*iterables, strict=False) --> Yield tuples until one ends.\n\nzip() is lazy."
+    assert _texts(text) == ["Yield tuples until one ends.", "zip() is lazy."]
+    assert _texts("D.insert(index, object) -- insert it before index") == ["insert it before index"]
+
+
 def test_a_verdict_belongs_to_its_explanation() -> None:
     assert _texts("Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo.") == [
         "Is it encrypted?",
