@@ -181,6 +181,16 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "Size [/cm]" in shown.stdout
 
 
+def test_show_tells_how_many_more_were_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"{number},\n" for number in range(3))
+    (tmp_path / "goods.csv").write_text("id,title\n9,Kettle\n" + rows)
+    _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path)
+    shown = _run("index", "show", "goods", "--skipped", 1, home=tmp_path).stdout
+
+    assert shown.endswith("left out: 2 more; --skipped 3 lists all\n")
+    assert "more;" not in _run("index", "show", "goods", home=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
