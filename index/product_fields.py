@@ -1,6 +1,7 @@
-"""Which fields of products are searched by their words: attributes, options, codes, quantities.
+"""Which fields of products are searched by their words: attributes, options, traits, codes, quantities.
 
-An option is what tells a product's variants apart: size or colour. A code is what stands on the
+An option is what tells a product's variants apart: size or colour. A trait says in words what it is:
+its author, material or season. A code is what stands on the
 product or in the dealer's books: its number at the maker, its barcode.
 The unit of a quantity is a field of its own, so that the quantity stays a number: `weight` and
 `weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
@@ -14,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from purlin.index.quantities import unit_of
-from purlin.index.records import Document, Value
+from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Value
 
 _CODE_NAME = re.compile(
     r"(?:\w*_)?(?:sku|asin|mpn|upc|ean|gtin|isbn|barcode)(?:_?\d{1,2})?(?:_(?:code|no|nr|number))?"
-    r"|(?:\w*_)?(?:part|model|item|article|product|style)_?(?:code|no|nr|number)"
+    r"|(?:\w*_)?(?:part|model|item|article|product|style|manufacturer|mfr|mfg)_?(?:code|no|nr|number)"
     r"|model"
     # In German: of articles, makers, models and parts; the maker's is the HAN.
     r"|(?:\w*_)?(?:hersteller_?)?(?:artikel|hersteller|modell|teile|bestell)_?(?:code|nr|nummer)|han"
@@ -27,6 +28,18 @@ _CODE_NAME = re.compile(
 _OPTION_NAME = re.compile(
     r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur)"
 )
+_TRAIT_NAME = re.compile(
+    r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"
+    r"|pattern|gender|age_group|season|occasion|style|fit|flavou?r|scent|ingredients|tags|keywords"
+    r"|autor(?:en)?|verlag|untertitel|reihe|einband|stoff|muster|geschlecht|altersgruppe|saison"
+    r"|anlass|stil|geschmack|duft|zutaten|schlagw(?:oe|o)rter|stichw(?:oe|o)rter"
+    r"|auteurs?|editeur|sous_titre|matieres?|motif|sexe|mots_cles|gout|parfum"
+    r"|autor(?:es)?|editorial|subtitulo|genero|estampado|etiquetas|sabor"
+    r"|autor[ei]|editore|sottotitolo|genere|materiale|fantasia|stagione|gusto"
+    r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak)"
+)
+# Where a word of a name begins within it: partNumber.
+_WORD_WITHIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _UNIT_NAME = re.compile(r"(.+)[ _.](?:units?|uom|unit_?text)", re.I | re.S)
 # What names of Icecat's attributes begin with, which tells their type: text, number or boolean.
 ICECAT = re.compile(r"attr_([tnb])_(?=.)")
@@ -56,27 +69,44 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
 
 
 def searched_columns(fields: Mapping[str, Value]) -> dict[str, Value]:
-    """The fields beside attributes that have codes, options, quantities or the units of these."""
+    """The fields beside attributes that have codes, options, traits, quantities or the units of these."""
     units = units_of(fields)
     quantities = {*units, *units.values()}
     return {
         name: value
         for name, value in fields.items()
-        if is_code(name) or is_option(name) or name in quantities
+        if is_code(name) or is_option(name) or _is_trait(name, value) or name in quantities
     }
 
 
 @lru_cache(maxsize=4096)
 def is_option(name: str) -> bool:
     """Whether a field has the size or colour of a variant, or another of its `options`."""
-    last = name.rpartition(".")[2]
-    return name.startswith("options.") or _OPTION_NAME.fullmatch(key_of(last)) is not None
+    return name.startswith("options.") or any(map(_OPTION_NAME.fullmatch, _last_keys(name)))
+
+
+def _is_trait(name: str, value: Value) -> bool:
+    """Whether a field says in words what a product is; a text too long to filter by is prose."""
+    texts = value if isinstance(value, tuple) else (value,)
+    is_short = all(isinstance(text, str) and len(text) <= MAX_FILTERABLE_CHARS for text in texts)
+    return is_short and has_trait_name(name)
+
+
+@lru_cache(maxsize=4096)
+def has_trait_name(name: str) -> bool:
+    """Whether a name is that of a trait: `Author`, `upper_material`."""
+    return any(map(_TRAIT_NAME.fullmatch, _last_keys(name)))
 
 
 @lru_cache(maxsize=4096)
 def is_code(name: str) -> bool:
     """Whether a field has codes, by the last part of its name: `EAN`, `variants.sku`."""
-    return _CODE_NAME.fullmatch(key_of(name.rpartition(".")[2])) is not None
+    return any(map(_CODE_NAME.fullmatch, _last_keys(name)))
+
+
+def _last_keys(name: str) -> tuple[str, ...]:
+    """The `keys_of` the last part of a name; the dots of abbreviations separate none: `Mfr. no.`."""
+    return keys_of(re.split(r"\.(?=\w)", name)[-1])
 
 
 def codes_of(document: Document) -> Iterator[str]:
@@ -134,9 +164,14 @@ def _unit_in_name(name: str, value: Value) -> tuple[str, str] | None:
 def plain(value: Value) -> str:
     """The value as words to search."""
     if isinstance(value, tuple):
-        return " ".join(value)
+        return " ".join(dict.fromkeys(value))
     # Barcodes have up to 14 digits.
     return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def keys_of(name: str) -> tuple[str, ...]:
+    """The `key_of` a name, and that of its words if they are written together, as in `productName`."""
+    return tuple(dict.fromkeys(map(key_of, (name, _WORD_WITHIN.sub("_", name)))))
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,8 @@ import codecs
 import html
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,9 @@ from purlin.index.sources.tables import MAX_ROW, TOO_LONG, Row, open_bytes
 
 PRODUCT_ELEMENTS = ("item", "entry", "product", "offer", "shopitem", "article", "record", "row")
 MAX_NESTING = 64
+# Levels at which elements of other names may be products, and how many names are counted.
+_PRODUCT_LEVELS = range(2, 5)
+_MAX_NAMES = 1_000
 _CHUNK_BYTES = 1 << 16
 # What an element counts beside its characters: many empty ones fill the memory, too.
 _ELEMENT_CHARS = 32
@@ -52,9 +56,25 @@ class _Element:
 
 
 def read_feed(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """Yield the products of a feed, which may be gzipped; their numbers are those of their lines."""
+    """Yield the products of a feed, which may be gzipped; their numbers are those of their lines.
+
+    Where no element has a usual name, those that are repeated are products: `<book>` in a `<catalog>`.
+    """
     with open_bytes(path) as stream:
-        yield from _Feed(name).rows(stream)
+        feed = _Feed(name, PRODUCT_ELEMENTS)
+        yield from feed.rows(stream)
+        if feed.is_other_xml and (repeated := feed.repeated_element()):
+            stream.seek(0)
+            feed = _Feed(name, (repeated,))
+            yield from feed.rows(stream)
+
+    if feed.is_other_xml:
+        names = ", ".join(f"<{name}>" for name in PRODUCT_ELEMENTS)
+        yield Skipped(
+            name,
+            f"has no products: none of its elements is {names}, and no other one that has elements "
+            "in it is repeated",
+        )
 
 
 def _utf8_or_raw(stream: io.BufferedIOBase) -> tuple[Iterator[bytes], str | None]:
@@ -73,10 +93,17 @@ def _utf8_or_raw(stream: io.BufferedIOBase) -> tuple[Iterator[bytes], str | None
 class _Feed:
     """The products of one feed, each complete once its end tag is read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, product_elements: Container[str]) -> None:
         self._name = name
+        self._product_elements = product_elements
         self._rows: list[Row | Skipped] = []
+        # Whether all was read, and there was no product.
+        self.is_other_xml = False
         self._has_products = False
+
+        # How many elements of each level and name have others in them, and which of the open ones do.
+        self._parents: Counter[tuple[int, str]] = Counter()
+        self._open_parents: list[bool] = []
 
         # The elements that are open: how many, and those of a product, the product first.
         self._depth = 0
@@ -106,9 +133,15 @@ class _Feed:
             return
 
         yield from self._take_rows()
-        if not self._has_products:
-            names = ", ".join(f"<{name}>" for name in PRODUCT_ELEMENTS)
-            yield Skipped(self._name, f"has no products: none of its elements is {names}")
+        self.is_other_xml = not self._has_products
+
+    def repeated_element(self) -> str | None:
+        """The name of most elements with others in them, at the first level where one is repeated."""
+        for level in _PRODUCT_LEVELS:
+            at_level = {name: n for (depth, name), n in self._parents.items() if depth == level}
+            if at_level and max(at_level.values()) > 1:
+                return max(at_level, key=at_level.__getitem__)
+        return None
 
     def _new_parser(self, encoding: str | None) -> expat.XMLParserType:
         parser = expat.ParserCreate(encoding)
@@ -129,7 +162,10 @@ class _Feed:
             raise InvalidInput(f"nests elements deeper than {MAX_NESTING} levels")
 
         if not self._product_depth:
-            if _local(name).lower() not in PRODUCT_ELEMENTS:
+            if _local(name).lower() not in self._product_elements:
+                if self._open_parents:
+                    self._open_parents[-1] = True
+                self._open_parents.append(False)
                 return
             self._product_depth, self._line = self._depth, self._parser.CurrentLineNumber
             self._chars = 0
@@ -148,9 +184,12 @@ class _Feed:
             if self._chars <= MAX_ROW:
                 self._open[-1].content.append(text)
 
-    def _end(self, _name: str) -> None:
+    def _end(self, name: str) -> None:
         self._depth -= 1
         if not self._product_depth:
+            element = (self._depth + 1, _local(name).lower())
+            if self._open_parents.pop() and len(self._parents) < _MAX_NAMES:
+                self._parents[element] += 1
             return
 
         if self._depth >= self._product_depth:

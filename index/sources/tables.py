@@ -35,8 +35,15 @@ _WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 # What ZIP archives, such as new workbooks, and old workbooks begin with.
 _WORKBOOK_STARTS = (b"PK\3\4", b"\xd0\xcf\x11\xe0")
 _WORKBOOK = "is a workbook of a spreadsheet or another archive: export it as CSV"
-# An object whose first value is an array of objects.
-_WRAPPED = re.compile(r'\{\s*"[^"\\]{1,64}"\s*:\s*\[(?=\s*[{\]])')
+# A member of an object, up to its value, also after the end of an object; an array of objects.
+_MEMBER = re.compile(r'[\s}]*[{,]\s*"([^"\\]{1,64})"\s*:\s*')
+_RECORDS = re.compile(r"\[\s*(?=[{\]])")
+# What programs call the array of records in what they answer or export. Arrays of other names,
+# such as the variants of a single product, are records only as the first value of the object.
+_RECORDS_NAMES = frozenset(
+    "products items articles records rows entries results data hits docs documents catalog "
+    "catalogue listings produkte artikel produits productos prodotti producten texts".split()
+)
 # The only column of the rows of `read_lines`.
 LINE = "line"
 
@@ -240,21 +247,21 @@ def _row_or_skipped(record: object, name: str, number: int) -> Row | Skipped:
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
     """Yield the rows up to the first broken one: nothing marks where the next one starts.
 
-    The array may be in an object of which it is the first value, as in {"products": [...]}.
+    The array may be in an object, as in {"products": [...]}.
     """
     decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
     with open_text(path) as handle:
         buffer = handle.read(_CHUNK_CHARS).lstrip()
-        wrapped = _WRAPPED.match(buffer)
-        if buffer[:1] != "[" and wrapped is None:
+        start = 1 if buffer[:1] == "[" else _start_of_records(buffer)
+        if start is None:
             yield Skipped(
                 name,
-                "is not an array of records: give the array alone, or name a file with one record "
-                "per line .jsonl",
+                "is not an array of records, nor an object with one as its first value or named "
+                '"products": give the array alone, or name a file with one record per line .jsonl',
             )
             return
 
-        number, buffer = 1, buffer[wrapped.end() if wrapped else 1 :]
+        number, buffer = 1, buffer[start:]
         while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
             try:
                 record, end = decode(buffer)
@@ -271,6 +278,32 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
 
             yield _row_or_skipped(record, name, number)
             number, buffer = number + 1, buffer[end:]
+
+
+def _start_of_records(text: str) -> int | None:
+    """Where the array of records in an object begins, or None.
+
+    It is the first value, or one named as such arrays usually are, also in an object with such a
+    name: {"total": 2, "data": {"products": [...]}}. `text` may be cut off after the array's start.
+    """
+    decode = json.JSONDecoder().raw_decode
+    position, is_first = 0, True
+    while member := _MEMBER.match(text, position):
+        start, is_usual = member.end(), member[1].casefold() in _RECORDS_NAMES
+        array = _RECORDS.match(text, start)
+        if array and (is_usual or (is_first and text[array.end()] == "{")):
+            return array.end()
+        if is_usual and text[start : start + 1] == "{":
+            # The members go on within it, and those of the outer object are passed over.
+            position, is_first = start, False
+            continue
+
+        try:
+            _, position = decode(text, start)
+        except (ValueError, RecursionError):
+            return None
+        is_first = False
+    return None
 
 
 class _CsvLines:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import is_option, units_of
+from purlin.index.product_fields import has_trait_name, is_option, units_of
 from purlin.index.sources import beir
 from purlin.index.sources.products import catalogue
 from purlin.index.sources.products.columns import (
@@ -134,7 +134,7 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
         for name in named_freely(present)
         if name not in excluded
         and standard_of(name) is None
-        and not (may_be_id(name) or is_option(name))
+        and not (may_be_id(name) or is_option(name) or has_trait_name(name))
     ]
 
 

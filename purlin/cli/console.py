@@ -33,7 +33,10 @@ EncoderDirectory = Annotated[
 ]
 Filters = Annotated[
     list[str] | None,
-    typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them."),
+    typer.Option(
+        "--filter",
+        help="FIELD=VALUE, FIELD!=VALUE, FIELD<=NUMBER or FIELD>=NUMBER; several values mean any of them.",
+    ),
 ]
 SearchMode = Annotated[Mode, typer.Option("--mode", help="Which retrievers score.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,11 @@ from purlin.index.manifests import read_manifest
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store.filters import Scalar
+    from purlin.index.search.store.filters import Condition, Scalar
+
+# A condition of --filter, split at its first operator.
+_CONDITION = re.compile(r"(.+?)(<=|>=|!=|=)(.*)", re.S)
+_BOUNDS = {"<=": "lte", ">=": "gte"}
 
 
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:
@@ -66,18 +71,48 @@ def directory_of(path: str) -> str:
     return str(expanded.parent) if expanded.is_file() else path
 
 
-def parse_filter(conditions: Sequence[str] | None) -> dict[str, list[Scalar]] | None:
-    """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
+def parse_filter(conditions: Sequence[str] | None) -> dict[str, Condition] | None:
+    """`["language=python", "price<=50", "brand!=Acme"]` -> a filter; conditions on one field are joined.
+
+    A value that reads as a number means both text and number, a bound that does is a number.
+    """
     from purlin.index.errors import InvalidInput
 
     values_of: dict[str, list[Scalar]] = {}
+    others: dict[str, dict[str, Any]] = {}
     for text in conditions or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidInput(
-                f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter"
-            )
-        values_of.setdefault(name, []).append(value)
-        with contextlib.suppress(ValueError):
-            values_of[name].append(float(value))
-    return values_of or None
+        name, operator, value = _split_condition(text)
+        if operator == "=":
+            values_of.setdefault(name, []).extend(_readings(value))
+        elif operator == "!=":
+            others.setdefault(name, {}).setdefault("not", []).extend(_readings(value))
+        else:
+            others.setdefault(name, {})[_BOUNDS[operator]] = _readings(value)[-1]
+
+    if both := next(iter(values_of.keys() & others.keys()), None):
+        raise InvalidInput(
+            f"--filter {both}= and another condition on {both} cannot be combined; leave one out.",
+            field="filter",
+        )
+    return {**values_of, **others} or None
+
+
+def _split_condition(text: str) -> tuple[str, str, str]:
+    """The field, the operator and the value of a condition. Raises InvalidInput."""
+    from purlin.index.errors import InvalidInput
+
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise InvalidInput(
+            "--filter takes FIELD=VALUE, FIELD!=VALUE, FIELD>=NUMBER or FIELD<=NUMBER; "
+            f"{text[:80]!r} was given.",
+            field="filter",
+        )
+    return match[1], match[2], match[3]
+
+
+def _readings(value: str) -> list[Scalar]:
+    """The value as text, and as a number if it reads as one."""
+    with contextlib.suppress(ValueError):
+        return [value, float(value)]
+    return [value]

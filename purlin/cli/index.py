@@ -334,6 +334,8 @@ def index_show(
         out.print(
             f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
         )
+    if more := len(left_out) - len(left_out[:skipped]):
+        out.print(f"left out: {more:,} more; --skipped {len(left_out)} lists all")
 
 
 @app.command("activate")

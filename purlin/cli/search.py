@@ -70,7 +70,7 @@ def _parser() -> Parser:
         "--filter",
         action="append",
         metavar="FIELD=VALUE",
-        help="Several for one field mean any of them.",
+        help="Or FIELD!=VALUE, FIELD<=NUMBER, FIELD>=NUMBER, in quotes. Several values mean any of them.",
     )
     add(
         "--rerank",

@@ -16,6 +16,7 @@ from rich.console import Console
 from purlin import cli
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
+from purlin.cli.corpora import parse_filter
 from tests.support.paths import ROOT
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 
@@ -180,6 +181,16 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "Size [/cm]" in shown.stdout
 
 
+def test_show_tells_how_many_more_were_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"{number},\n" for number in range(3))
+    (tmp_path / "goods.csv").write_text("id,title\n9,Kettle\n" + rows)
+    _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path)
+    shown = _run("index", "show", "goods", "--skipped", 1, home=tmp_path).stdout
+
+    assert shown.endswith("left out: 2 more; --skipped 3 lists all\n")
+    assert "more;" not in _run("index", "show", "goods", home=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -212,6 +223,34 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
     ).stdout
     assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k1"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "filter"),
+    [
+        ([], None),
+        (["a=x", "a=2"], {"a": ["x", "2", 2.0]}),
+        (["Net price €>=5", "Net price €<=9.5"], {"Net price €": {"gte": 5.0, "lte": 9.5}}),
+        (
+            ["day>=2026-01-31", "a!=x", "a!=y"],
+            {"day": {"gte": "2026-01-31"}, "a": {"not": ["x", "y"]}},
+        ),
+        (["size>=38", "size!=40"], {"size": {"gte": 38.0, "not": ["40", 40.0]}}),
+        (["a=b<=c"], {"a": ["b<=c"]}),
+    ],
+)
+def test_conditions_of_filters(conditions: list[str], filter: object) -> None:
+    assert parse_filter(conditions) == filter
+
+
+def test_search_takes_ranges_and_exclusions(shop: Path) -> None:
+    def hits(*conditions: str) -> list[str]:
+        options = [part for condition in conditions for part in ("--filter", condition)]
+        output = _run("search", "kettle", "--corpus", "shop", "--json", *options, home=shop).stdout
+        return [json.loads(line)["document_id"] for line in output.splitlines()]
+
+    assert hits("watt>=2200") == ["k1"]
+    assert "k2" not in hits("brand!=Brava")
 
 
 def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
@@ -402,6 +441,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "electric", "kettle"], "purlin search 'electric kettle'"),
         (["search", "an", "electric", "kettle"], "purlin search 'an electric kettle'"),
         (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
+        (
+            ["search", "x", "--corpus", "shop", "--filter", "watt=1", "--filter", "watt<=9"],
+            "--filter watt= and another condition on watt cannot be combined; leave one out.",
+        ),
         (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
         (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),
         (["search", "x", "--corpus", "shop", "--mode", "magic"], "magic"),

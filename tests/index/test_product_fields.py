@@ -8,7 +8,8 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.indexing.build import build
-from purlin.index.product_fields import is_code, searched_values, spellings, units_of
+from purlin.index.product_fields import is_code, plain, searched_values, spellings, units_of
+from purlin.index.records import Value
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.store.filters import Condition
 from purlin.index.sources.products.records import from_record
@@ -21,7 +22,7 @@ from tests.support.hash_encoder import HashEncoder
     [
         *("SKU", "Variant SKU", "ean", "EAN-13", "gtin14", "GTIN", "mpn", "UPC code", "Barcode"),
         *("Model number", "article_no", "partNumber", "Manufacturer part number", "model"),
-        *("variants.sku", "offers.gtin13"),
+        *("variants.sku", "offers.gtin13", "Mfr. part no.", "variants.partNo", "attrs.Mfr. no."),
     ],
 )
 def test_names_of_codes(name: str) -> None:
@@ -222,3 +223,26 @@ def test_unit_in_the_name_is_searched() -> None:
         "10 W",
         "many",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authors", ("García Márquez", "O'Brien")),
+        ("Material", "Cotton"),
+        ("upper_material", "Leather"),
+        ("Éditeur", "Folio"),
+        ("ageGroup", "Kids"),
+        ("tags", "new, vegan"),
+    ],
+)
+def test_traits_are_searched_by_their_words(name: str, value: Value) -> None:
+    assert list(searched_values({name: value})) == [plain(value)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("season", 2026), ("material", "x" * 300), ("warehouse", "North"), ("author_checked", "yes")],
+)
+def test_other_fields_are_not(name: str, value: Value) -> None:
+    assert list(searched_values({name: value})) == []

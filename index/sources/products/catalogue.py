@@ -36,7 +36,7 @@ from purlin.index.sources.tables import (
     why_no_table,
 )
 
-VERSION = 9
+VERSION = 10
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import ICECAT, is_code, key_of
+from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -24,6 +24,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "variant_sku",
         "gtin",
         "ean",
+        *("isbn", "isbn_13"),
         # RSS's, which is often an address.
         "guid",
         *("reference", "reference_produit", "referencia", "codigo", "codice"),
@@ -39,7 +40,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("description", "product_description", "body_html", "long_description", "long_text"),
         *("text", "body"),
         *("short_description", "summary"),
-        *("description_html", "html_description", "item_description"),
+        *("description_html", "html_description", "item_description", "blurb", "synopsis"),
         *("beschreibung", "artikelbeschreibung", "produktbeschreibung", "langbeschreibung"),
         *("langtext", "kurzbeschreibung", "kurztext", "description_longue"),
         *("description_courte", "descripcion", "descrizione", "omschrijving"),
@@ -61,6 +62,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "manufacturer",
         "supplier",
         "maker",
+        *("mfr", "mfg", "manufacturer_name", "mfr_name"),
         *("marke", "hersteller", "herstellername", "lieferant"),
         *("marque", "fabricant", "marca", "fabricante", "produttore", "merk", "fabrikant"),
     ),
@@ -86,7 +88,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
         *("selling_price", "retail_price", "preis", "verkaufspreis", "vk_preis", "vk", "endpreis"),
         *("prix", "prix_de_vente", "precio", "precio_de_venta", "pvp", "prezzo", "prijs"),
-        *("verkoopprijs", "rrp", "msrp", "uvp"),
+        *("verkoopprijs", "unit_price", "net_price", "gross_price", "rrp", "msrp", "uvp"),
     ),
     "url": ("url", "link", "product_url", "permalink", "deeplink", "produkt_url", "lien"),
     "locale": ("locale", "product_locale", "lang"),
@@ -125,8 +127,9 @@ _CURRENCIES = frozenset(
     ).split()
 )
 _CURRENCY_CHARS = len("_eur")
-# What names of columns add to that of a standard one: a language, and of prices a tax.
+# What names of columns add to that of a standard one: a language, markup, and of prices a tax.
 _LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")
+_MARKUP = re.compile(r"_html$")
 _TAX = re.compile(r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw))$")
 TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 
@@ -164,19 +167,21 @@ def column_names(
 
 def _alias(name: str) -> tuple[int, str] | None:
     """How much the alias is preferred (0 is best), and the standard column that it stands for."""
-    key = key_of(name)
-    if key in _ALIASES:
-        return _ALIASES[key]
+    for key in keys_of(name):
+        if key in _ALIASES:
+            return _ALIASES[key]
 
     if _has_currency(name):
-        order, standard = _ALIASES[key[:-_CURRENCY_CHARS]]
+        order, standard = _ALIASES[key_of(name)[:-_CURRENCY_CHARS]]
         return order + len(_ALIASES), standard
-    return _ALIASES.get(_without_addition(key))
+    aliases = (_ALIASES.get(_without_addition(key)) for key in keys_of(name))
+    return next(filter(None, aliases), None)
 
 
 def _without_addition(key: str) -> str:
-    """The name without the language of its texts or the tax in its prices, which may end it."""
-    for addition, standards in ((_LANGUAGE, TEXT_COLUMNS), (_TAX, {"price"})):
+    """The name without the language or markup of its texts or the tax in its prices, which may end it."""
+    additions = ((_LANGUAGE, TEXT_COLUMNS), (_MARKUP, TEXT_COLUMNS), (_TAX, {"price"}))
+    for addition, standards in additions:
         base = addition.sub("", key)
         if base != key and _ALIASES.get(base, (0, ""))[1] in standards:
             return base
@@ -220,4 +225,4 @@ def listing(names: Iterable[str]) -> str:
 
 def may_be_id(name: str) -> bool:
     """Whether a column has ids or other codes, which are texts even where all are digits."""
-    return _ALIASES.get(key_of(name), (0, ""))[1] in ("id", "parent") or is_code(name)
+    return standard_of(name) in ("id", "parent") or is_code(name)

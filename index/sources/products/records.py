@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import (
     ICECAT,
+    has_trait_name,
     is_option,
     searched_columns,
     units_of,
@@ -90,8 +91,9 @@ def from_record(
     body, atoms = _compose(description, [*lines, *named_lines])
 
     title = line_of(values.get("title"))
-    # A size alone names no product.
-    if summary or attributes or any(named.values()) or not all(map(is_option, searched)):
+    # A size or a material alone names no product.
+    names_product = any(not (is_option(name) or has_trait_name(name)) for name in searched)
+    if summary or attributes or any(named.values()) or names_product:
         title = title or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")

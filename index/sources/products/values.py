@@ -39,6 +39,10 @@ _MAIN_KEYS = {
     "url": ("url", "href", "@id", "value", "@value"),
 }
 
+# A language, as the keys of texts in several have it: {"en": ..., "de-AT": ...}.
+_LANGUAGE_KEY = re.compile(r"(?!id\Z)[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
+_TRANSLATED = frozenset(("title", "description", "bullets", "brand", "colour", "category"))
+
 _BLOCK_TAGS = frozenset(
     "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
 )
@@ -87,6 +91,9 @@ def split_value(raw: object, standard: str) -> tuple[object, Rest]:
 
 def _split_mapping(raw: Mapping[str, object], standard: str) -> tuple[object, Mapping[str, object]]:
     keys = _MAIN_KEYS.get(standard, _TEXT_KEYS)
+    if standard in _TRANSLATED and all(_LANGUAGE_KEY.fullmatch(str(key)) for key in raw):
+        # The first one is the shop's own.
+        keys = tuple(raw)
     mains = [key for key in keys if _is_filled_scalar(raw.get(key))][:1]
     if not mains:
         return None, raw
@@ -177,7 +184,7 @@ def displayed(value: Value) -> str:
         return "Yes" if value else "No"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return ", ".join(dict.fromkeys(value)) if isinstance(value, tuple) else str(value)
 
 
 def identifier(raw: object) -> str:

@@ -162,10 +162,11 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
         ("a.json", "[]", "holds no rows"),
         (
             "a.json",
-            '{"count": 2, "products": []}',
-            "is not an array of records: give the array alone, or name a file with one record per "
-            "line .jsonl",
+            '{"count": 2, "name": "Lamp", "variants": [{"name": "Small"}]}',
+            "is not an array of records, nor an object with one as its first value or named "
+            '"products": give the array alone, or name a file with one record per line .jsonl',
         ),
+        ("a.json", '{"count": 0, "products": []}', "holds no rows"),
         ("a.json", '{"products": []}', "holds no rows"),
         ("a.csv", "PK\3\4, with the name of a table", WORKBOOK),
         ("a.jsonl", "PK\3\4, with the name of a table", WORKBOOK),
@@ -188,6 +189,23 @@ def test_array_in_an_object_is_read(tmp_path: Path) -> None:
     documents, skipped = read_products(write(tmp_path / "a.json", text))
 
     assert ([document.id for document in documents], skipped) == (["1", "2"], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"exported": "2026-11-29", "count": 1, "filters": {"shop": [{"id": 1}]}, "products": [%s]}',
+        '{"errors": [], "total": 1, "Items": [ %s ], "page": 1}',
+        '{"data": {"total": 1, "products": [%s]}}',
+        '{"data": {"took": {"ms": 1} }, "results": [%s]}',
+        '{"anything": [%s]}',
+    ],
+)
+def test_array_behind_other_members_of_an_object_is_read(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "a.json", text % '{"sku": "1", "name": "Lamp"}')
+    documents, skipped = read_products(path)
+
+    assert ([document.id for document in documents], skipped) == (["1"], [])
 
 
 def test_json_array_is_read_up_to_a_broken_record(tmp_path: Path) -> None:

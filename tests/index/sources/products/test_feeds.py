@@ -171,6 +171,31 @@ def test_only_a_product_that_is_too_long_is_left_out(tmp_path: Path, filling: st
     ]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<catalog><head><made>today</made></head>%s</catalog>",
+        "<shop><books>%s</books></shop>",
+        '<b:catalog xmlns:b="urn:books"><page/><page/>%s</b:catalog>',
+    ],
+)
+def test_repeated_elements_of_another_name_are_products(tmp_path: Path, content: str) -> None:
+    books = "".join(f"<Book isbn='{n}'><title>T{n}</title></Book>" for n in (1, 2))
+
+    assert _rows(tmp_path / "p.xml", content % books) == [
+        tables.Row(1, {"isbn": "1", "title": "T1"}),
+        tables.Row(1, {"isbn": "2", "title": "T2"}),
+    ]
+
+
+def test_products_of_the_usual_name_come_first(tmp_path: Path) -> None:
+    content = "<shop><book><title>No</title></book><book><title>No</title></book>%s</shop>"
+
+    assert _rows(tmp_path / "p.xml", content % "<product><name>Lamp</name></product>") == [
+        tables.Row(1, {"name": "Lamp"})
+    ]
+
+
 def test_other_xml_and_undecodable_feeds_are_named(tmp_path: Path) -> None:
     for content, reason in {
         b"<urlset><url>x</url></urlset>": "has no products: none of its elements is <item>",

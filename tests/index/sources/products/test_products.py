@@ -334,7 +334,12 @@ def test_json_array_with_nested_records() -> None:
     (trail, floor), skipped = read_products(PRODUCT_FILES / "feed.json")
 
     assert (trail.id, trail.title) == ("501", "Trail pump")
-    assert atom_texts(trail) == ["Presta and Schrader", "Steel barrel", "Brand: Vale"]
+    assert atom_texts(trail) == [
+        "Presta and Schrader",
+        "Steel barrel",
+        "Brand: Vale",
+        "Tags: pump, bike",
+    ]
     assert trail.fields == {
         "brand": "Vale",
         "tags": ("pump", "bike"),
@@ -546,7 +551,8 @@ def test_icecat_columns_are_attributes() -> None:
             {"category": ("Shoes", "Boots"), "categories.id": ("9", "10")},
         ),
         ("categories", ["Shoes", {"name": "Boots"}], {"category": ("Shoes", "Boots")}),
-        ("color", {"de": "Rot", "en": "Red"}, {"color.de": "Rot", "color.en": "Red"}),
+        ("color", {"de": "Rot", "en": "Red"}, {"colour": "Rot", "color.en": "Red"}),
+        ("brand", {"id": "3"}, {"brand.id": "3"}),
         ("price", [{"min": 5, "max": 9}], {"price.min": ("5",), "price.max": ("9",)}),
     ],
 )
@@ -769,3 +775,59 @@ def test_demo_attributes_have_one_type_each() -> None:
     fast = [item.id for item in memory if item.fields.get("attrs.speed_mt_s", 0) >= 5600]  # type: ignore[operator]
 
     assert sorted(fast) == ["DDR5-5600-32K", "DDR5-5600-48S", "DDR5-6400-64K"]
+
+
+def test_of_texts_in_several_languages_the_first_counts() -> None:
+    document = from_record(
+        {
+            "title": {"de-AT": None, "en": "Summer dress", "fr": "Robe d'été"},
+            "description": {"en": "Soft.", "fr": "Douce."},
+        }
+    )
+
+    assert (document.title, document.body) == ("Summer dress", "Soft.")
+    assert document.fields == {"title.fr": "Robe d'été", "description.fr": "Douce."}
+
+
+def test_names_that_programs_write_are_known() -> None:
+    document = from_record(
+        {
+            "productId": 7,
+            "productName": "Lamp",
+            "longDescription": "Warm light.",
+            "brandName": "Aquila",
+            "salePrice": "1.299,00 €",
+            "itemGroupId": "L",
+            "manufacturerPartNumber": "0815",
+        }
+    )
+
+    assert (document.id, document.title) == ("7", "Lamp")
+    assert document.body == "Warm light.\nBrand: Aquila\nManufacturerPartNumber: 0815"
+    assert document.fields == {
+        "manufacturerPartNumber": "0815",
+        "brand": "Aquila",
+        "parent": "L",
+        "price": 1299.0,
+    }
+
+
+def test_headings_of_a_wholesaler_are_known(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        "Item-No.;Name;Long text (HTML);Mfr.;Mfr. part no.;Net price €\n"
+        "A1;Lamp;<p>Warm light.</p>;Aquila;0815;9,80\nA2;Rug;Soft.;Brava;4711;EUR 12,00\n",
+    )
+    (lamp, rug), skipped = read_products(path)
+
+    assert skipped == []
+    assert lamp.body == "Warm light.\nBrand: Aquila\nMfr part no: 0815"
+    assert rug.fields == {"Mfr. part no.": "4711", "brand": "Brava", "price": 12.0}
+
+
+def test_what_variants_share_is_named_once() -> None:
+    variants = [{"sku": f"A-{size}", "color": "Red", "size": size} for size in ("S", "M")]
+    document = from_record({"title": "Shirt", "variants": variants})
+
+    assert document.body == "Variants sku: A-S, A-M\nVariants color: Red\nVariants size: S, M"
+    assert document.fields["variants.color"] == ("Red", "Red")
