@@ -28,6 +28,14 @@ class NotFound(PurlinError):
     """A corpus, build, document, classifier or path does not exist."""
 
 
+def no_document(document_id: str) -> NotFound:
+    """Return the error of a document that a corpus does not have."""
+    return NotFound(
+        f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
+        field="id",
+    )
+
+
 class Damaged(PurlinError):
     """A file on disk is missing, truncated or altered."""
 

@@ -30,7 +30,7 @@ def corpus_staleness(corpus: Corpus) -> Staleness | None:
 
     None if the build does not record its sources.
     """
-    return staleness.find_staleness(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
+    return staleness.find_staleness(corpus.manifest, *corpus.listing.names(staleness.MAX_FILES))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -192,8 +192,8 @@ def rank(
     starts = range(0, len(texts), _BLOCK)
     blocks = (encoder.encode(texts[start : start + _BLOCK], role="query") for start in starts)
     if transductive:
-        together = transductive_vectors(np.concatenate(list(blocks)), label_set.vectors)
-        blocks = (together[start : start + _BLOCK] for start in starts)
+        smoothed = transductive_vectors(np.concatenate(list(blocks)), label_set.vectors)
+        blocks = (smoothed[start : start + _BLOCK] for start in starts)
 
     return [
         _classification(row, label_set.labels, min_score, ranked, several)
@@ -447,7 +447,8 @@ class _LabelSetCache:
 
         with self._lock:
             # Another thread may have made the same set meanwhile.
-            self._labels_in_sets += len(labels) - (len(labels) if key in self._sets else 0)
+            if key not in self._sets:
+                self._labels_in_sets += len(labels)
             self._sets[key] = label_set
             while self._labels_in_sets > self._capacity:
                 _, dropped = self._sets.popitem(last=False)

@@ -127,6 +127,8 @@ def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
     vectors = np.load(staging_dir / segment / dense.VECTORS_FILE, mmap_mode="r")
     with contextlib.closing(segments.open_documents(staging_dir, manifest)) as documents:
         document, first, spans = None, 0, []
+
+        # A document is whole once the first passage of the next one comes.
         for start in range(0, len(vectors), _READ_TOGETHER):
             rows = range(start, min(start + _READ_TOGETHER, len(vectors)))
             for row, stored in zip(rows, documents.fetch(list(rows)), strict=True):
@@ -135,6 +137,7 @@ def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
                     first, spans = row, []
                 document = stored.document
                 spans.append(stored.passage)
+
         if document is not None:
             yield document, spans, vectors[first:].astype(np.float32)
 
@@ -257,6 +260,8 @@ def _description(milvus: Milvus, collection: str) -> dict[str, Any]:
     )
     if not rows or len(rows) < rows[0][layout.CHUNKS]:
         return {}
+
+    # The keys go down from DESCRIPTION.
     rows = sorted(rows, key=lambda row: -int(row[layout.ROW]))
     return dict(json.loads("".join(row[layout.TEXT] for row in rows)))
 
@@ -278,9 +283,9 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     manifest = read_manifest(directory)
     if not manifest.engine:
         return Corpus.load(directory, encoder, opened)
+
     check_encoder(manifest, encoder)
-    connection = Connection.of(recorded=str(manifest.engine["address"]))
-    milvus = connected(connection)
+    milvus = _milvus(manifest)
     _check(milvus, manifest)
 
     files = build_files.Files(directory, manifest)
@@ -294,7 +299,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
 
     collection = Collection(milvus, _collection(manifest))
     engine = manifest.engine
-    # Builds before there were others are English.
+    # Builds that name no language are English: they were made before there were others.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
     traits = Traits(manifest.kind, held, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
@@ -307,7 +312,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
         listing,
         log=log,
         drift=drift,
-        fallback=connection.fallback,
+        fallback=milvus.connection.fallback,
     )
 
 
@@ -340,13 +345,16 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
     # Whoever asks may name anything, also a path; `builds.activate` says what there is.
     exists = build in builds.builds(home, name)
     manifest = _hosted(builds.builds_directory(home, name) / build) if exists else None
+
     if manifest is not None:
         if manifest.judged.get("refused") and not force:
             # Raises Worse, before anything is switched.
             builds.activate(home, name, build)
-        _check(_milvus(manifest), manifest)
+
+        milvus = _milvus(manifest)
+        _check(milvus, manifest)
         # Other servers follow the alias; so may this one, if its own disk fails now.
-        _switch(_milvus(manifest), manifest)
+        _switch(milvus, manifest)
     builds.activate(home, name, build, force=force)
 
 
@@ -418,6 +426,7 @@ def attach(home: Path, name: str, connection: Connection) -> str:
 
     build = str(described["build"])
     with builds.locked(home, name) as directory:
+        # It may be here already, as an earlier one of this corpus.
         if build not in builds.builds(home, name):
             with builds.staging(directory) as staging_dir:
                 _fetch(milvus, target, described["manifest"], staging_dir)

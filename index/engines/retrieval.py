@@ -21,7 +21,7 @@ from purlin.index.engines import layout
 from purlin.index.engines.fields import expression, folded, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
-from purlin.index.errors import Damaged, EngineFailed, NotFound
+from purlin.index.errors import Damaged, EngineFailed, no_document
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
@@ -159,7 +159,7 @@ class MilvusLexical:
         self.language = language
         self._collection = collection
         self._passages, self._buckets = passages, buckets
-        # Token -> its number and document frequency; least recently used first.
+        # Token -> its number and document frequency; those read first are dropped first.
         self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -247,19 +247,23 @@ class MilvusLexical:
         return [entries[token] for token in distinct_tokens]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Read the entries of tokens from their buckets, and cache them."""
         collection = self._collection
         keys = {layout.bucket_of(token, self._buckets) for token in missing}
         entries: dict[str, list[int]] = {}
         for row in collection.rows(collection.records, keys, [layout.TEXT]):
             entries |= json.loads(row[layout.TEXT])
 
-        read = {token: (*entries.get(token, (0, 0)),) for token in missing}
+        read: dict[str, tuple[int, int]] = {}
+        for token in missing:
+            number, df = entries.get(token, (0, 0))
+            read[token] = (number, df)
+
         with self._lock:
-            for token, (number, df) in read.items():
-                self._tokens[token] = (number, df)
+            self._tokens.update(read)
             while len(self._tokens) > _CACHED_TOKENS:
                 self._tokens.popitem(last=False)
-        return {token: (number, df) for token, (number, df) in read.items()}
+        return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,10 +398,7 @@ class MilvusPassages:
         """Return the document with this id, whole. Raises NotFound."""
         row = self.rows_of([document_id]).get(document_id)
         if row is None:
-            raise NotFound(
-                f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
-                field="id",
-            )
+            raise no_document(document_id)
         return self._documents([row])[row][0]
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:

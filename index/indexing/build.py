@@ -149,12 +149,14 @@ def _build(
         and plan.name not in builds.corpora(plan.home)
     )
     first_encoder = interim if interim is not None and serves_early else encoder
+
     with _Builder.open(plan, directory) as builder:
         builder.read(sources, first_encoder)
         if not force:
             builder.check_size(builds.active_manifest(plan.home, plan.name))
         if first_encoder is encoder or builder.passages < INTERIM_PASSAGES:
             return _finish(plan, builder, encoder, force)
+
         manifest = builder.finish(first_encoder, "interim")
         build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
         builds.switch(directory, build_name, durable=plan.durable)
@@ -176,7 +178,7 @@ class _Plan:
     progress: Progress
     judged: Judgements | None
     durable: bool
-    engine: Connection | None = None
+    engine: Connection | None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -193,6 +195,7 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     manifest = builder.finish(encoder)
     if not force and (active_manifest := builder.same_as_active(manifest)) is not None:
         return active_manifest
+
     if plan.judged is not None:
         active = _active(plan.home, plan.name)
         measuring = partial(plan.progress, "measure")
@@ -208,6 +211,7 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
         measures = {_RECALL: manifest.dense["recall@100"]}
         took_s = round(time.monotonic() - plan.started, 3)
         manifest = replace(manifest, measures=measures, took_s=took_s)
+
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
     if plan.engine is not None:
@@ -218,6 +222,7 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
             # Without its description in the engine it cannot be opened.
             shutil.rmtree(directory / build_name, ignore_errors=True)
             raise
+
     _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
@@ -228,6 +233,7 @@ def _activate(directory: Path, build_name: str, manifest: Manifest, durable: boo
         builds.switch(directory, build_name, durable=durable)
         builds.remove_interim(directory, build_name)
         return
+
     builds.remove_oldest(directory, str(manifest.judged["against"]["build"]))
     raise Worse(gate.refusal_message(manifest, build_name))
 
@@ -379,6 +385,7 @@ class _Builder:
         active = self._earlier.manifest
         if active is None:
             return None
+
         files = {name: entry for name, entry in active.files.items() if name != gate.JUDGED_FILE}
         again = replace(
             manifest,
@@ -391,6 +398,7 @@ class _Builder:
         )
         if again != replace(active, files=files):
             return None
+
         # Otherwise, the files would count as changed since the build for ever.
         names = {file.name for file in self._earlier.listing.files}
         return None if changed_since(active, names) else active
@@ -423,11 +431,13 @@ class _Builder:
             if not stores:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
 
+            # Which passages of the segments are still there, and in what order.
             numbers = [(file.segment, file.number) for file in listing.files]
             order = segments.order_of(numbers, stores)
             live = None if order is None else order >= 0
             if order is not None:
                 np.save(self.directory / segments.ORDER_FILE, order)
+
             held = segments.field_types(stores, live)
             segments.write_fields(self.directory, held)
 
@@ -515,19 +525,20 @@ class _Builder:
         self, stores: Sequence[Store], encoder: TextEncoder
     ) -> tuple[int, Mapping[str, Any]]:
         """Write the vectors; returns how many were reused, and what is known of their index."""
-        comparable = self._earlier.comparable(encoder)
-        if comparable:
+        earlier = self._earlier if self._earlier.comparable(encoder) else None
+        if earlier is not None:
             self._link(lambda file: file in VECTOR_FILES)
 
         journal = self._encode_with(encoder).journal
         manifest = self._earlier.manifest
         index = manifest.dense if self._kept and manifest is not None else {}
+
+        # True for each passage whose vector was not made for this build.
         reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
-        written = range(self._kept if comparable else 0, len(stores))
+        written = range(0 if earlier is None else self._kept, len(stores))
         total, done = sum(len(reused[number]) for number in written), 0
         for number in written:
             directory = self.directory / self._names[number]
-            earlier = self._earlier if comparable else None
             digests = stores[number].digests()
             reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
             built = dense.build_index(directory, progress=partial(self._indexed, total, done))
@@ -590,8 +601,8 @@ class _Builder:
 class _Content:
     """What a build holds.
 
-    `held` maps each field to what its values are. `live` (rows,) is false for
-    passages that were removed since their segment was written; None means that there are none.
+    `held` maps each field to what its values are. `live` (rows,) is false for passages that were
+    removed since their segment was written, and None if none was.
     """
 
     held: Mapping[str, Held] = field(default_factory=dict)

@@ -63,8 +63,9 @@ def answer_question(
 ) -> AskResult:
     """Return the `k` best answers from the `depth` best passages, and `hits` passages.
 
-    All are of documents that pass the filter.
-    Raises InvalidInput for a corpus of another kind, and for a question without words or too long.
+    All are of documents that pass the filter. What is not read within `seconds` is not searched for
+    answers. Raises InvalidInput for a corpus of another kind, for a question that is empty or too
+    long, and for a `k` out of range.
     """
     _check(corpus, question, k)
     parsed = parse_question(question)
@@ -79,7 +80,8 @@ def answer_question(
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
-    settings, word_weights = reader.settings, corpus.weights(question)
+    settings = reader.settings
+    word_weights = corpus.weights(question)
     reading = rank_answers(
         parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )

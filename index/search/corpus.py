@@ -14,7 +14,7 @@ import numpy as np
 
 from purlin.index import build_files, self_check
 from purlin.index.encoder import TextEncoder, Vectors
-from purlin.index.errors import EncoderMismatch, NotFound
+from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
@@ -138,9 +138,8 @@ class Corpus:
         """Open a build.
 
         Everything but the documents is read into memory and not read from disk again; segments that
-        the open build `opened` has in memory are shared with it. Raises
-        Damaged, which names the file, and EncoderMismatch. Later, methods raise Altered if the
-        documents' file was changed.
+        the open build `opened` has in memory are shared with it. Raises Damaged, which names the
+        file, and EncoderMismatch. Later, methods raise Altered if the documents' file was changed.
         """
         manifest = read_manifest(directory)
         check_encoder(manifest, encoder)
@@ -210,10 +209,6 @@ class Corpus:
         """How many of the given ids exist in this corpus."""
         return len(self._passages.rows_of(document_ids))
 
-    def file_names(self, limit: int) -> tuple[list[str], list[str]]:
-        """Names of the source files that were read, and of the skipped ones; `limit` of each."""
-        return self.listing.names(limit)
-
     @property
     def listing(self) -> Listing:
         """The source files of the build, with their digests; parsed anew at each call."""
@@ -242,11 +237,13 @@ class Corpus:
         does: pages fit together.
         """
         check_search(query, k, offset, mode)
+        depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
+
         clock = Clock()
-        needed = max(offset + k, RERANK_DEPTH) if reranker else offset + k
-        ranked = self._ranked(self._prepare(query, mode, filter, clock), needed, clock)
+        ranked = self._ranked(self._prepare(query, mode, filter, clock), depth, clock)
         if reranker is not None:
             ranked = self.reranked(ranked, RERANK_DEPTH, reranker)
+
         clock = Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
@@ -344,17 +341,16 @@ class Corpus:
         clock = Clock()
         row = self._passages.rows_of([document_id]).get(document_id)
         if row is None:
-            raise NotFound(
-                f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
-                field="id",
-            )
+            raise no_document(document_id)
+
         own = self._passages.passages_of(np.array([row]))
-        [stored, *_] = self._passages.fetch(own[:1].tolist())
+        [stored] = self._passages.fetch(own[:1].tolist())
         content = stored.document.fields.get("content")
-        alike: Filter | None = (
+        same_content: Filter | None = (
             {"content": str(content)} if content and "content" in self.field_names else None
         )
-        allowed, documents = self._allowed(alike)
+
+        allowed, documents = self._allowed(same_content)
         query = Query("", "", "dense", allowed, documents)
         query.vector = self._dense.mean(own)
         query.excluded = own

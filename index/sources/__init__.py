@@ -141,24 +141,24 @@ def prefixes(roots: Sequence[Path]) -> list[str]:
     return unique_names
 
 
-def names(kind: Kind, roots: Sequence[Path], content: Content = "code") -> Iterator[str]:
+def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
     """Names of the files that `open_source` would read, in no order.
 
     None is opened, but for the first line of files without a suffix.
     """
     for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for name in [root.name] if root.is_file() else _names(kind, root, content):
+        for name in [root.name] if root.is_file() else _names(kind, root):
             yield f"{prefix}/{name}" if prefix else name
 
 
 # The readers are imported where they are used: each brings a parser that other kinds do not need.
 
 
-def _names(kind: Kind, root: Path, content: Content) -> Iterator[str]:
+def _names(kind: Kind, root: Path) -> Iterator[str]:
     if kind == "code":
         from purlin.index.sources.code import repository
 
-        return repository.names(root, content)
+        return repository.names(root)
 
     if kind == "product":
         from purlin.index.sources.products import catalogue

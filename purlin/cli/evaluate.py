@@ -110,6 +110,7 @@ def evaluate_search(
         hits = run_queries(
             opened, judged, mode=mode, filter=parse_filter(filter), progress=partial(tell, "search")
         )
+
     if run is not None and (escaped := ranking.write_run(run, hits)):
         err.print(
             f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
@@ -147,6 +148,7 @@ def evaluate_classify(
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
     labelled = list(read_labelled(rows, column=column, label_column=label_column, several=multi))
     texts = [row.text for row in labelled]
+
     if labels is not None:
         names = read_label_lines(labels)
         check_truth(labelled, list(map(label_name, names)))
@@ -163,6 +165,7 @@ def evaluate_classify(
         trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
         check_truth(labelled, trained.spec.labels)
         results = trained.classify(texts, min_score=min_score)
+
     _print_measures(_label_measures(results, labelled, several=multi), as_json)
 
 

@@ -155,7 +155,7 @@ def index_build(
 def _open_sources(
     kind: Kind, paths: Sequence[Path], options: Options, digests: Mapping[str, tuple[Stamp, str]]
 ) -> tuple[Iterator[SourceFile | Skipped], Unassigned | None]:
-    """The files of a build, and of product tables what will know their unassigned columns."""
+    """Return the files of a build and, for products, the collector of columns that were not assigned."""
     from purlin.index.sources import open_source
 
     unassigned = None

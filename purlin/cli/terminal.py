@@ -111,11 +111,11 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
-def highlighted(text: str, spans: Sequence[tuple[int, int]], style: str = YELLOW) -> str:
-    """Text with its (start, end) spans in a style; spans are in order and do not overlap."""
+def highlighted(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Text with its (start, end) spans in yellow; spans are in order and do not overlap."""
     parts, position = [], 0
     for start, end in spans:
-        parts += [text[position:start], styled(text[start:end], style)]
+        parts += [text[position:start], styled(text[start:end], YELLOW)]
         position = end
     return "".join([*parts, text[position:]])
 

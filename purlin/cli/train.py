@@ -30,7 +30,7 @@ Data = Annotated[
     Path | None,
     typer.Option(help="What the recipe's paths are relative to [default: its directory]."),
 ]
-Made = Annotated[
+RunDirectory = Annotated[
     Path | None,
     typer.Option(
         "--out",
@@ -113,7 +113,9 @@ def train_export(
 
 
 @app.command("santa")
-def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def santa_command(
+    config: Recipe, data: Data = None, to: RunDirectory = None, cpu: Cpu = False
+) -> None:
     """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
@@ -125,12 +127,13 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     from purlin.training.santa.recipe import SantaRecipe
     from purlin.training.santa.run import train_santa
 
-    directory = _trained(train_santa, SantaRecipe, config, data, to, cpu)
-    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+    _print_encoder(_trained(train_santa, SantaRecipe, config, data, to, cpu))
 
 
 @app.command("static")
-def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def static_command(
+    config: Recipe, data: Data = None, to: RunDirectory = None, cpu: Cpu = False
+) -> None:
     """Train a static encoder: word vectors of a transformer, aligned on pairs, and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again.
@@ -141,8 +144,7 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     from purlin.training.static.recipe import StaticRecipe
     from purlin.training.static.run import train_static
 
-    directory = _trained(train_static, StaticRecipe, config, data, to, cpu)
-    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+    _print_encoder(_trained(train_static, StaticRecipe, config, data, to, cpu))
 
 
 @app.command("ensemble")
@@ -161,14 +163,10 @@ def ensemble_command(config: Recipe, data: Data = None) -> None:
 
     if _has_readers(recipes.read_toml(config)):
         readers = recipes.load_recipe(config, reader_ensemble.ReaderEnsembleRecipe, data=data)
-        directory = reader_ensemble.make_reader_ensemble(readers)
-        out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+        _print_reader(reader_ensemble.make_reader_ensemble(readers))
     else:
         encoders = recipes.load_recipe(config, ensemble.EnsembleRecipe, data=data)
-        directory = ensemble.make_ensemble(encoders, say=err.print)
-        out.print(
-            f"{directory}: written; use it with `purlin index build ... --encoder {directory}`"
-        )
+        _print_encoder(ensemble.make_ensemble(encoders, say=err.print))
 
 
 def _has_readers(recipe: Mapping[str, Any]) -> bool:
@@ -180,7 +178,9 @@ def _has_readers(recipe: Mapping[str, Any]) -> bool:
 
 
 @app.command("refqa")
-def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def refqa_command(
+    config: Recipe, data: Data = None, to: RunDirectory = None, cpu: Cpu = False
+) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
 
     A recipe with `questions` makes a reader, one with `pairs` a retriever, an encoder as `train santa` makes
@@ -195,14 +195,15 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     from purlin.training.reader.run import train_reader
 
     if "questions" in recipes.read_toml(config):
-        directory = _trained(train_reader, ReaderRecipe, config, data, to, cpu)
-        out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+        _print_reader(_trained(train_reader, ReaderRecipe, config, data, to, cpu))
     else:
         santa_command(config, data, to, cpu)
 
 
 @app.command("ranker")
-def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def ranker_command(
+    config: Recipe, data: Data = None, to: RunDirectory = None, cpu: Cpu = False
+) -> None:
     """Train a reranker, a cross-encoder that scores the first hits of a search again, and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again.
@@ -230,7 +231,7 @@ def pesco_command(
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,
-    to: Made = None,
+    to: RunDirectory = None,
     home: Home = HOME,
     cpu: Cpu = False,
 ) -> None:
@@ -272,6 +273,14 @@ def pesco_command(
     out.print(
         f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {run_dir / REPORT}"
     )
+
+
+def _print_encoder(directory: Path) -> None:
+    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+
+
+def _print_reader(directory: Path) -> None:
+    out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
 
 
 def _trained(

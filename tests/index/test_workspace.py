@@ -306,7 +306,7 @@ def test_files_that_cannot_be_read_are_passed_over(
     os.mkfifo(root / "pipe.py")
     with _open(root, kept, encoder) as opened:
         assert opened.corpus.count(["mail.py::send_receipt", "src/basket.py::add_article"]) == 2
-        assert "circle" not in str(opened.corpus.file_names(100))
+        assert "circle" not in str(opened.corpus.listing.names(100))
 
 
 def test_files_that_cannot_be_read_are_noted_once(

@@ -146,8 +146,11 @@ class SelfTraining:
 
     def prompt_vectors(self, text_model: TextModel) -> Vectors:
         """Mean prompt vectors (L, D), eq. 2."""
-        prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
-        return self._mean_prompts(self.encode(text_model, prompts))
+        return self._mean_prompts(self.encode(text_model, self._prompts()))
+
+    def _prompts(self) -> list[str]:
+        """The prompts of all labels, one label after the other."""
+        return list(chain.from_iterable(self.recipe.prompts(self.labels)))
 
     def _mean_prompts(self, vectors: Vectors) -> Vectors:
         """Means (L, D) of the vectors of each label's prompts."""
@@ -245,7 +248,7 @@ class SelfTraining:
             return []
 
         if not self._teacher_vectors:
-            prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
+            prompts = self._prompts()
             vectors = encode_once(
                 lambda: frozen_encoder(Path(base), self.accelerator),
                 Path(base),

@@ -189,8 +189,9 @@ class SantaTask:
     # -- forward and backward --------------------------------------------------------------------
 
     def backward(self, batch: PairBatch) -> dict[str, float]:
-        """Add the gradients of the stage's losses for this process's part: stage.sda * eq. 5,
-        stage.mep * eq. 7, and the divergence from the teacher's ranking.
+        """Add the gradients of the stage's losses for this process's part.
+
+        They are stage.sda * eq. 5, stage.mep * eq. 7, and the divergence from the teacher's ranking.
         """
         batch = batch.on(self.accelerator.device)
         stage = self.stage
@@ -331,7 +332,7 @@ class SantaTask:
             total += loss.detach()
         return total
 
-    # -- the rest of `purlin.training.loop.task.Task` -----------------------------------------------------------------
+    # -- the rest of `purlin.training.loop.task.Task` --------------------------------------------
 
     def describe(self, batch: PairBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.errors import NotFound
+from purlin.index.errors import no_document
 from purlin.index.records import Document
 from purlin.index.search.store.document_records import Head
 from purlin.index.search.store.filters import Filter, Held, clauses
@@ -66,15 +66,12 @@ class Documents:
             store.close()
 
     def document(self, document_id: str) -> Document:
-        """The document with this id, whole."""
+        """The document with this id, whole. Raises NotFound."""
         for row in self.rows_of([document_id]).values():
             for store, start in self._parts():
                 if start <= row < start + len(store):
                     return store.document(row - start)
-        raise NotFound(
-            f"There is no document {document_id[:200]!r} in this corpus: give the document_id of a hit.",
-            field="id",
-        )
+        raise no_document(document_id)
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist."""

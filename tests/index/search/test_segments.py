@@ -77,7 +77,7 @@ def answers(home: Path, name: str) -> dict[str, Any]:
         manifest = corpus.manifest
         said: dict[str, Any] = {
             "counts": (manifest.documents, manifest.passages, manifest.skipped, manifest.logged),
-            "names": corpus.file_names(100),
+            "names": corpus.listing.names(100),
             "fields": corpus.field_names,
             "exist": {id for id in IDS if corpus.count([id])},
         }
