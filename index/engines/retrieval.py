@@ -204,19 +204,22 @@ class MilvusLexical:
         rows, _ = self.search(weights, layout.MAX_ROWS, allowed)
         return np.sort(rows)
 
-    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
-        """Map each token that adds to the score of a passage to what it adds."""
+    def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
+        """Map, for each of these passages, each token that adds to its score to what it adds."""
         vector = self._vector(weights)
-        stored = list(
-            self._collection.rows(self._collection.name, [row], [layout.SPARSE]) if vector else ()
-        )
-        saturations = stored[0][layout.SPARSE] if stored else {}
-        entries = self._entries(list(weights))
-        return {
-            token: vector[number] * float(saturations[number])
-            for token, (number, _) in zip(weights, entries, strict=True)
-            if number in saturations and number in vector
-        }
+        columns = [layout.ROW, layout.SPARSE]
+        stored = self._collection.rows(self._collection.name, rows, columns) if vector else ()
+        saturations_of = {int(each[layout.ROW]): each[layout.SPARSE] for each in stored}
+
+        numbers = [number for number, _ in self._entries(list(weights))]
+        return [
+            {
+                token: vector[number] * float(saturations[number])
+                for token, number in zip(weights, numbers, strict=True)
+                if number in saturations and number in vector
+            }
+            for saturations in (saturations_of.get(row, {}) for row in rows.tolist())
+        ]
 
     def _vector(self, weights: Mapping[str, float]) -> dict[int, float]:
         """Token number -> share of the query's weight, for tokens that some passage has."""

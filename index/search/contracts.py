@@ -98,8 +98,8 @@ class LexicalRetriever(Protocol):
         """Return all allowed rows with any of the tokens, in ascending order."""
         ...
 
-    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
-        """Map each token that adds to the score of a passage to what it adds."""
+    def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
+        """Map, for each of these passages, each token that adds to its score to what it adds."""
         ...
 
 

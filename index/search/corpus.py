@@ -305,10 +305,20 @@ class Corpus:
         self, ranked: Ranked, start: int, stop: int, *, explain: bool = False
     ) -> tuple[Hit, ...]:
         """Return the hits start + 1 to stop of a ranking, as far as there are so many."""
-        rows = ranked.ranking.rows[start:stop]
-        return tuple(
-            self._hit(ranked.query, ranked.ranking, position, stored, explain=explain)
+        query, ranking = ranked.query, ranked.ranking
+        rows = ranking.rows[start:stop]
+        hits = [
+            self._hit(query, ranking, position, stored)
             for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
+        ]
+        if not explain:
+            return tuple(hits)
+
+        # For all hits at once: a token's postings are read once, however many hits have it.
+        terms = self._lexical.explain(query.weights, rows)
+        return tuple(
+            replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
+            for position, (hit, terms_of_hit) in enumerate(zip(hits, terms, strict=True), start)
         )
 
     def passages(
@@ -495,7 +505,6 @@ class Corpus:
         position: int,
         stored: StoredPassage,
         *,
-        explain: bool = False,
         highlight: bool = True,
     ) -> Hit:
         document, passage = stored.document, stored.passage
@@ -513,7 +522,6 @@ class Corpus:
             location=document.location,
             fields=document.fields,
             context=document.context,
-            explanation=self._explanation(query, ranking, position) if explain else None,
         )
 
     def _retriever_scores(self, query: Query, ranking: Ranking, position: int) -> dict[str, float]:
@@ -531,7 +539,9 @@ class Corpus:
             scores["rerank"] = _rounded(reading.relevance[position])
         return scores
 
-    def _explanation(self, query: Query, ranking: Ranking, position: int) -> dict[str, Any]:
+    def _explanation(
+        self, query: Query, ranking: Ranking, position: int, terms: Mapping[str, float]
+    ) -> dict[str, Any]:
         row = int(ranking.rows[position])
         document = self._passages.document_of(ranking.rows[position : position + 1])
         fusion = self.retrievers.fusion(query)
@@ -559,7 +569,7 @@ class Corpus:
             "dense_weight": fusion.dense_weight,
             "feedback_weight": 0.0 if np.isnan(ranking.similarities[position]) else feedback.WEIGHT,
             "lexical_power": fusion.lexical_power,
-            "terms": self._lexical.explain(query.weights, row),
+            "terms": terms,
             "named": row in query.named,
             "prior": prior,
         }

@@ -388,15 +388,16 @@ class Lexical:
         rows = np.unique(np.concatenate(parts)).astype(np.int64)
         return rows if allowed is None else rows[allowed[rows]]
 
-    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
-        """Map each token that adds to the score of `row` to what it adds."""
+    def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
+        """Map, for each of the rows, each token that adds to its score to what it adds."""
         total = sum(weights.values())
-        parts: dict[str, float] = {}
+        parts: list[dict[str, float]] = [{} for _ in rows]
         for token, idf in weights.items():
-            for positions, counts in self._counts(token, np.array([row])):
-                if len(positions):
-                    share = float(counts[0]) / (float(counts[0]) + float(self._norms[row]))
-                    parts[token] = idf * share / total
+            for positions, counts in self._counts(token, rows):
+                norms = self._norms[rows[positions]].astype(np.float64)
+                added = idf * counts / (counts + norms) / total
+                for position, part in zip(positions.tolist(), added.tolist(), strict=True):
+                    parts[position][token] = part
         return parts
 
 

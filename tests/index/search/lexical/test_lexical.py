@@ -159,8 +159,9 @@ def test_scores_are_shares_of_the_bm25_maximum() -> None:
     assert most == pytest.approx(sum(math.log(1 + (4 - df + 0.5) / (df + 0.5)) for df in (1, 2, 0)))
     expected = [bm25(query, row) / most for row in rows]
     np.testing.assert_allclose(_all_scores(index, weights), expected, rtol=1e-5)
-    assert sum(index.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
-    assert set(index.explain(weights, 0)) == {"appl"}
+    explained = index.explain(weights, np.array([2, 0]))
+    assert sum(explained[0].values()) == pytest.approx(expected[2], rel=1e-5)
+    assert set(explained[1]) == {"appl"}
 
 
 TEXTS = st.lists(
@@ -330,15 +331,29 @@ def test_segments_score_like_one_without_the_removed_rows(
     weights = whole.weights(query)
     assert _all_scores(parts, weights)[live].tolist() == _all_scores(whole, weights).tolist()
     assert live[parts.search(weights, len(live))[0]].all()
-    for row, place in zip(np.flatnonzero(live), range(len(kept)), strict=True):
-        assert parts.explain(weights, int(row)) == whole.explain(weights, place)
+    explained = whole.explain(weights, np.arange(len(kept)))
+    assert parts.explain(weights, np.flatnonzero(live)) == explained
+
+
+def test_postings_are_read_once_to_explain_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = _lexical(["red apple", "red pear"] * 50)
+    reads = []
+    read = Postings.read
+    monkeypatch.setattr(Postings, "read", lambda self, tier: reads.append(tier) or read(self, tier))
+
+    explained = index.explain(index.weights("red apple"), np.arange(100))
+
+    assert [set(each) for each in explained[:2]] == [{"red", "appl"}, {"red"}]
+    assert len(reads) == 2
 
 
 def test_frequent_tokens_do_not_overflow() -> None:
     index = _lexical(["word " * 70_000, "other"])
     weights = index.weights("word")
     assert 0.9 < _all_scores(index, weights)[0] < 1
-    assert index.explain(weights, 0)["word"] == pytest.approx(float(_all_scores(index, weights)[0]))
+    assert index.explain(weights, np.array([0]))[0]["word"] == pytest.approx(
+        float(_all_scores(index, weights)[0])
+    )
 
 
 def test_query_without_known_words_scores_0() -> None:
