@@ -102,7 +102,7 @@ def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
     except ValueError:
         rule = (
             "must be a value, a list of values, or an object with gte, lte and not "
-            f"(texts: {MAX_VALUE_CHARS} characters)"
+            f"(texts: {MAX_VALUE_CHARS} characters; numbers: finite)"
         )
         raise PydanticCustomError("condition", rule) from None
 

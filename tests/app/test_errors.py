@@ -92,7 +92,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             "filter.language",
             "a value, a list of values, or an object",
         ),
-        ({"filter": {"language": "x" * 1001}}, "filter.language", "(texts: 1000 characters)"),
+        (
+            {"filter": {"language": "x" * 1001}},
+            "filter.language",
+            "(texts: 1000 characters; numbers: finite)",
+        ),
         ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
         ({"filter": ["language"]}, "filter", "it is a list of 1"),
