@@ -55,8 +55,8 @@ class Definition:
     in the first and ends in the last; decorators, `export` and the like are inside, and so are
     attributes before it, which end at `head_row`. `signature` is its byte offsets, and
     `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
-    if it has none. `members` are the definitions directly inside, and
-    `has_error` says that there is a syntax error outside of these.
+    if it has none. `is_test` says that it is for tests alone, as all inside it is. `members` are the
+    definitions directly inside, and `has_error` says that there is a syntax error outside of these.
     """
 
     kind: str
@@ -71,6 +71,7 @@ class Definition:
     summary: str
     doc_row: int
     depth: int
+    is_test: bool = False
     members: list[Definition] = field(default_factory=list)
     has_error: bool = False
 
@@ -416,6 +417,16 @@ class _Walk:
             summary,
             doc_row,
             depth,
+            kind == "test" or self._is_for_tests(),
+        )
+
+    def _is_for_tests(self) -> bool:
+        """Whether the definition after the prefixes is marked as a test's, or one around it is."""
+        if self._open and self._open[-1].is_test:
+            return True
+        mark = self._language.test_mark
+        return mark is not None and any(
+            mark.match(self._short_text(prefix)) for prefix in self._prefixes
         )
 
     def _head_end(self, node: ts.Node, inner: ts.Node, kind: str) -> tuple[int, int]:

@@ -399,6 +399,7 @@ class _Scan:
             summary=summary,
             doc_row=doc_row,
             depth=len(parent.names) + 1 if parent else 1,
+            is_test=spot.kind == "test",
         )
 
     def _continues(self, definition: Definition, spot: _Spot) -> bool:

@@ -47,7 +47,7 @@ from purlin.index.sources.code.windows import windows
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 14
+VERSION = 15
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -78,7 +78,8 @@ def files(
 
     What cannot be read is a `Skipped`. `content` chooses code, documentation, configuration or all.
     `secondary="leave-out"` skips all but source files: tests, benchmarks, examples, stubs,
-    vendored, generated and minified files; otherwise their documents have that role in `fields["role"]`.
+    vendored, generated and minified files, and tests inside of source files; otherwise their
+    documents have that role in `fields["role"]`.
     `entities=True` also fills in the spans of identifiers, which takes several times longer.
 
     `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
@@ -200,7 +201,7 @@ def _read(
             name, "changed while it was being read; build again to include it", passing=True
         )
     else:
-        yield from _documents(content.data, name, kind, options.entities)
+        yield from _documents(content.data, name, kind, options)
 
 
 def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
@@ -236,7 +237,7 @@ def _first_invalid(content: bytes) -> int:
 
 
 def _documents(
-    source: bytes, path: str, kind: FileType, entities: bool
+    source: bytes, path: str, kind: FileType, options: _Options
 ) -> Iterator[Document | Skipped]:
     """The documents of one file, with ids that are unique in it."""
     kind = refined_type(kind, source)
@@ -252,12 +253,14 @@ def _documents(
         if isinstance(document, Skipped):
             yield document
             continue
+        if options.secondary == "leave-out" and document.fields["role"] != "source":
+            continue
 
         # Overloads and redefinitions share a title; their ids must not.
         title_counts[document.id] += 1
         if title_counts[document.id] > 1:
             document = replace(document, id=f"{document.id}~{title_counts[document.id]}")
-        if entities and kind.grammar is not None:
+        if options.entities and kind.grammar is not None:
             document = replace(document, entities=identifiers(document.body, kind.grammar.name))
         yield document
 
@@ -337,6 +340,8 @@ def _document(
     head = source[definition.start : definition.signature[0]].decode()
     signature = source[slice(*definition.signature)].decode()
     atom = Span(len(head), len(head) + len(signature))
+    if definition.is_test and fields["role"] == "source":
+        fields = {**fields, "role": "test"}
 
     return Document(
         id=f"{path}::{title}",

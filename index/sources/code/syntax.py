@@ -59,7 +59,8 @@ class Language:
     are no methods, nor are those with a qualified name in a language without `has_methods`. With
     `generics`, type arguments are left out of names; with `has_clauses`, neighbours of the same
     name are one function; with `docs_follow`, a doc comment may stand below what it is about; a
-    language that `is_tolerant` keeps definitions with errors, since it reads macros as such.
+    language that `is_tolerant` keeps definitions with errors, since it reads macros as such. What a
+    prefix that matches `test_mark` stands before is for tests alone.
 
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
     that of the file; without one of these, or where it returns None, a comment is read. `shells`
@@ -99,6 +100,7 @@ class Language:
     has_methods: bool = True
     docs_follow: bool = False
     is_tolerant: bool = False
+    test_mark: re.Pattern[str] | None = None
     rewrite: Rewrite | None = None
     component: bool = False
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None

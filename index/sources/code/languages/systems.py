@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
@@ -48,6 +50,13 @@ def _rust_name(node: ts.Node) -> ts.Node | None:
     return named.child_by_field_name("type") or named if named is not None else None
 
 
+# `#[test]`, `#[tokio::test(…)]`, `#[bench]` and `#[cfg(test)]`, also `#[cfg(all(unix, test))]`, but
+# neither `#[cfg(not(test))]` nor `#[cfg(any(test, feature = "…"))]`, which others compile, too.
+_RUST_TEST = re.compile(
+    r"#\[\s*(?:(?:\w+::)*(?:test|bench|rstest|test_case|quickcheck|wasm_bindgen_test)\s*[\](]"
+    r"|cfg\s*\(\s*(?:all\s*\([^()]*?\b)?test\s*[,)])"
+)
+
 RUST = Language(
     name="rust",
     suffixes=(".rs",),
@@ -73,6 +82,7 @@ RUST = Language(
     dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
     is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
     generics=True,
+    test_mark=_RUST_TEST,
     shells=(("", ""), ("impl _ {", "}")),
 )
 

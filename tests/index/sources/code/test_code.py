@@ -568,7 +568,9 @@ def test_definitions_of_each_language(name: str) -> None:
         assert document.kind == "code"
         assert document.location.path == document.fields["path"] == name
         assert document.fields["language"] == LANGUAGE_OF[name]
-        assert document.fields["role"] == "source"
+        assert document.fields["role"] == (
+            "test" if document.fields["kind"] == "test" else "source"
+        )
         assert (*document.context, document.fields["name"]) == tuple(_parts(document.title))
         assert document.entities == ()
 
@@ -1136,6 +1138,9 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("test/list_test.exs", "test"),
         ("run.bats", "test"),
         ("benches/sort.rs", "test"),
+        ("src/pump/tests.rs", "test"),
+        ("src/pump/test.zig", "test"),
+        ("src/latest.rs", "source"),
         ("benchmarks/wrk/body.lua", "test"),
         ("src/benchmark.py", "source"),
         ("t/redirect.t", "test"),
@@ -1208,6 +1213,89 @@ def test_roles_by_path(path: str, expected: str) -> None:
 )
 def test_roles_by_content(content: str, expected: str) -> None:
     assert role("src/a.js", content.encode()) == expected
+
+
+PUMP_IN_RUST = """
+pub fn pump(level: u8) -> u8 { level + 1 }
+
+#[cfg(not(test))]
+fn start() {}
+
+#[cfg(any(test, feature = "dry-run"))]
+fn dry_run() {}
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
+struct Valve;
+
+impl Valve {
+    fn open(&self) {}
+
+    #[cfg(test)]
+    fn is_open(&self) -> bool { true }
+
+    fn close(&self) {}
+}
+
+#[cfg(all(unix, test))]
+mod tests {
+    use super::*;
+
+    struct Fixture {
+        level: u8,
+    }
+
+    fn fixture() -> Fixture { Fixture { level: 0 } }
+
+    impl Fixture {
+        fn drain(&self) {}
+    }
+
+    #[test]
+    fn pumps() { assert_eq!(pump(0), 1); }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore]
+async fn pumps_slowly() {}
+
+fn stop() {}
+"""
+
+
+def test_tests_inside_of_source_files(tmp_path: Path) -> None:
+    """What Rust compiles for tests alone is a test, and so is what a test block has in Zig."""
+    roles = {each.title: each.fields["role"] for each in read_text(tmp_path, ".rs", PUMP_IN_RUST)}
+    tests = {title for title, role in roles.items() if role == "test"}
+    assert tests == {
+        "Valve.is_open",
+        "tests.Fixture",
+        "tests.fixture",
+        "tests.Fixture.drain",
+        "tests.pumps",
+        "pumps_slowly",
+    }
+    assert roles.keys() - tests >= {
+        "pump",
+        "start",
+        "dry_run",
+        "Valve",
+        "Valve.open",
+        "Valve.close",
+        "stop",
+    }
+
+    zig = 'fn pump() void {}\n\ntest "pumps water" {\n    pump();\n}\n'
+    roles = {each.title: each.fields["role"] for each in read_text(tmp_path, ".zig", zig)}
+    assert roles == {"pump": "source", "pumps water": "test"}
+
+    kept = read_text(tmp_path, ".zig", zig, secondary="leave-out")
+    assert [each.title for each in kept] == ["pump"]
+
+
+def test_other_roles_stay_where_tests_are_inside(tmp_path: Path) -> None:
+    write(tmp_path, {"vendor/pump.rs": PUMP_IN_RUST})
+    assert {each.fields["role"] for each in read(tmp_path)} == {"vendored"}
 
 
 def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
