@@ -1,10 +1,9 @@
 """Which fields of products are searched by their words: attributes, options, traits, codes, quantities.
 
-An option is what tells a product's variants apart: size or colour. A trait says in words what it is:
-its author, material or season. A code is what stands on the
-product or in the dealer's books: its number at the maker, its barcode.
-The unit of a quantity is a field of its own, so that the quantity stays a number: `weight` and
-`weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
+An option is what tells a product's variants apart: size or colour. A trait says in words what a
+product is: its author, material or season. A code is what stands on the product or in the dealer's
+books: its number at the maker, its barcode. The unit of a quantity is a field of its own, so that
+the quantity stays a number: `weight` and `weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
 """
 
 from __future__ import annotations

@@ -330,11 +330,12 @@ def index_show(
             names = documents.field_names
             left_out = segments.left_out(read_listing(directory), documents.stores)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
-    for file in left_out[:skipped]:
+    listed = left_out[:skipped]
+    for file in listed:
         out.print(
             f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
         )
-    if more := len(left_out) - len(left_out[:skipped]):
+    if more := len(left_out) - len(listed):
         out.print(f"left out: {more:,} more; --skipped {len(left_out)} lists all")
 
 
