@@ -37,6 +37,7 @@ from purlin.index.search.local import LocalPassages
 from purlin.index.search.ranking import feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.named_rows import NamedRows
+from purlin.index.search.ranking.places import distance, innermost
 from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Clock, Query, Ranked, Ranking
 from purlin.index.search.ranking.retrievers import Retrievers
@@ -379,11 +380,11 @@ class Corpus:
         Raises NotFound, which lists the documents of the file that are nearest.
         """
         documents = self._documents_of(path)
-        here = [document for document in documents if _distance(document, line) == 0]
-        if here:
-            return min(here, key=lambda document: _lines(document)[1] - _lines(document)[0])
+        document = innermost(documents, line)
+        if document is not None:
+            return document
 
-        nearest = sorted(documents, key=lambda document: _distance(document, line))[:_NEAREST_SHOWN]
+        nearest = sorted(documents, key=lambda document: distance(document, line))[:_NEAREST_SHOWN]
         listed = ", ".join(
             f"{document.title[:80]} ({document.location.start_line})" for document in nearest
         )
@@ -588,15 +589,3 @@ def check_encoder(manifest: Manifest, encoder: TextEncoder) -> None:
             f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
             f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
         )
-
-
-def _lines(document: Document) -> tuple[int, int]:
-    """First and last line of a document in its file; 0 and 0 for one without lines."""
-    start, end = document.location.start_line, document.location.end_line
-    return (start or 0, end or start or 0)
-
-
-def _distance(document: Document, line: int) -> int:
-    """Lines between a line of its file and a document, 0 inside it."""
-    start, end = _lines(document)
-    return max(start - line, line - end, 0)

@@ -45,8 +45,8 @@ def _parser() -> Parser:
     add(
         "query",
         metavar="QUERY",
-        nargs="+",
-        help="What to look for; CORPUS is --corpus CORPUS, and PATH is --path PATH.",
+        nargs="*",
+        help="What to look for, after -- if it begins with a dash; CORPUS is --corpus CORPUS, and PATH is --path PATH.",
     )
     add(
         "--path",
@@ -95,17 +95,29 @@ def _parser() -> Parser:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
-    options = parser.parse_intermixed_args(arguments)
+    options = _parse_intermixed(parser, arguments)
     _take_directory(options)
     *corpora, query = options.query
     if corpora and (options.corpus or not _exists(options.home, corpora)):
         quoted = shlex.quote(" ".join(options.query))
+        no_path = f"there is no file {query[:80]!r}, and " if "/" in query else ""
         parser.error(
-            f"{' '.join(corpora)[:80]!r} is no corpus of {options.home}; "
+            f"{no_path}{' '.join(corpora)[:80]!r} is no corpus of {options.home}; "
             f"put the words of a query in quotes: purlin search {quoted}"
         )
     options.query = query
     options.corpus = options.corpus or corpora
+    return options
+
+
+def _parse_intermixed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse options among words; all after `--` are words, which argparse forgets if they are mixed."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_intermixed_args(words[:end])
+    options.query += words[end + 1 :]
+    if not options.query:
+        parser.error("the following arguments are required: QUERY")
     return options
 
 

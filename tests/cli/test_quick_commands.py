@@ -307,11 +307,25 @@ def test_a_file_is_searched_alone_or_said_not_to_be_indexed(
     assert "notes is not indexed (neither its name nor its first" in capsys.readouterr().err
 
 
+def test_a_query_may_begin_with_a_dash(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (
+        ["--", "--send-receipt"],
+        ["--path", ".", "--", "-receipt"],
+        ["--", "-receipt", "."],
+    ):
+        assert _purlin("search", "--encoder", encoder, "-k", "1", *words) == 0
+        assert capsys.readouterr().out.startswith("mail.py:1-3")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["search", "shop", "receipt"], "in quotes: purlin search 'shop receipt'"),
         (["search"], "the following arguments are required: QUERY"),
+        (["search", "--"], "the following arguments are required: QUERY"),
+        (["search", "receipt", "web/nowhere.py"], "no file 'web/nowhere.py', and 'receipt' is no"),
         (["search", "x", "--path", "nowhere"], "There is no directory 'nowhere'"),
         (["search", "x", "--path", "/"], "is a whole home directory or file system"),
         (["search", "x", "--path", "http://localhost/a"], "https://, ssh://, git://, file://"),

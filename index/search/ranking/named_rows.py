@@ -1,4 +1,4 @@
-"""Rows that a query names exactly: by id, title or code, or by the symbol that they define."""
+"""Rows that a query names exactly: by id, title, code or place, or by the symbol that they define."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from purlin.index.product_fields import codes_of, is_code, letters_and_digits, s
 from purlin.index.records import Kind
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
 from purlin.index.search.ranking import repository
+from purlin.index.search.ranking.places import endings, innermost, places
 from purlin.index.search.ranking.uses import used_name
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
@@ -42,7 +43,10 @@ class NamedRows:
         self._weights = weights
 
     def named(self, query: str) -> Rows:
-        """Rows whose id, title or code is the query; in titles of code, every separator is a dot."""
+        """Rows whose id, title or code is the query; in titles of code, every separator is a dot.
+
+        Of code also those at the files and lines that the query has, as stack traces do.
+        """
         rows = self._passages.rows_named(query)
         if self._kind == "product":
             rows = np.union1d(rows, self._coded(query))
@@ -51,7 +55,9 @@ class NamedRows:
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
             rows = np.union1d(rows, self._passages.rows_named(title))
-        return rows
+        if self._kind == "code" and "path" in self._passages.field_names:
+            rows = np.concatenate([rows, *(self._at(*place) for place in places(query))])
+        return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
         """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
@@ -65,6 +71,18 @@ class NamedRows:
         name = used_name(query)
         is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
         return name if is_symbol else None
+
+    def _at(self, path: str, line: int) -> Rows:
+        """Rows of the innermost document at a line of the file that a path ends with."""
+        existing = self._passages.existing_paths(endings(path))
+        file = next((ending for ending in endings(path) if ending in existing), None)
+        if file is None:
+            return _NO_ROWS
+
+        rows = self._passages.rows_where({"path": file})
+        documents = [stored.document for stored in self._passages.fetch(rows.tolist())]
+        document = innermost(documents, line)
+        return rows[[document is not None and each.id == document.id for each in documents]]
 
     def _coded(self, query: str) -> Rows:
         """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""

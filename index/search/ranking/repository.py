@@ -117,9 +117,10 @@ def weigh(
     """Weigh documents (n,) with their text scores, best first.
 
     `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
-    query. The order of documents decides which of a file's equal hits comes first. A document
-    without a path gets no evidence from files. `existing_paths` tells which paths the corpus has.
-    `users` masks the documents that use the symbol that is the query, if it was asked who does.
+    query, or whose file and line are in it. The order of documents decides which of a file's equal
+    hits comes first. A document without a path gets no evidence from files. `existing_paths` tells
+    which paths the corpus has. `users` masks the documents that use the symbol that is the query,
+    if it was asked who does.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
@@ -136,7 +137,7 @@ def weigh(
         definition = np.maximum(
             users * np.float32(USE), definition * np.float32(DEFINITION_OF_USED)
         )
-    definition[named & (definition == 0.0)] = 1.0
+    definition[named] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
 
     superseded = _superseded(files, existing_paths)

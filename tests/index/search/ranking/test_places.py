@@ -1,0 +1,115 @@
+"""Files and lines in a query, such as those of a stack trace, and what is found there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.records import Mode
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.ranking.places import MAX_PLACES, endings, places
+from purlin.index.search.why import why
+from purlin.index.sources import open_source
+from tests.support.hash_encoder import HashEncoder
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("src/pump.py:12", [("src/pump.py", 12)]),
+        ('File "/srv/app/pump.py", line 12, in open_valve', [("/srv/app/pump.py", 12)]),
+        ("    at open (/srv/app/pump.js:12:7)", [("/srv/app/pump.js", 12)]),
+        ("    at open (file:///srv/pump.mjs:12:7)", [("///srv/pump.mjs", 12)]),
+        ("\t/srv/app/pump.go:12 +0x105", [("/srv/app/pump.go", 12)]),
+        ("panicked at 'empty', ./src/pump.rs:12:5", [("./src/pump.rs", 12)]),
+        ("app/pump.rb:12:in `open'", [("app/pump.rb", 12)]),
+        ("#0 /srv/app/Pump.php(12): open()", [("/srv/app/Pump.php", 12)]),
+        ("in /srv/app/Pump.php on line 12", [("/srv/app/Pump.php", 12)]),
+        ("in C:\\app\\Pump.cs:line 12", [("\\app\\Pump.cs", 12)]),
+        ("empty at lib/Pump.pm line 12.", [("lib/Pump.pm", 12)]),
+        ("a.py:3 b.py:4 a.py:3", [("a.py", 3), ("b.py", 4)]),
+        ("retry at 10:30, three times: 5", []),
+        ("open(3)", []),
+        ("x.py:0", []),
+        ("", []),
+    ],
+)
+def test_places_of_a_query(query: str, expected: list[tuple[str, int]]) -> None:
+    assert places(query) == expected
+
+
+def test_long_queries_take_no_time_to_speak_of() -> None:
+    for piece in ("a.", "a/", "..", "a.py:", '", line '):
+        assert places(piece * 20_000) == []
+    assert len(places(" ".join(f"a.py:{line}" for line in range(1, 2_000)))) == MAX_PLACES
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("pump.py", ["pump.py"]),
+        ("./pump.py", ["pump.py"]),
+        ("/app/pump.py", ["app/pump.py", "pump.py"]),
+        ("/srv/app/pump.py", ["srv/app/pump.py", "app/pump.py"]),
+        ("\\srv\\app\\Pump.cs", ["srv/app/Pump.cs", "app/Pump.cs"]),
+        ("/", []),
+    ],
+)
+def test_endings_of_a_path(path: str, expected: list[str]) -> None:
+    assert list(endings(path)) == expected
+
+
+FILES = {
+    "app/pump.py": (
+        "class Pump:\n    def open_valve(self):\n        raise EmptyTank(self.tank)\n\n"
+        "    def close_valve(self):\n        self.tank.close()\n"
+    ),
+    "app/tank.py": "def fill(tank):\n    tank.pump.open_valve()\n",
+    "app/errors.py": "class EmptyTank(Exception):\n    '''No water, raised when a valve opens.'''\n",
+}
+TRACE = """Traceback (most recent call last):
+  File "/srv/lib/python3.11/runpy.py", line 2, in run
+  File "/srv/app/tank.py", line 2, in fill
+    tank.pump.open_valve()
+  File "/srv/app/pump.py", line 3, in open_valve
+    raise EmptyTank(self.tank)
+app.errors.EmptyTank: no water"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
+    home, sources = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("sources")
+    for path, content in FILES.items():
+        (sources / path).parent.mkdir(exist_ok=True)
+        (sources / path).write_text(content)
+    encoder = HashEncoder()
+    build(home, "code", "code", open_source("code", [sources]), encoder)
+    with closing(Corpus.load(builds.current(home, "code"), encoder)) as corpus:
+        yield corpus
+
+
+def test_functions_of_a_trace_come_first(corpus: Corpus) -> None:
+    hits = corpus.search(TRACE, explain=True).hits
+    assert {hit.title for hit in hits[:2]} == {"fill", "Pump.open_valve"}
+    assert [hit.score for hit in hits[:2]] == [1.0, 1.0]
+    assert hits[2].score < 1.0
+    assert why(TRACE, hits[0]) == "it is what you named"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_the_innermost_definition_at_a_line_comes_first(corpus: Corpus, mode: Mode) -> None:
+    for query, title in {
+        "app/pump.py:6": "Pump.close_valve",
+        "why does app/pump.py:1 exist": "Pump",
+    }.items():
+        hit = corpus.search(query, mode=mode).hits[0]
+        assert (hit.title, hit.score) == (title, 1.0)
+
+
+def test_places_that_are_nowhere_are_words(corpus: Corpus) -> None:
+    for query in ("valve.py:3", "app/pump.py:99", "/a/b/c/pump.py:3"):
+        assert all(hit.score < 1.0 for hit in corpus.search(query).hits)
