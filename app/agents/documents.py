@@ -24,7 +24,7 @@ class ReadDocument(Strict):
         default=None,
         max_length=20,
         pattern=f"^{_LINES}$",
-        description="Of the document's text, counted from 1.",
+        description="Of the document's text, counted from 1, not from the top of its file.",
         examples=["1-80"],
     )
     corpus: CorpusArgument = Field(default=None, description="The corpus of the hit.")
@@ -36,7 +36,7 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     corpus = any_corpus(backend, arguments.corpus)
     reply = backend.document(corpus, parse_where(backend, corpus, arguments.id))
     lines = reply.body.split("\n")
-    first, last = _line_range(arguments.lines, len(lines))
+    first, last = _line_range(arguments.lines, len(lines), reply.location.start_line or 1)
     head = _document_head(reply, corpus, len(lines))
     return fit_lines(head, lines, first, last, arguments.max_tokens)
 
@@ -66,15 +66,19 @@ def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
     )
 
 
-def _line_range(lines: str | None, total: int) -> tuple[int, int]:
-    """First and last line, from 1; all without a range. Raises InvalidInput."""
+def _line_range(lines: str | None, total: int, file_line: int) -> tuple[int, int]:
+    """First and last line, from 1; all without a range. Raises InvalidInput.
+
+    `file_line` is the document's first in its file: hits have lines of files, so these may be meant.
+    """
     if lines is None:
         return 1, total
     first_text, _, last_text = lines.partition("-")
     first, last = int(first_text), int(last_text or first_text)
     if not first <= last or first > total:
+        begins = f", which begins at line {file_line} of its file" if file_line > 1 else ""
         raise InvalidInput(
-            f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document.",
+            f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document{begins}.",
             field="lines",
         )
     return first, min(last, total)

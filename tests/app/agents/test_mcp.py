@@ -402,6 +402,11 @@ def test_texts_are_classified_together(client: TestClient) -> None:
         ("read_document", {"id": "web/long.py:1", "lines": "302"}, "within 1-301"),
         ("read_document", {"id": "web/long.py:1", "lines": "9-8"}, "within 1-301"),
         ("read_document", {"id": "web/long.py:1", "lines": "x"}, "match pattern"),
+        (
+            "read_document",
+            {"id": "tools/read.py:5", "lines": "5-6"},
+            "within 1-3, the lines of this document, which begins at line 4 of its file",
+        ),
         ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
         ("search_products", {"query": "x"}, "no corpus of kind product"),
         ("search_products", {"query": "x", "filter": {"a": {}, "b": [[]]}}, "must be a value"),
