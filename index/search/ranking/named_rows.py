@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class NamedRows:
         if self._kind == "code" and title not in ("", query):
             rows = np.union1d(rows, self._passages.rows_named(title))
         if self._kind == "code" and "path" in self._passages.field_names:
-            rows = np.concatenate([rows, *(self._at(*place) for place in places(query))])
+            rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
@@ -72,8 +73,8 @@ class NamedRows:
         is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
         return name if is_symbol else None
 
-    def _at(self, path: str, line: int) -> Rows:
-        """Rows of the innermost document at a line of the file that a path ends with."""
+    def _at(self, path: str, lines: Collection[int]) -> Rows:
+        """Rows of the innermost documents at lines of the file that a path ends with."""
         existing = self._passages.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
         if file is None:
@@ -81,8 +82,9 @@ class NamedRows:
 
         rows = self._passages.rows_where({"path": file})
         documents = [stored.document for stored in self._passages.fetch(rows.tolist())]
-        document = innermost(documents, line)
-        return rows[[document is not None and each.id == document.id for each in documents]]
+        at_lines = (innermost(documents, line) for line in lines)
+        ids = {document.id for document in at_lines if document is not None}
+        return rows[[document.id in ids for document in documents]]
 
     def _coded(self, query: str) -> Rows:
         """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from purlin.index.records import Document
 
@@ -15,11 +17,12 @@ _PLACE = re.compile(
 )
 
 
-def places(query: str) -> list[tuple[str, int]]:
-    """The first distinct files and lines that a query names, in its order."""
-    matches = _PLACE.finditer(query)
-    named = dict.fromkeys((match["path"], int(match["line"])) for match in matches)
-    return list(named)[:MAX_PLACES]
+def places(query: str) -> dict[str, set[int]]:
+    """Map the files that a query names to the lines, of its first MAX_PLACES places."""
+    lines: dict[str, set[int]] = defaultdict(set)
+    for match in islice(_PLACE.finditer(query), MAX_PLACES):
+        lines[match["path"]].add(int(match["line"]))
+    return lines
 
 
 def endings(path: str) -> Iterator[str]:

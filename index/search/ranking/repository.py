@@ -137,7 +137,8 @@ def weigh(
         definition = np.maximum(
             users * np.float32(USE), definition * np.float32(DEFINITION_OF_USED)
         )
-    definition[named] = 1.0
+    # A title in another case is named, too, but one in the query's case comes before it.
+    definition[named & (definition < OTHER_CASE)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
 
     superseded = _superseded(files, existing_paths)
