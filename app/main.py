@@ -28,7 +28,8 @@ from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
-from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import ENCODERS, TextEncoder
 from purlin.index.errors import NotFound
 from purlin.index.tuning import load_tuned, summary
 

@@ -22,7 +22,8 @@ from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier, LabelLookups
-from purlin.index.encoder import ENCODERS, available_cpus
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import ENCODERS
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups

@@ -10,7 +10,8 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from purlin.app.shared import MAX_WORKERS
-from purlin.index.encoder import available_cpus, default_encoder, encoder_directory
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import default_encoder, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
 from purlin.index.reranker import RELEASED_RERANKER

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import available_cpus, open_session, require_transformers
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.exported import MODEL, TOKENIZER, fingerprint_of, read_exported, refusing
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage

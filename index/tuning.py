@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from purlin.index import cache
+from purlin.index.cpus import available_cpus
 from purlin.index.encoder import (
     Encoder,
     Plan,
     TextEncoder,
-    available_cpus,
     encoder_fingerprint,
     load_encoder,
     require_transformers,

@@ -192,7 +192,8 @@ class LocalCorpora:
                 from purlin.app.metrics import Metrics
                 from purlin.app.service import Service
                 from purlin.app.settings import Settings
-                from purlin.index.encoder import ENCODERS, available_cpus, load_encoder
+                from purlin.index.cpus import available_cpus
+                from purlin.index.encoder import ENCODERS, load_encoder
 
                 # A server may run in the same environment: what it builds, it builds alone.
                 settings = Settings.read(

@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from purlin.index import builds
+from purlin.index.cpus import available_cpus
 from purlin.index.demo import demos
-from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static
+from purlin.index.encoder import TextEncoder, find_encoder, is_static
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.repeat import repeat_build, sources_changed

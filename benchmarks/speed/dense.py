@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.speed.vectors import read_matrix
-from purlin.index.encoder import TRANSFORMER_ENCODER, Vectors, available_cpus, load_encoder
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import TRANSFORMER_ENCODER, Vectors, load_encoder
 from purlin.index.evaluation.ranking import read_queries
 from purlin.index.search import ann, dense
 

@@ -45,12 +45,12 @@ from onnxruntime.quantization.matmul_nbits_quantizer import (
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from sentence_transformers import SentenceTransformer
 
+from purlin.index.cpus import available_cpus
 from purlin.index.encoder import (
     Encoder,
     EncoderSettings,
     Plan,
     Vectors,
-    available_cpus,
     open_session,
     open_tokenizer,
 )

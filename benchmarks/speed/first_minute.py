@@ -32,7 +32,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from purlin.index.encoder import STATIC_ENCODER, available_cpus, load_encoder
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from purlin.index.workspace import open_workspace
 
 QUERY = "where is the answer written"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from purlin.index.encoder import available_cpus
+from purlin.index.cpus import available_cpus
 
 Record = dict[str, Any]
 

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index import build_files, builds, self_check, storage
-from purlin.index.encoder import TextEncoder, Vectors, available_cpus
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse

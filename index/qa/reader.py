@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import available_cpus, open_session, require_transformers
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import open_session, require_transformers
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER

@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 
 from purlin.index import builds
-from purlin.index.encoder import Encoder, available_cpus
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import Encoder
 from purlin.index.search.corpus import Corpus
 from tests.support.faults import (
     ADMIN,

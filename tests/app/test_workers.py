@@ -22,7 +22,8 @@ from purlin.app.access import new_key
 from purlin.app.connections import bound
 from purlin.app.settings import Settings
 from purlin.cli.commands import app
-from purlin.index.encoder import STATIC_ENCODER, available_cpus, load_encoder
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from purlin.index.errors import InvalidInput
 from tests.support.serving import FUNCTIONS, bearer, make, numbered, until
 from tests.support.traffic import Load, Request, Server, purlin, run, running

@@ -24,7 +24,6 @@ from purlin.index.encoder import (
     TRANSFORMER_ENCODER,
     Encoder,
     _batches,
-    available_cpus,
     default_encoder,
     encoder_for,
     load_encoder,
@@ -277,65 +276,6 @@ def test_the_dimension_must_be_the_models(copied: Path) -> None:
     (copied / SETTINGS).write_text(json.dumps(content))
     with pytest.raises(Damaged, match="384"):
         Encoder.load(copied)
-
-
-def _cgroup(root: Path, membership: str, files: dict[str, str]) -> Path:
-    for name, content in {"proc/self/cgroup": membership, **files}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return root
-
-
-ALL = available_cpus(Path("/nonexistent"))
-
-
-@pytest.mark.parametrize(
-    ("membership", "files", "expected"),
-    [
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, ALL),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "900000000 100000\n"}, ALL),
-        (
-            "0::/a/b\n",
-            {
-                "sys/fs/cgroup/a/cpu.max": "100000 100000\n",
-                "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
-            },
-            1,
-        ),
-        ("0::/a\n", {}, ALL),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "junk\n"}, ALL),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "100000 0\n"}, ALL),
-        ("0::/../x\n", {"sys/fs/cgroup/x/cpu.max": "100000 100000\n"}, 1),
-        (
-            "4:cpu,cpuacct:/g\n2:memory:/m\n",
-            {
-                "sys/fs/cgroup/cpu/g/cpu.cfs_quota_us": "100000\n",
-                "sys/fs/cgroup/cpu/g/cpu.cfs_period_us": "100000\n",
-            },
-            1,
-        ),
-        (
-            "4:cpu,cpuacct:/\n",
-            {
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-            },
-            ALL,
-        ),
-        ("a line of another kind\n", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
-    ],
-)
-def test_available_cpus_follow_the_cgroup(
-    tmp_path: Path, membership: str, files: dict[str, str], expected: int
-) -> None:
-    assert available_cpus(_cgroup(tmp_path, membership, files)) == expected
-
-
-def test_a_quota_is_rounded_up(tmp_path: Path) -> None:
-    root = _cgroup(tmp_path, "0::/\n", {"sys/fs/cgroup/cpu.max": "110000 100000\n"})
-    assert available_cpus(root) == min(2, ALL)
 
 
 def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

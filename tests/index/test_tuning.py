@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index import tuning
-from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, Encoder, Plan, available_cpus
+from purlin.index.cpus import available_cpus
+from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, Encoder, Plan
 from purlin.index.errors import InvalidInput
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.static_encoder import StaticEncoder
