@@ -7,9 +7,10 @@ not valid in the encoding of their file become U+FFFD.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped
@@ -20,6 +21,7 @@ MAX_TEXTS = 20_000_000
 MAX_TEXT_CHARS = MAX_ROW
 REPLACEMENT = "\ufffd"
 _SHOWN_COLUMNS = 20
+_SHOWN_IDS = 10
 # Tables have them for invalid bytes, JSON for escapes; no encoder takes them.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -33,6 +35,9 @@ class TextRow:
 
     id: str
     text: str
+
+
+AnyTextRow = TypeVar("AnyTextRow", bound=TextRow)
 
 
 def read_texts(
@@ -64,6 +69,20 @@ def read_texts(
         check_text_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
+
+
+def filled_rows(rows: Iterable[AnyTextRow], note: Callable[[str], None]) -> list[AnyTextRow]:
+    """Return the rows that have a text; `note` is told how many have none, and which."""
+    filled, empty = [], []
+    for row in rows:
+        (filled if row.text else empty).append(row)
+
+    if empty:
+        shown = ", ".join(row.id for row in empty[:_SHOWN_IDS])
+        more = ", …" if len(empty) > _SHOWN_IDS else ""
+        count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
+        note(f"{count} without a text left out: {shown}{more}")
+    return filled
 
 
 def readable_rows(

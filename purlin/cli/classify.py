@@ -33,7 +33,6 @@ ABOUT = """Label texts by the names of the labels alone, without training, or by
 error."""
 EXAMPLE = 'purlin classify "The match ended 2:1 after extra time." --labels sports,business'
 _SHOWN_CHARS = 80
-_SHOWN_IDS = 10
 _FORMATS = ("lines", "whole", "jsonl", "csv", "tsv")
 _HTML = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*>|<br ?/?>|&nbsp;")
 # Names of columns: no sentence has separators without spaces alone.
@@ -224,6 +223,8 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
 
     Raises NotFound and InvalidInput.
     """
+    from purlin.index.classify.texts import filled_rows
+
     rows = list(_file_rows(options))
     if options.html:
         from purlin.index.sources.products.values import plain
@@ -232,12 +233,7 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
     else:
         _note_html(rows)
     _note_undecoded(rows)
-
-    if empty := [row.id for row in rows if not row.text]:
-        shown = ", ".join(empty[:_SHOWN_IDS]) + (", …" if len(empty) > _SHOWN_IDS else "")
-        count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
-        terminal.print_note(f"{count} without a text left out: {shown}")
-    return [row for row in rows if row.text]
+    return filled_rows(rows, terminal.print_note)
 
 
 def _file_rows(options: argparse.Namespace) -> Iterator[TextRow]:

@@ -252,7 +252,7 @@ def pesco_command(
     pool = read.read_pool(
         texts, labels=len(names), limit=recipe.limit, seed=recipe.seed, column=column
     )
-    dev_texts = read.read_labelled_texts(dev, names) if dev else None
+    dev_texts = read.read_labelled_texts(dev, names, err.print) if dev else None
     run_dir = to or home / "training" / name
     with (
         undone_if_interrupted("interrupted; the same command goes on where it stopped"),
