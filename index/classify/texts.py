@@ -159,7 +159,7 @@ def cell(row: Row, column: str, name: str, option: str) -> str:
         columns = ", ".join(repr(each) for each in list(row.record)[:_SHOWN_COLUMNS])
         raise InvalidInput(
             f"{where} has no column {column!r:.80}; its columns are {columns:.400}: name one with "
-            f"--{option}. (In CSV and TSV the first row names the columns.)",
+            f"--{option}. (The first line of CSV and TSV is the header: delete what stands before it.)",
             field=option,
         )
 
