@@ -80,8 +80,11 @@ def check_truth(rows: Sequence[LabelledRow], labels: Collection[str]) -> None:
     unknown = dict.fromkeys(label for row in rows for label in row.labels if label not in available)
     if unknown:
         shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
+        of_several = any(LABEL_SEPARATOR in label for label in unknown)
+        several = f" --multi reads several between {LABEL_SEPARATOR}." if of_several else ""
         raise InvalidInput(
-            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. A row "
-            "to which none applies has the label null.",
+            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. Correct "
+            "them, or add them to the labels; a row to which none applies has no label, or null."
+            f"{several}",
             field="rows",
         )

@@ -100,8 +100,10 @@ def test_rows_with_unknown_labels_are_refused() -> None:
         LabelledRow("3", "", ("c",)),
     ]
     check_truth(rows, ["a", "c"])
-    with pytest.raises(InvalidInput, match=r"1 labels of the rows .* 'c'"):
+    with pytest.raises(InvalidInput, match=r"1 labels of the rows .* 'c'\. Correct .* null\.$"):
         check_truth(rows, ["a", "b"])
+    with pytest.raises(InvalidInput, match=r"'a\|b'.* --multi reads several between \|"):
+        check_truth([LabelledRow("1", "", ("a|b",))], ["a", "b"])
 
 
 def test_rows_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
