@@ -126,7 +126,7 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
         ("", "labels.txt holds no rows"),
         ("\n \n", "labels.txt holds no rows"),
         ("one\n", "has 1 label; a classifier has 2 to 10,000"),
-        ("one\ntwo\none\n", "The label 'one' is the same as"),
+        ("one\ntwo\none\n", "The label 'one' is there twice"),
         ("one\nt\x01wo\n", r"The label 't\\x01wo' has a control character"),
         ("one\n" + "x" * 1001, "1,001 characters"),
         ("\n".join(map(str, range(10_001))), "10,001 labels"),
