@@ -73,16 +73,13 @@ def read_texts(
 
 def filled_rows(rows: Iterable[AnyTextRow], note: Callable[[str], None]) -> list[AnyTextRow]:
     """Return the rows that have a text; `note` is told how many have none, and which."""
-    filled, empty = [], []
-    for row in rows:
-        (filled if row.text else empty).append(row)
-
-    if empty:
+    read = list(rows)
+    if empty := [row for row in read if not row.text]:
         shown = ", ".join(row.id for row in empty[:_SHOWN_IDS])
         more = ", …" if len(empty) > _SHOWN_IDS else ""
         count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
         note(f"{count} without a text left out: {shown}{more}")
-    return filled
+    return [row for row in read if row.text]
 
 
 def readable_rows(
