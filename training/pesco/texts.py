@@ -124,15 +124,23 @@ def _check_enough(count: int, repeated: int, labels: int) -> None:
     )
 
 
-def read_labelled_texts(path: Path, labels: Sequence[str], note: Callable[[str], None]) -> Labelled:
-    """Read labelled texts: a table with the columns text and label.
+def read_labelled_texts(
+    path: Path,
+    labels: Sequence[str],
+    note: Callable[[str], None],
+    *,
+    column: str = "text",
+    label_column: str = "label",
+) -> Labelled:
+    """Read labelled texts: a table with a column of texts and one of labels.
 
     `note` is told how many rows have no text. Raises InvalidInput naming the row whose label is not
     in `labels`, and if no row has a text.
     """
     numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
-    for row in filled_rows(read_labelled(path), note):
+    rows = read_labelled(path, column=column, label_column=label_column)
+    for row in filled_rows(rows, note):
         label = next(iter(row.labels), "")
         if label not in numbers:
             raise InvalidInput(

@@ -177,6 +177,14 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
         read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"], print)
 
 
+def test_columns_of_labelled_rows_are_named(tmp_path: Path) -> None:
+    rows = listed(tmp_path / "dev.csv", "body;topic\na;two\n")
+    labelled = read_labelled_texts(rows, ["one", "two"], print, column="body", label_column="topic")
+    assert (labelled.texts, labelled.labels) == (("a",), (1,))
+    with pytest.raises(InvalidInput, match="name one with --label-column"):
+        read_labelled_texts(rows, ["one", "two"], print, column="body")
+
+
 def test_labelled_rows_without_a_text_are_left_out_and_noted(tmp_path: Path) -> None:
     rows = listed(tmp_path / "dev.csv", "text,label\n,one\na,two\n ,two\n")
     notes: list[str] = []
