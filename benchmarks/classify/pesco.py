@@ -203,7 +203,7 @@ def read_data(
     source: Path, labels: Sequence[str], limit: int, seed: int
 ) -> tuple[TextPool, Labelled]:
     """Texts to learn from and rows to measure on; see above for sets without unlabelled texts."""
-    dev = read_labelled_texts(source / "dev.jsonl", labels)
+    dev = read_labelled_texts(source / "dev.jsonl", labels, print)
     if (source / POOL_FILE).is_file():
         return read_pool(source / POOL_FILE, labels=len(labels), limit=limit, seed=seed), dev
 

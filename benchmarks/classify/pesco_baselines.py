@@ -300,9 +300,9 @@ def supervised(
     loop: LoopSettings = LOOP,
 ) -> tuple[float, int]:
     """The accuracy on the dev rows of what learnt from labels, and their number."""
-    dev = read_labelled_texts(source / "dev.jsonl", labels)
+    dev = read_labelled_texts(source / "dev.jsonl", labels, print)
     if (source / "train.jsonl").is_file():
-        rows = read_labelled_texts(source / "train.jsonl", labels)
+        rows = read_labelled_texts(source / "train.jsonl", labels, print)
         torch.manual_seed(seed)
         model = SupervisedClassifier(base, len(labels))
         targets = np.array(rows.labels)

@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from purlin.index.classify.texts import cell, cell_text, check_text_length, readable_rows
+from purlin.index.classify.texts import (
+    TextRow,
+    cell,
+    cell_text,
+    check_text_length,
+    readable_rows,
+)
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.sources.tables import Row, read_rows
 
@@ -17,11 +23,9 @@ LABEL_SEPARATOR = "|"
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledRow:
-    """A text and its labels, none if none applies; `number` counts as in `tables.Row`."""
+class LabelledRow(TextRow):
+    """A text and its labels, none if none applies; its id is the number of its row."""
 
-    number: int
-    text: str
     labels: tuple[str, ...]
 
 
@@ -30,9 +34,10 @@ def read_labelled(
 ) -> Iterator[LabelledRow]:
     """Yield the rows of a table: CSV, TSV, JSON, Parquet, or else JSON Lines.
 
-    A row without a label, or with null, has none. With `several`, its labels are those of a list,
-    or of a text between `LABEL_SEPARATOR`. Raises NotFound, and InvalidInput naming the first row
-    that cannot be read, lacks a column or a text, or has several labels where one is expected.
+    The text of a row that has none is empty. A row without a label, or with null, has none. With
+    `several`, its labels are those of a list, or of a text between `LABEL_SEPARATOR`. Raises
+    NotFound, and InvalidInput naming the first row that cannot be read, lacks a column, or has
+    several labels where one is expected.
     """
     name = str(path)
     if not path.is_file():
@@ -42,10 +47,8 @@ def read_labelled(
     for row in readable_rows(rows, name, field="rows", most=MAX_LABELLED_ROWS):
         text = cell(row, column, name, "column").strip()
         where = f"Row {row.number} of {name}"
-        if not text:
-            raise InvalidInput(f"{where} has no text: leave it out or fill it.", field="rows")
         check_text_length(text, where, field="rows")
-        yield LabelledRow(row.number, text, _labels(row, label_column, name, several))
+        yield LabelledRow(str(row.number), text, _labels(row, label_column, name, several))
 
 
 def _labels(row: Row, column: str, name: str, several: bool) -> tuple[str, ...]:
@@ -77,8 +80,11 @@ def check_truth(rows: Sequence[LabelledRow], labels: Collection[str]) -> None:
     unknown = dict.fromkeys(label for row in rows for label in row.labels if label not in available)
     if unknown:
         shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
+        of_several = any(LABEL_SEPARATOR in label for label in unknown)
+        several = f" --multi reads several between {LABEL_SEPARATOR}." if of_several else ""
         raise InvalidInput(
-            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. A row "
-            "to which none applies has the label null.",
+            f"{len(unknown)} labels of the rows are not among those to choose from: {shown}. Correct "
+            "them, or add them to the labels; a row to which none applies has no label, or null."
+            f"{several}",
             field="rows",
         )

@@ -7,9 +7,10 @@ not valid in the encoding of their file become U+FFFD.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped
@@ -20,6 +21,7 @@ MAX_TEXTS = 20_000_000
 MAX_TEXT_CHARS = MAX_ROW
 REPLACEMENT = "\ufffd"
 _SHOWN_COLUMNS = 20
+_SHOWN_IDS = 10
 # Tables have them for invalid bytes, JSON for escapes; no encoder takes them.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -33,6 +35,9 @@ class TextRow:
 
     id: str
     text: str
+
+
+AnyTextRow = TypeVar("AnyTextRow", bound=TextRow)
 
 
 def read_texts(
@@ -64,6 +69,17 @@ def read_texts(
         check_text_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
+
+
+def filled_rows(rows: Iterable[AnyTextRow], note: Callable[[str], None]) -> list[AnyTextRow]:
+    """Return the rows that have a text; `note` is told how many have none, and which."""
+    read = list(rows)
+    if empty := [row for row in read if not row.text]:
+        shown = ", ".join(row.id for row in empty[:_SHOWN_IDS])
+        more = ", …" if len(empty) > _SHOWN_IDS else ""
+        count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
+        note(f"{count} without a text left out: {shown}{more}")
+    return [row for row in read if row.text]
 
 
 def readable_rows(
@@ -140,7 +156,7 @@ def cell(row: Row, column: str, name: str, option: str) -> str:
         columns = ", ".join(repr(each) for each in list(row.record)[:_SHOWN_COLUMNS])
         raise InvalidInput(
             f"{where} has no column {column!r:.80}; its columns are {columns:.400}: name one with "
-            f"--{option}. (In CSV and TSV the first row names the columns.)",
+            f"--{option}. (The first line of CSV and TSV is the header: delete what stands before it.)",
             field=option,
         )
 

@@ -291,7 +291,7 @@ def check_labels(labels: Sequence[str]) -> None:
             "There are no labels: give the names to choose from, at least 2.", field="labels"
         )
 
-    first_numbers: dict[str, int] = {}
+    names: set[str] = set()
     for number, label in enumerate(labels):
         name, field = label_name(label).strip(), f"labels[{number}]"
         if not name:
@@ -312,13 +312,13 @@ def check_labels(labels: Sequence[str]) -> None:
                 field=field,
             )
 
-        first_number = first_numbers.setdefault(name, number)
-        if first_number != number:
+        if name in names:
             raise InvalidInput(
-                f"The label {name!r:.80} is the same as labels[{first_number}]: give each once; "
-                "further wordings of it stand behind its name, as in `name = one | another`.",
+                f"The label {name!r:.80} is there twice: give each once; further wordings of it "
+                "stand behind its name, as in `name = one | another`.",
                 field=field,
             )
+        names.add(name)
 
     count = sum(len(label_wordings(label)) for label in labels)
     if count > max(MAX_ALL_WORDINGS, len(labels)):

@@ -29,6 +29,8 @@ from purlin.index.sources.files import file_stamp, is_transient
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
 _CHUNK_CHARS = 1 << 16
+_SHOWN_CHARS = 100
+_IS_HEADER = "the first line of a table is its header; delete what stands before it"
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 # Files of spreadsheets, which are read as what they export.
 _WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
@@ -241,7 +243,7 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
 def _row_or_skipped(record: object, name: str, number: int) -> Row | Skipped:
     if isinstance(record, dict):
         return Row(number, record)
-    return Skipped(name, "is not a JSON object", number)
+    return Skipped(name, 'is not a JSON object as {"column": "value"}', number)
 
 
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -256,8 +258,8 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
         if start is None:
             yield Skipped(
                 name,
-                "is not an array of records, nor an object with one as its first value or named "
-                '"products": give the array alone, or name a file with one record per line .jsonl',
+                "is not an array of records, nor an object with one as its first value or named as "
+                '"data" or "products": give the array alone, or name a file with one record per line .jsonl',
             )
             return
 
@@ -365,6 +367,8 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
         reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
         columns: dict[str, int] = {}
         width = 0
+        # The header, until a row was read: a first row of another width may be the header itself.
+        header = ""
 
         for number in count(1):
             lines.start_row()
@@ -381,11 +385,14 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             if not columns:
                 # The header. Of columns with the same name, the first counts.
                 columns, width = {column: cells.index(column) for column in cells}, len(cells)
-            elif len(cells) == width:
+                header = f" ({reader.dialect.delimiter.join(cells)[:_SHOWN_CHARS]!r}: {_IS_HEADER})"
+                continue
+            if len(cells) == width:
                 yield Row(number, {column: cells[index] for column, index in columns.items()})
             else:
-                reason = f"has {len(cells)} cells where the header has {width}"
+                reason = f"has {len(cells)} cells where the header has {width}{header}"
                 yield Skipped(name, reason + lines.give_back(1), number)
+            header = ""
 
 
 def _delimiter(lines: _CsvLines, suffix: str) -> str:

@@ -33,9 +33,10 @@ ABOUT = """Label texts by the names of the labels alone, without training, or by
 error."""
 EXAMPLE = 'purlin classify "The match ended 2:1 after extra time." --labels sports,business'
 _SHOWN_CHARS = 80
-_SHOWN_IDS = 10
-_FORMATS = ("lines", "whole", "jsonl", "csv", "tsv")
+_FORMATS = ("lines", "whole", "json", "jsonl", "csv", "tsv")
 _HTML = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*>|<br ?/?>|&nbsp;")
+# How an array of records begins, also where each value has its own line.
+_JSON = re.compile(r"[\[{]|\[\s*\{.*")
 # Names of columns: no sentence has separators without spaces alone.
 _HEADER = re.compile(r"[^\s,;\t]{1,40}(?:[,;\t][^\s,;\t]{1,40}){1,50}")
 
@@ -141,7 +142,6 @@ def _add_texts(parser: Parser) -> None:
     add(
         "--format",
         choices=_FORMATS,
-        default="lines",
         help="How --texts - is read: one text a line, whole (one text of many lines), or as a "
         "table [default: lines].",
     )
@@ -152,9 +152,14 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
     """End the command with an error if options do not go together."""
     if bool(options.text) == bool(options.texts):
         parser.error("give texts, or a file of texts with --texts")
-    of_files = options.column or options.id or options.html or options.format != "lines"
+    of_files = options.column or options.id or options.html or options.format
     if options.text and of_files:
         parser.error("--column, --id, --html and --format are for --texts")
+    if options.format and options.texts != "-":
+        parser.error(
+            "--format is for --texts -, as a file's suffix tells its format; of another file, "
+            f"--texts - --format {options.format} < FILE reads it"
+        )
     if sum(bool(way) for way in (options.labels, options.labels_file, options.classifier)) != 1:
         parser.error("give one of --labels, --labels-file and --classifier")
     if options.classifier and (options.template or options.multi or options.encoder):
@@ -224,7 +229,12 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
 
     Raises NotFound and InvalidInput.
     """
+    from purlin.index.classify.texts import filled_rows
+    from purlin.index.sources.tables import table_format
+
     rows = list(_file_rows(options))
+    if not options.format and not table_format(Path(options.texts)):
+        _note_table(rows[0].text, options.texts)
     if options.html:
         from purlin.index.sources.products.values import plain
 
@@ -232,12 +242,7 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
     else:
         _note_html(rows)
     _note_undecoded(rows)
-
-    if empty := [row.id for row in rows if not row.text]:
-        shown = ", ".join(empty[:_SHOWN_IDS]) + (", …" if len(empty) > _SHOWN_IDS else "")
-        count = "1 row" if len(empty) == 1 else f"{len(empty):,} rows"
-        terminal.print_note(f"{count} without a text left out: {shown}")
-    return [row for row in rows if row.text]
+    return filled_rows(rows, terminal.print_note)
 
 
 def _file_rows(options: argparse.Namespace) -> Iterator[TextRow]:
@@ -251,7 +256,7 @@ def _file_rows(options: argparse.Namespace) -> Iterator[TextRow]:
     elif options.format == "whole":
         yield whole_text(sys.stdin.buffer.read(), "stdin")
     else:
-        yield from _stdin_rows(options.format, options.column, options.id)
+        yield from _stdin_rows(options.format or "lines", options.column, options.id)
 
 
 def _stdin_rows(
@@ -313,13 +318,16 @@ def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
     return [TextRow(str(number), text) for number, text in enumerate(texts, 1)]
 
 
-def _note_table(line: str) -> None:
-    """Warn if the first line of stdin begins a table."""
-    kind = "jsonl" if line.startswith('{"') else "csv" if _HEADER.fullmatch(line) else None
+def _note_table(line: str, path: str = "-") -> None:
+    """Warn if the first line of a file, or of stdin, begins a table."""
+    kind = "json" if _JSON.fullmatch(line) else "csv" if _HEADER.fullmatch(line) else None
+    if line.startswith('{"'):
+        kind = "jsonl"
     if kind:
+        name, redirection = ("stdin", "") if path == "-" else (path, f" < {path}")
         terminal.print_note(
-            f"warning: stdin looks like {kind.upper()}, and each line was read as a text: "
-            f"--texts - --format {kind} reads its rows"
+            f"warning: {name} looks like {kind.upper()}, and each line was read as a text: "
+            f"--texts - --format {kind}{redirection} reads its rows"
         )
 
 

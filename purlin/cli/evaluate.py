@@ -141,12 +141,14 @@ def evaluate_classify(
     """
     from purlin.index import builds
     from purlin.index.classify.labelled import check_truth, read_labelled
-    from purlin.index.classify.texts import read_label_lines
+    from purlin.index.classify.texts import filled_rows, read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
 
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
-    labelled = list(read_labelled(rows, column=column, label_column=label_column, several=multi))
+    labelled = filled_rows(
+        read_labelled(rows, column=column, label_column=label_column, several=multi), err.print
+    )
     texts = [row.text for row in labelled]
 
     if labels is not None:

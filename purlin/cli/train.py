@@ -51,7 +51,9 @@ PescoRecipe = Annotated[
 ]
 LabelledTexts = Annotated[
     Path | None,
-    typer.Option(help="A table with text and label to measure on; nothing is chosen by it."),
+    typer.Option(
+        help="A table of labelled texts to measure on, with --column and --label-column; nothing is chosen by it."
+    ),
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 
@@ -226,8 +228,10 @@ def pesco_command(
     ],
     name: Annotated[str, typer.Option(help="The classifier's name.")],
     column: Annotated[
-        str | None, typer.Option(help="The column of the texts in a table [default: text].")
+        str | None,
+        typer.Option(help="The column of the texts in a table, also in --dev [default: text]."),
     ] = None,
+    label_column: Annotated[str, typer.Option(help="The column of the labels in --dev.")] = "label",
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,
@@ -252,7 +256,11 @@ def pesco_command(
     pool = read.read_pool(
         texts, labels=len(names), limit=recipe.limit, seed=recipe.seed, column=column
     )
-    dev_texts = read.read_labelled_texts(dev, names) if dev else None
+    dev_texts = None
+    if dev is not None:
+        dev_texts = read.read_labelled_texts(
+            dev, names, err.print, column=column or "text", label_column=label_column
+        )
     run_dir = to or home / "training" / name
     with (
         undone_if_interrupted("interrupted; the same command goes on where it stopped"),

@@ -126,7 +126,7 @@ def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: st
         ({"labels": {"a": "first", "b": "second"}}, "labels", "stands behind its name"),
         ({"labels": []}, "labels", "no labels: give the names"),
         ({"labels": ["one"]}, "labels", "set multi_label to true"),
-        ({"labels": ["one", "two", " one"]}, "labels[2]", "the same as labels[0]: give each once"),
+        ({"labels": ["one", "two", " one"]}, "labels[2]", "'one' is there twice: give each once"),
         ({"labels": ["one", " "]}, "labels[1]", "empty"),
         (
             {"labels": [f"{n}" for n in range(10_001)]},

@@ -445,6 +445,14 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
             ["search", "x", "--corpus", "shop", "--filter", "watt=1", "--filter", "watt<=9"],
             "--filter watt= and another condition on watt cannot be combined; leave one out.",
         ),
+        (
+            ["search", "x", "--corpus", "shop", "--filter", "watt=cheap"],
+            """a range as {"lte": 50}, or --filter 'watt<=50'.""",
+        ),
+        (
+            ["search", "x", "--corpus", "shop", "--filter", "watt>=9", "--filter", "watt<=3"],
+            "The lower bound 9.0 is above the upper one, 3.0: swap them.",
+        ),
         (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
         (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),
         (["search", "x", "--corpus", "shop", "--mode", "magic"], "magic"),

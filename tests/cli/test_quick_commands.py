@@ -661,6 +661,15 @@ def test_classify_reads_the_rows_of_a_table(
     assert "labels" not in records[0]
 
 
+def test_classify_reads_an_array_of_stdin(
+    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stdin(monkeypatch, b'[{"text": "send receipt"},\n {"text": "format price"}]')
+    options = ("--texts", "-", "--format", "json", *BY_NAMES, "--encoder", encoder)
+    assert _purlin("classify", *options) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_classify_reads_stdin_as_one_text(
     encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -720,6 +729,7 @@ def test_doubtful_among_several_are_near_to_fitting(
     [
         (("x", "--multi-label", *BY_NAMES), "unrecognized arguments: --multi-label; --multi is"),
         (("--text=a.txt", *BY_NAMES), "unrecognized arguments: --text=a.txt; --texts is one"),
+        (("--texts", "a.txt", "--format", "csv", *BY_NAMES), "--texts - --format csv < FILE reads"),
         (("x", "--labels", "send receipt"), "There is one label, 'send receipt', so nothing"),
     ],
 )
@@ -779,10 +789,21 @@ def test_classify_warns_of_what_is_hardly_meant(
     options = (*BY_NAMES, "--encoder", encoder)
     assert _purlin("classify", "tickets.csv", *options) == 0
     assert "--texts tickets.csv classifies what it holds" in capsys.readouterr().err
-    for content, kind in ((TICKETS.encode(), "csv"), (b'{"text": "a"}\n', "jsonl")):
-        _stdin(monkeypatch, content)
-        assert _purlin("classify", "-", *options) == 0
-        assert f"--texts - --format {kind} reads its rows" in capsys.readouterr().err
+    records = [{"text": "send receipt"}, {"text": "format price"}]
+    for content, kind in (
+        (TICKETS, "csv"),
+        ('{"text": "a"}\n', "jsonl"),
+        (json.dumps(records), "json"),
+        (json.dumps(records, indent=1), "json"),
+    ):
+        for argument in (("-",), ("--texts", "-")):
+            _stdin(monkeypatch, content.encode())
+            assert _purlin("classify", *argument, *options) == 0
+            assert f"--texts - --format {kind} reads its rows" in capsys.readouterr().err
+
+    (shop / "export.txt").write_text(TICKETS.replace(",", "\t"))
+    assert _purlin("classify", "--texts", "export.txt", *options) == 0
+    assert "--texts - --format csv < export.txt reads its rows" in capsys.readouterr().err
 
     _stdin(monkeypatch, b"format price\nr\xc3\xa9sum\xc3\xa9 caf\xe9\n")
     assert _purlin("classify", "-", *options) == 0

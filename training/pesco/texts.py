@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from purlin.index.classify.labelled import read_labelled
-from purlin.index.classify.texts import REPLACEMENT, read_label_lines, read_texts
+from purlin.index.classify.texts import REPLACEMENT, filled_rows, read_label_lines, read_texts
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
@@ -124,23 +124,34 @@ def _check_enough(count: int, repeated: int, labels: int) -> None:
     )
 
 
-def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
-    """Read labelled texts: a table with the columns text and label.
+def read_labelled_texts(
+    path: Path,
+    labels: Sequence[str],
+    note: Callable[[str], None],
+    *,
+    column: str = "text",
+    label_column: str = "label",
+) -> Labelled:
+    """Read labelled texts: a table with a column of texts and one of labels.
 
-    Raises InvalidInput naming the row whose label is not in `labels`.
+    `note` is told how many rows have no text. Raises InvalidInput naming the row whose label is not
+    in `labels`, and if no row has a text.
     """
     numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
-    for row in read_labelled(path):
+    rows = read_labelled(path, column=column, label_column=label_column)
+    for row in filled_rows(rows, note):
         label = next(iter(row.labels), "")
         if label not in numbers:
             raise InvalidInput(
-                f"Row {row.number} of {path.name}: {label!r:.80} is none of the given labels.",
+                f"Row {row.id} of {path.name}: {label!r:.80} is none of the given labels.",
                 field="dev",
             )
         texts.append(row.text[:MAX_POOL_TEXT_CHARS])
         label_numbers.append(numbers[label])
 
+    if not texts:
+        raise InvalidInput(f"No row of {path.name} has a text: give labelled texts.", field="dev")
     return Labelled(tuple(texts), tuple(label_numbers))
 
 

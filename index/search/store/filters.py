@@ -210,7 +210,9 @@ def _remedy(name: str, condition: Condition, held: Held) -> str:
         return f"{name!r} has texts only, no numbers to compare with; {remedy}."
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return f"{name!r} has numbers only; give a number, {shown} without quotes."
-    remedy = "give numbers as bounds" if is_range else 'give a number, or a range as {"lte": 50}'
+    # Over HTTP, and on the command line.
+    forms = f"""{{"lte": 50}}, or --filter '{name}<=50'"""
+    remedy = "give numbers as bounds" if is_range else f"give a number, or a range as {forms}"
     return f"{name!r} has numbers only, which {json.dumps(value)[:60]} is none of; {remedy}."
 
 
@@ -251,11 +253,14 @@ def _check_order(gte: int | float | str | None, lte: int | float | str | None, f
 
     if isinstance(gte, str) != isinstance(lte, str):
         raise InvalidInput(
-            "gte and lte of a range must both be numbers, or both texts.", field=field
+            "The bounds of a range must both be numbers, or both texts.", field=field
         )
     # Bounds of one type have an order, which mypy cannot tell.
     if cast(Any, gte) > cast(Any, lte):
-        raise InvalidInput(f"gte ({gte!r:.80}) is above lte ({lte!r:.80}): swap them.", field=field)
+        raise InvalidInput(
+            f"The lower bound {gte!r:.80} is above the upper one, {lte!r:.80}: swap them.",
+            field=field,
+        )
 
 
 def _stored(value: Scalar, field: str) -> Scalar:

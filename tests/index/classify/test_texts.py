@@ -209,6 +209,20 @@ def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
             "texts",
             "Row 3 of a.csv has 3 cells where the header has 2. Correct it, or leave it out.",
         ),
+        (
+            "a.csv",
+            "Export of today\n\nid,text\n1,a\n",
+            "texts",
+            "Row 3 of a.csv has 2 cells where the header has 1 ('Export of today': the first line of "
+            "a table is its header; delete what stands before it).",
+        ),
+        (
+            "a.csv",
+            "Export of today;;\n;user: anna;\nid;text;date\n",
+            "column",
+            "Row 2 of a.csv has no column 'text'; its columns are 'Export of today', '': name one "
+            "with --column. (The first line of CSV and TSV is the header: delete what stands before",
+        ),
         ("a.csv", "text\n", "texts", "a.csv holds no rows. Correct the file, or give another."),
         ("a.txt", "\n \n", "texts", "a.txt holds no rows. Correct the file, or give another."),
         ("a.json", '{"text": "a"}\n', "texts", "name a file with one record per line .jsonl. Corr"),
@@ -218,7 +232,8 @@ def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
             "column",
             "Row 1 of a.json has a list in the column 'text', not",
         ),
-        ("a.jsonl", '{"text": "a"}\n[1]\n', "texts", "Row 2 of a.jsonl is not a JSON object."),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', "texts", "Row 2 of a.jsonl is not a JSON object as {"),
+        ("a.json", '["a", "b"]', "texts", 'Row 1 of a.json is not a JSON object as {"column": "'),
         ("a.jsonl", '{"text": "a"}\n{\n', "texts", "Row 2 of a.jsonl is not valid JSON: "),
         ("a.jsonl", "[" * 100_000, "texts", "Row 1 of a.jsonl is not valid JSON: "),
         ("a.txt", "a\n\0b\0\n", "texts", "Row 2 of a.txt has zero bytes, as UTF-16 and what is no"),

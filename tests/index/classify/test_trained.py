@@ -166,7 +166,7 @@ def test_damaged_build_names_the_file(tmp_path: Path, file: str) -> None:
         ({"labels": "ab"}, "labels is not a list"),
         ({"labels": ["a"]}, "1 labels"),
         ({"labels": [f"{n}" for n in range(10_001)]}, "10001 labels"),
-        ({"labels": ["a", "a "]}, "same as"),
+        ({"labels": ["a", "a "]}, "is there twice"),
         ({"labels": ["a", ""]}, "a label is not a text"),
         ({"labels": ["a", "x" * 1001]}, "1 to 1,000"),
         ({"labels": ["a", 7]}, "a label is not a text"),

@@ -362,7 +362,7 @@ def test_threads_sharing_the_cache_get_their_labels(encoder: HashEncoder) -> Non
         (["a"], [], PLAIN, "labels", "no labels"),
         (["a"], ["one"], PLAIN, "labels", "one label"),
         (["a"], ["one", "\t"], PLAIN, "labels[1]", "empty"),
-        (["a"], ["one", "two", " one "], PLAIN, "labels[2]", "labels[0]"),
+        (["a"], ["one", "two", " one "], PLAIN, "labels[2]", "is there twice"),
         (["a"], LABELS, (), "templates", "no templates"),
         (["a"], LABELS, ("{label}", "about"), "templates[1]", "no place"),
         (["a"], LABELS, ("{label} {0}",), "templates[0]", "other braces"),

@@ -82,6 +82,22 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
             evaluate.evaluate_classify(rows, **wrong)  # type: ignore[arg-type]
 
 
+def test_rows_without_a_text_are_left_out_and_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = _write(tmp_path / "rows.csv", b"text,label\n,sports\nsports news,sports\n ,sports\n")
+    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    encoder = staged(tmp_path / "staged") / "encoder"
+    evaluate.evaluate_classify(rows, labels=labels, as_json=True, encoder=encoder)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)[0]["queries"] == 1
+    assert "2 rows without a text left out: 2, 4" in captured.err
+
+    empty = _write(tmp_path / "empty.csv", b"text,label\n,sports\n")
+    with pytest.raises(InvalidInput, match="There are no texts"):
+        evaluate.evaluate_classify(empty, labels=labels, encoder=encoder)
+
+
 def test_a_text_without_a_label_is_right_if_it_gets_none() -> None:
     results = [Classification(None, 0.2, 0.1, ()), Classification(None, 0.3, 0.1, ())]
     measures = {each.name: each.mean for each in evaluate_labels(results, [None, "a"])}

@@ -163,8 +163,8 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
         (
             "a.json",
             '{"count": 2, "name": "Lamp", "variants": [{"name": "Small"}]}',
-            "is not an array of records, nor an object with one as its first value or named "
-            '"products": give the array alone, or name a file with one record per line .jsonl',
+            "is not an array of records, nor an object with one as its first value or named as "
+            '"data" or "products": give the array alone, or name a file with one record per line .jsonl',
         ),
         ("a.json", '{"count": 0, "products": []}', "holds no rows"),
         ("a.json", '{"products": []}', "holds no rows"),

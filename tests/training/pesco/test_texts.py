@@ -126,7 +126,7 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
         ("", "labels.txt holds no rows"),
         ("\n \n", "labels.txt holds no rows"),
         ("one\n", "has 1 label; a classifier has 2 to 10,000"),
-        ("one\ntwo\none\n", "The label 'one' is the same as"),
+        ("one\ntwo\none\n", "The label 'one' is there twice"),
         ("one\nt\x01wo\n", r"The label 't\\x01wo' has a control character"),
         ("one\n" + "x" * 1001, "1,001 characters"),
         ("\n".join(map(str, range(10_001))), "10,001 labels"),
@@ -167,14 +167,33 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
     path = listed(
         tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n'
     )
-    labelled = read_labelled_texts(path, ["one", "two"])
+    labelled = read_labelled_texts(path, ["one", "two"], print)
 
     assert labelled.texts == ("a", "b")
     assert labelled.labels == (1, 0)
     with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: 'two' is none"):
-        read_labelled_texts(path, ["one", "three"])
+        read_labelled_texts(path, ["one", "three"], print)
     with pytest.raises(InvalidInput, match="no rows"):
-        read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"])
+        read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"], print)
+
+
+def test_columns_of_labelled_rows_are_named(tmp_path: Path) -> None:
+    rows = listed(tmp_path / "dev.csv", "body;topic\na;two\n")
+    labelled = read_labelled_texts(rows, ["one", "two"], print, column="body", label_column="topic")
+    assert (labelled.texts, labelled.labels) == (("a",), (1,))
+    with pytest.raises(InvalidInput, match="name one with --label-column"):
+        read_labelled_texts(rows, ["one", "two"], print, column="body")
+
+
+def test_labelled_rows_without_a_text_are_left_out_and_noted(tmp_path: Path) -> None:
+    rows = listed(tmp_path / "dev.csv", "text,label\n,one\na,two\n ,two\n")
+    notes: list[str] = []
+    labelled = read_labelled_texts(rows, ["one", "two"], notes.append)
+
+    assert (labelled.texts, labelled.labels) == (("a",), (1,))
+    assert notes == ["2 rows without a text left out: 2, 4"]
+    with pytest.raises(InvalidInput, match=r"No row of dev\.csv has a text"):
+        read_labelled_texts(listed(tmp_path / "dev.csv", "text,label\n,one\n"), ["one"], print)
 
 
 # -- parts of a text -------------------------------------------------------------------------------------------------
@@ -287,10 +306,10 @@ def test_labels_with_wordings_are_read_and_named(tmp_path: Path) -> None:
     labels = read_labels(listed(tmp_path / "labels.txt", "fault = broken | does not work\nother\n"))
     assert labels == ("fault = broken | does not work", "other")
     rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": "fault"}\n')
-    assert read_labelled_texts(rows, labels).labels == (0,)
+    assert read_labelled_texts(rows, labels, print).labels == (0,)
 
 
 def test_dev_rows_need_a_label(tmp_path: Path) -> None:
     rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
     with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: '' is none of the given labels"):
-        read_labelled_texts(rows, ["one", "two"])
+        read_labelled_texts(rows, ["one", "two"], print)

@@ -207,9 +207,13 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
         (
             {"price": {"gte": 9, "lte": 2.5}},
             "filter.price",
-            "gte (9) is above lte (2.5): swap them",
+            "lower bound 9 is above the upper one, 2.5: swap them",
         ),
-        ({"day": {"gte": "b", "lte": "a"}}, "filter.day", "gte ('b') is above lte ('a')"),
+        (
+            {"day": {"gte": "b", "lte": "a"}},
+            "filter.day",
+            "lower bound 'b' is above the upper one, 'a'",
+        ),
         ({"price": {"gte": 1, "lte": "x"}}, "filter.price", "both be numbers, or both texts"),
         ({"language": []}, "filter.language", "1 to 1000"),
         ({"language": ["x"] * 1001}, "filter.language", "1001"),

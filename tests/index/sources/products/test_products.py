@@ -348,7 +348,7 @@ def test_json_array_with_nested_records() -> None:
         "size.packed.mm": 180,
     }
     assert floor.fields == {"brand": "Vale", "attrs.Max pressure (bar)": 11, "attrs.Gauge": True}
-    assert skipped == [Skipped("feed.json", "is not a JSON object", 2)]
+    assert skipped == [Skipped("feed.json", 'is not a JSON object as {"column": "value"}', 2)]
 
 
 def test_broken_lines_are_skipped_by_number() -> None:
@@ -369,7 +369,7 @@ def test_broken_lines_are_skipped_by_number() -> None:
 
     assert reasons == {
         2: "is not valid JSON",
-        3: "is not a JSON object",
+        3: 'is not a JSON object as {"column"',
         5: "has no title and no other text",
         7: "holds bytes that are not text; save the file as UTF-8",
         8: "holds bytes that are not text; save the file as UTF-8",

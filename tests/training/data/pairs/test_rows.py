@@ -60,7 +60,7 @@ def test_bad_rows_are_skipped_with_line_and_reason() -> None:
         == "has no passage: looked for a column " + " or ".join(PASSAGE_COLUMNS) + ", it has text"
     )
     assert reasons[5].startswith("is not valid JSON")
-    assert reasons[6] == "is not a JSON object"
+    assert reasons[6] == 'is not a JSON object as {"column": "value"}'
 
 
 def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
