@@ -23,8 +23,8 @@ from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
 from purlin.app.page import page_router
-from purlin.app.protocols import ProtocolErrors, protocols_router
-from purlin.app.routes import api_router
+from purlin.app.protocols import ProtocolErrors, protocols_routers
+from purlin.app.routes import api_routers
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from purlin.app.tracing import Spans
 
 _log = logging.getLogger("purlin.main")
+
+_ROUTERS = (
+    *api_routers,
+    metrics_router,
+    page_router,
+    mcp_http.mcp_router,
+    *protocols_routers,
+)
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
@@ -68,7 +76,7 @@ def create_app(
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    for router in (api_router, metrics_router, page_router, mcp_http.mcp_router, protocols_router):
+    for router in _ROUTERS:
         app.include_router(router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
@@ -84,6 +92,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Return the middleware in the order in which a request meets it."""
     hosts = [name.lower().removesuffix(".") for name in settings.hosts]
+    routes = [route for router in _ROUTERS for route in router.routes]
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -94,7 +103,7 @@ def _middleware(
     return [
         Middleware(logs.RequestLog),
         *([Middleware(spans.middleware)] if spans is not None else []),
-        Middleware(Meter, metrics=metrics),
+        Middleware(Meter, metrics=metrics, routes=routes),
         Middleware(access.SecurityHeaders),
         Middleware(ProtocolErrors),
         Middleware(problems.UnexpectedErrors),
