@@ -344,6 +344,15 @@ def test_keys_come_from_a_file_or_the_environment(
         assert client.post("/search", json=SEARCH, headers=bearer(SEARCH_KEY)).status_code == 200
 
 
+def test_a_file_without_keys_does_not_let_all_in(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# none yet\n")
+    with pytest.raises(InvalidInput, match="keys has no key"):
+        create_app(Settings(keys_file=file))
+    with pytest.raises(InvalidInput, match="PURLIN_KEYS has no key"):
+        access.configured_keys(" ; ", None)
+
+
 def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
