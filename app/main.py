@@ -28,6 +28,7 @@ from purlin.app.routes import api_routers
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
+from purlin.index import builds
 from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus
 from purlin.index.errors import NotFound
 from purlin.index.tuning import load_tuned, summary
@@ -133,8 +134,9 @@ def serve(settings: Settings) -> None:
     They get `shutdown_timeout_s` to finish.
 
     Raises InvalidInput, NotFound or Damaged, before anything listens, if the address cannot be
-    used or the encoder cannot be loaded.
+    used, the corpora cannot be listed or the encoder cannot be loaded.
     """
+    builds.names(settings.home)
     with ExitStack() as stack:
         listeners = bound(settings.host, settings.port)
         for listener in listeners:

@@ -29,6 +29,7 @@ from purlin.app.connections import BACKLOG, address, bound, max_connections
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
+from purlin.index import builds
 from purlin.index.encoder import is_static
 from purlin.index.errors import PurlinError
 
@@ -73,9 +74,10 @@ def supervise(settings: Settings) -> None:
     """Serve with `settings.workers` processes until SIGTERM or SIGINT, then let requests finish.
 
     A worker that dies or hangs is started again. Raises InvalidInput if the address cannot be
-    listened on or the keys are invalid, and WorkerFailed if a worker ends before it has started
-    once.
+    listened on or the keys are invalid, Damaged if the corpora cannot be listed, and WorkerFailed
+    if a worker ends before it has started once.
     """
+    builds.names(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):
         # Workers that start together would measure each other. What is wrong with the encoder, they report.
