@@ -25,7 +25,7 @@ from types import FrameType
 from pydantic import SecretStr
 
 from purlin.app import access, logs
-from purlin.app.connections import BACKLOG, address, bound, max_connections
+from purlin.app.connections import BACKLOG, address, bound, max_connections, warn_of_closing
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
@@ -292,6 +292,7 @@ class _Supervisor:
         """
         shared = self._shared
         if sum(shared.sent) - sum(shared.closed) >= max_connections():
+            warn_of_closing()
             return
 
         def load(worker: _Worker) -> tuple[bool, int]:
