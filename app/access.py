@@ -104,7 +104,11 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
             content = file.read(MAX_KEYS_BYTES + 1)
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"The keys in {path} cannot be read ({type(error).__name__}).") from None
+        reason = getattr(error, "strerror", "not UTF-8")
+        raise InvalidInput(
+            f"The keys in {path} cannot be read ({reason}): set PURLIN_KEYS_FILE to a text file "
+            "that this user may read."
+        ) from None
 
     if len(content) > MAX_KEYS_BYTES:
         raise InvalidInput(
@@ -114,12 +118,19 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
 
 
 def configured_keys(text: str, file: Path | None) -> tuple[Key, ...]:
-    """Return the keys of the settings `keys` and `keys_file`. Raises InvalidInput."""
-    if file is None:
-        return parse_keys(text, "PURLIN_KEYS")
-    if text:
+    """Return the keys of the settings `keys` and `keys_file`.
+
+    Raises InvalidInput, also for one that is set but has no key: such a server would let all in.
+    """
+    if file is not None and text:
         raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
-    return read_keys_file(file)
+    keys = parse_keys(text, "PURLIN_KEYS") if file is None else read_keys_file(file)
+    if not keys and (text or file):
+        raise InvalidInput(
+            f"{file or 'PURLIN_KEYS'} has no key, and a server without keys answers everyone: "
+            "add one, which `purlin key` makes, or unset the variable."
+        )
+    return keys
 
 
 def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> tuple[str, str]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import re
 import resource
 import socket
 import sys
+import time
+from functools import lru_cache
 from http import HTTPStatus
 
 import h11
@@ -31,11 +34,29 @@ MAX_UNREAD_BYTES = 256 << 20  # of all replies together
 # The kernel takes this much of a reply before the client reads any: progress within it is unseen.
 SEND_BUFFER_BYTES = 2**17
 
+_log = logging.getLogger("purlin.connections")
+
 
 def max_connections() -> int:
     """The limit on connections: at most half of the files that the process may have open."""
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(MAX_CONNECTIONS, max_files // 2)
+
+
+def warn_of_closing() -> None:
+    """Log that a connection is closed because there are too many, once a minute at most."""
+    _warn_of_closing(int(time.monotonic()) // 60)
+
+
+@lru_cache(maxsize=1)
+def _warn_of_closing(minute: int) -> None:
+    limit = max_connections()
+    more_files = f", or raise `ulimit -n` to {2 * MAX_CONNECTIONS:,}"
+    _log.warning(
+        "connections are closed unanswered, as %d are open: let clients share them by a proxy%s",
+        limit,
+        more_files if limit < MAX_CONNECTIONS else "",
+    )
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
@@ -108,6 +129,7 @@ class Connection(H11Protocol):
         """Accept a connection; called by the event loop."""
         super().connection_made(transport)
         if len(self.connections) > max_connections():
+            warn_of_closing()
             transport.abort()
             return
 

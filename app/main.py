@@ -23,11 +23,12 @@ from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
 from purlin.app.page import page_router
-from purlin.app.protocols import ProtocolErrors, protocols_router
-from purlin.app.routes import api_router
+from purlin.app.protocols import ProtocolErrors, protocols_routers
+from purlin.app.routes import api_routers
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
+from purlin.index import builds
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS, TextEncoder
 from purlin.index.errors import NotFound
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
     from purlin.app.tracing import Spans
 
 _log = logging.getLogger("purlin.main")
+
+_ROUTERS = (
+    *api_routers,
+    metrics_router,
+    page_router,
+    mcp_http.mcp_router,
+    *protocols_routers,
+)
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
@@ -69,7 +78,7 @@ def create_app(
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    for router in (api_router, metrics_router, page_router, mcp_http.mcp_router, protocols_router):
+    for router in _ROUTERS:
         app.include_router(router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
@@ -85,6 +94,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Return the middleware in the order in which a request meets it."""
     hosts = [name.lower().removesuffix(".") for name in settings.hosts]
+    routes = [route for router in _ROUTERS for route in router.routes]
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -95,7 +105,7 @@ def _middleware(
     return [
         Middleware(logs.RequestLog),
         *([Middleware(spans.middleware)] if spans is not None else []),
-        Middleware(Meter, metrics=metrics),
+        Middleware(Meter, metrics=metrics, routes=routes),
         Middleware(access.SecurityHeaders),
         Middleware(ProtocolErrors),
         Middleware(problems.UnexpectedErrors),
@@ -125,8 +135,9 @@ def serve(settings: Settings) -> None:
     They get `shutdown_timeout_s` to finish.
 
     Raises InvalidInput, NotFound or Damaged, before anything listens, if the address cannot be
-    used or the encoder cannot be loaded.
+    used, the corpora cannot be listed or the encoder cannot be loaded.
     """
+    builds.names(settings.home)
     with ExitStack() as stack:
         listeners = bound(settings.host, settings.port)
         for listener in listeners:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.corpora.open_builds import Status
@@ -207,11 +208,16 @@ def _counter_family(name: str, help_text: str, *labels: str) -> CounterMetricFam
 
 
 class Meter:
-    """ASGI middleware that counts and times requests by route; `other` is what no route takes."""
+    """ASGI middleware that counts requests by route, and times those that reach it.
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    Keys, rates and the queue refuse requests before: these count for the route that they were for.
+    `other` is what no route takes.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, routes: Sequence[BaseRoute] = ()) -> None:
         self._app = app
         self._metrics = metrics
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
@@ -231,10 +237,19 @@ class Meter:
         try:
             await self._app(scope, receive, watch)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = self._route(scope)
             method = scope["method"] if route != "other" and scope["method"] in METHODS else "other"
             self._metrics.requests.labels(method, route, status).inc()
-            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+            if "route" in scope:
+                took_s = time.perf_counter() - started
+                self._metrics.request_seconds.labels(route).observe(took_s)
+
+    def _route(self, scope: Scope) -> str:
+        """Path template of the route that a request reached or was for."""
+        matches = (route for route in self._routes if route.matches(scope)[0] != Match.NONE)
+        route = scope.get("route") or next(matches, None)
+        path: str = getattr(route, "path", "other")
+        return path
 
 
 metrics_router = APIRouter()

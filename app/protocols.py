@@ -34,8 +34,9 @@ from purlin.index.search.limits import MAX_QUERY_CHARS
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
 
-protocols_router = APIRouter()
+_router = APIRouter()
 _json_router = APIRouter(route_class=JsonRoute)
+protocols_routers = (_router, _json_router)
 
 
 def _as_list(value: Any) -> Any:
@@ -148,7 +149,7 @@ def encode_as_openai(body: EmbeddingsRequest, service: ServiceOf) -> Response:
     return Response(reply.model_dump_json(), media_type="application/json")
 
 
-@protocols_router.get("/v1/models", responses=responses())
+@_router.get("/v1/models", responses=responses())
 def list_models(service: ServiceOf) -> ModelsReply:
     """Describe the encoder, in OpenAI's format."""
     encoder = service.encoder
@@ -318,9 +319,6 @@ def _relevance(body: RerankRequest, reranker: Reranker) -> tuple[Vectors, Vector
         parts.append(reranker.logits(body.query, body.texts[start : start + BLOCK_TEXTS]))
     logits = np.concatenate(parts)
     return logits, logistic(logits)
-
-
-protocols_router.include_router(_json_router)
 
 
 # ---- errors

@@ -485,9 +485,7 @@ async def ready(service: ServiceOf) -> ReadyReply:
 
 
 # Routes are tried in this order: searches come first.
-api_router = APIRouter()
-api_router.include_router(_json_router)
-api_router.include_router(_router)
+api_routers = (_json_router, _router)
 
 
 def _json_response(content: bytes) -> Response:

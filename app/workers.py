@@ -25,10 +25,11 @@ from types import FrameType
 from pydantic import SecretStr
 
 from purlin.app import access, logs
-from purlin.app.connections import BACKLOG, address, bound, max_connections
+from purlin.app.connections import BACKLOG, address, bound, max_connections, warn_of_closing
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
+from purlin.index import builds
 from purlin.index.encoder import is_static
 from purlin.index.errors import PurlinError
 
@@ -73,9 +74,10 @@ def supervise(settings: Settings) -> None:
     """Serve with `settings.workers` processes until SIGTERM or SIGINT, then let requests finish.
 
     A worker that dies or hangs is started again. Raises InvalidInput if the address cannot be
-    listened on or the keys are invalid, and WorkerFailed if a worker ends before it has started
-    once.
+    listened on or the keys are invalid, Damaged if the corpora cannot be listed, and WorkerFailed
+    if a worker ends before it has started once.
     """
+    builds.names(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):
         # Workers that start together would measure each other. What is wrong with the encoder, they report.
@@ -290,6 +292,7 @@ class _Supervisor:
         """
         shared = self._shared
         if sum(shared.sent) - sum(shared.closed) >= max_connections():
+            warn_of_closing()
             return
 
         def load(worker: _Worker) -> tuple[bool, int]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from purlin.index.errors import Altered, Damaged
+from purlin.index.errors import Altered, Damaged, read_problem
 
 Buffer = bytes | bytearray | memoryview
 BLOCK = 4096
@@ -190,7 +190,7 @@ class BlockFile:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise Damaged(self._message("is missing")) from error
         except OSError as error:
-            raise Damaged(self._message(f"cannot be read ({error.strerror})")) from error
+            raise Damaged(self._message(read_problem(error))) from error
 
         if (size := os.fstat(descriptor).st_size) != self.size:
             os.close(descriptor)
@@ -323,7 +323,7 @@ class BlockFile:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> Altered:
-        return self.altered(f"cannot be read ({error.strerror})")
+        return self.altered(read_problem(error))
 
     def _verify(self, content: memoryview, sums: NDArray[np.uint64]) -> None:
         if _sums(content) != sums.tolist():

@@ -15,7 +15,7 @@ from typing import Any
 
 from purlin.index.blocks import SUMS_SUFFIX, BlockFile, sums_path
 from purlin.index.catalogs import damage_message
-from purlin.index.errors import Damaged
+from purlin.index.errors import Damaged, read_problem
 from purlin.index.manifests import ListsFiles, read_manifest_json
 
 
@@ -84,7 +84,7 @@ class Files:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._damaged(name + SUMS_SUFFIX, "is missing") from error
         except OSError as error:
-            raise self._damaged(name + SUMS_SUFFIX, f"cannot be read ({error.strerror})") from error
+            raise self._damaged(name + SUMS_SUFFIX, read_problem(error)) from error
 
         if hashlib.sha256(sums).hexdigest() != entry["blocks"]:
             raise self._damaged(name + SUMS_SUFFIX, "was altered")
@@ -103,7 +103,7 @@ class Files:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._damaged(name, "is missing") from error
         except OSError as error:
-            raise self._damaged(name, f"cannot be read ({error.strerror})") from error
+            raise self._damaged(name, read_problem(error)) from error
 
     def _verify(self, name: str, digest: hashlib._Hash) -> None:
         if digest.hexdigest() != self._unread.pop(name)["sha256"]:

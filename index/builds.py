@@ -27,7 +27,7 @@ from pathlib import Path
 
 from purlin.index.build_files import verify
 from purlin.index.catalogs import CORPORA, Catalog
-from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
+from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse, read_problem
 from purlin.index.manifests import AnyManifest, Manifest, read_manifest, read_manifest_json
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
@@ -55,9 +55,30 @@ def check_name(name: str, catalog: Catalog = CORPORA) -> None:
 
 
 def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
-    """Sorted names of the corpora or classifiers that have an active build."""
-    directories = (path.parent.name for path in (home / catalog.folder).glob("*/CURRENT"))
-    return sorted(name for name in directories if _NAME.fullmatch(name))
+    """Sorted names of the corpora or classifiers that have an active build, readable or not.
+
+    Raises Damaged if their folder cannot be read.
+    """
+    try:
+        directories = list((home / catalog.folder).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Damaged(f"{home / catalog.folder} {read_problem(error)}.") from error
+    return sorted(
+        path.name for path in directories if _NAME.fullmatch(path.name) and _is_active(path)
+    )
+
+
+def _is_active(directory: Path) -> bool:
+    """Whether a directory has an active build; one that hides it from this user may have one."""
+    try:
+        (directory / "CURRENT").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def corpora(home: Path) -> list[str]:
@@ -67,7 +88,7 @@ def corpora(home: Path) -> list[str]:
 
 def exists(home: Path, name: str, catalog: Catalog = CORPORA) -> bool:
     """Whether a corpus or classifier has an active build, whatever state that is in."""
-    return (builds_directory(home, name, catalog) / "CURRENT").is_file()
+    return _is_active(builds_directory(home, name, catalog))
 
 
 def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
@@ -88,9 +109,7 @@ def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
             field=catalog.item,
         ) from None
     except OSError as error:
-        raise Damaged(
-            f"{name}/CURRENT cannot be read: {error.strerror}. Give this user read permission."
-        ) from error
+        raise Damaged(f"{name}/CURRENT {read_problem(error)}.") from error
 
     if not exists:
         raise Damaged(
@@ -108,9 +127,17 @@ def _repair_advice(name: str, catalog: Catalog) -> str:
 
 
 def builds(home: Path, name: str, catalog: Catalog = CORPORA) -> list[str]:
-    """Names of the finished builds of a corpus or classifier, oldest first."""
+    """Names of the finished builds of a corpus or classifier, oldest first.
+
+    Raises Damaged if their directory cannot be read.
+    """
     directory = builds_directory(home, name, catalog)
-    return _finished(directory) if directory.is_dir() else []
+    try:
+        return _finished(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Damaged(f"{name} {read_problem(error)}.") from error
 
 
 def _finished(directory: Path) -> list[str]:

@@ -66,3 +66,9 @@ class EngineFailed(PurlinError):
 
 class EngineAway(EngineFailed):
     """An engine cannot be reached or does not answer in time; a later attempt may succeed."""
+
+
+def read_problem(error: OSError) -> str:
+    """Return what is wrong with a file that cannot be read, with the remedy if it is forbidden."""
+    remedy = ": give this user read permission" if isinstance(error, PermissionError) else ""
+    return f"cannot be read ({error.strerror}{remedy})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from purlin.index.catalogs import damage_message
-from purlin.index.errors import Damaged
+from purlin.index.errors import Damaged, read_problem
 from purlin.index.records import Kind, Secondary, Splitter
 
 MANIFEST_FORMAT = 5
@@ -98,7 +98,7 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(_MAX_MANIFEST_BYTES)
     except OSError as error:
-        raise Damaged(damage_message(directory, "manifest.json", "cannot be read")) from error
+        raise Damaged(damage_message(directory, "manifest.json", read_problem(error))) from error
 
     if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
         raise Damaged(damage_message(directory, "manifest.json", "was altered"))

@@ -285,7 +285,11 @@ class OpenBuilds(Generic[_B]):
     def _fall_back(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
         """Put the newest sound build that is older than the refused one in service."""
         directory = builds.builds_directory(self._home, slot.name, self._catalog)
-        older = builds.builds(self._home, slot.name, self._catalog)
+        try:
+            older = builds.builds(self._home, slot.name, self._catalog)
+        except Damaged:
+            # Of a directory that cannot be read, CURRENT cannot be either, and has been refused.
+            return
         if isinstance(requested, Path):
             older = [build for build in older if build < requested.name]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import logging.config
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -52,16 +55,33 @@ def serve(
         "encoder": encoder,
     }
     settings = Settings.read({name: value for name, value in options.items() if value is not None})
-    if settings.workers > 1:
-        from purlin.app.workers import supervise
+    with _logged(settings.log):
+        if settings.workers > 1:
+            from purlin.app.workers import supervise
 
-        supervise(settings)
-        return
+            supervise(settings)
+            return
 
-    from purlin.app.main import serve as run
+        from purlin.app.main import serve as run
 
-    with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
-        run(settings)
+        with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
+            run(settings)
+
+
+@contextlib.contextmanager
+def _logged(form: str) -> Iterator[None]:
+    """Write why the server cannot start as its log is written: one who reads JSON reads no other line."""
+    from purlin.app import logs
+    from purlin.index.errors import PurlinError
+
+    try:
+        yield
+    except PurlinError as error:
+        if form != "json":
+            raise
+        logging.config.dictConfig(logs.config(form))
+        logging.getLogger("purlin.main").error("%s", error.message)
+        raise typer.Exit(1) from None
 
 
 def key(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -344,6 +347,15 @@ def test_keys_come_from_a_file_or_the_environment(
         assert client.post("/search", json=SEARCH, headers=bearer(SEARCH_KEY)).status_code == 200
 
 
+def test_a_file_without_keys_does_not_let_all_in(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# none yet\n")
+    with pytest.raises(InvalidInput, match="keys has no key"):
+        create_app(Settings(keys_file=file))
+    with pytest.raises(InvalidInput, match="PURLIN_KEYS has no key"):
+        access.configured_keys(" ; ", None)
+
+
 def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
@@ -369,6 +381,19 @@ def test_keys_are_never_logged(home: Path, caplog: pytest.LogCaptureFixture) -> 
         secret in output
         for secret in (SEARCH_KEY, CLASSIFY_KEY, ADMIN_KEY, "an-unknown-key-of-tests")
     )
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_why_the_server_does_not_start_is_logged_as_the_rest(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], workers: str
+) -> None:
+    monkeypatch.setenv("PURLIN_LOG", "json")
+    monkeypatch.setenv("PURLIN_KEYS_FILE", str(home / "none"))
+    command = [sys.executable, "-m", "purlin", "serve", "--home", str(home), "--port", "0"]
+    ended = subprocess.run([*command, "--encoder", "static", "--workers", workers], check=False)
+    line = json.loads(capfd.readouterr().err)
+    assert (ended.returncode, line["level"]) == (1, "error")
+    assert "set PURLIN_KEYS_FILE to a text file that this user may read" in line["message"]
 
 
 def test_the_command_makes_a_working_key(home: Path) -> None:

@@ -165,11 +165,19 @@ def test_each_reply_has_its_own_stall_timeout(url: str, monkeypatch: pytest.Monk
                 remaining -= len(received(opened, min(remaining, 2**16)))
 
 
-def test_connections_over_the_limit_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_over_the_limit_are_closed(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 30)
+    connections._warn_of_closing.cache_clear()
     with ExitStack() as stack:
         held = [stack.enter_context(connected(url)) for _ in range(MAX_CONNECTIONS)]
-        assert ended(stack.enter_context(connected(url)))
+        for _ in range(3):
+            assert ended(stack.enter_context(connected(url)))
+        warnings = [line for line in caplog.messages if "connections are closed" in line]
+        # Two if a minute has just begun.
+        assert len(warnings) in (1, 2)
+        assert f"as {MAX_CONNECTIONS} are open" in warnings[0]
 
         held[0].close()
         until(lambda: answers(url))

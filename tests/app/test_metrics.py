@@ -122,7 +122,18 @@ def test_each_server_counts_for_itself(home: Path) -> None:
 def test_metrics_need_no_key(home: Path) -> None:
     with serving(home, keys="reader search a-key-that-nobody-sends") as client:
         client.post("/search", json=SEARCH)
-        assert samples(client)["purlin_requests_total", "other", "other", "401"] == 1
+        assert samples(client)["purlin_requests_total", "POST", "/search", "401"] == 1
+
+
+def test_refused_requests_count_for_their_route_and_are_not_timed(home: Path) -> None:
+    with serving(home, keys="reader search a-key-that-nobody-sends") as client:
+        for path in ("/corpora/code", "/corpora/none", "/nothing"):
+            client.get(path)
+        values = samples(client)
+
+    assert values["purlin_requests_total", "GET", "/corpora/{name}", "401"] == 2
+    assert values["purlin_requests_total", "other", "other", "401"] == 1
+    assert ("purlin_request_seconds_count", "/corpora/{name}") not in values
 
 
 def test_build_times_and_switches_are_reported(client: TestClient, home: Path) -> None:

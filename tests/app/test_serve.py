@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +20,10 @@ import pytest
 
 from purlin.app.main import serve
 from purlin.app.settings import Settings
-from purlin.index.errors import NotFound
+from purlin.app.workers import supervise
+from purlin.index.errors import Damaged, NotFound
 from tests.support.paths import ROOT
+from tests.support.privileges import unprivileged
 from tests.support.serving import problem
 
 _PROGRAM = """
@@ -142,3 +145,13 @@ def test_oversized_slow_or_failing_requests(home: Path) -> None:
 def test_server_needs_an_encoder(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="encoder"):
         serve(Settings(home=tmp_path, encoder=tmp_path / "none"))
+
+
+@pytest.mark.parametrize("start", [serve, supervise])
+def test_server_needs_to_list_its_corpora(start: Callable[[Settings], None]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        home.chmod(0o755)
+        (home / "corpora").mkdir(mode=0)
+        with unprivileged(), pytest.raises(Damaged, match="give this user read permission"):
+            start(Settings(home=home, port=0))

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from purlin.index.build_files import Files
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 from purlin.index.manifests import Manifest, read_manifest
 from tests.support.paths import ROOT
+from tests.support.privileges import unprivileged
 
 
 def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
@@ -107,8 +109,27 @@ def test_unreadable_current_is_damaged(tmp_path: Path) -> None:
     current = tmp_path / "corpora/c/CURRENT"
     current.unlink()
     current.mkdir()
-    with pytest.raises(Damaged, match="c/CURRENT cannot be read: Is a directory"):
+    with pytest.raises(Damaged, match=r"c/CURRENT cannot be read \(Is a directory\)"):
         builds.current(tmp_path, "c")
+
+
+def _read_active(home: Path, name: str) -> Manifest:
+    assert builds.names(home) == [name]
+    assert builds.exists(home, name)
+    return read_manifest(builds.current(home, name))
+
+
+@pytest.mark.parametrize("hidden", ["", "c", "c/CURRENT", "c/{build}", "c/{build}/manifest.json"])
+def test_what_this_user_may_not_read_is_named(hidden: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        home.chmod(0o755)
+        path = home / "corpora" / hidden.format(build=_publish(home, "c", "x"))
+        mode = path.stat().st_mode
+        path.chmod(0)
+        with unprivileged(), pytest.raises(Damaged, match="denied: give this user read"):
+            _read_active(home, "c")
+        path.chmod(mode)
 
 
 def test_litter_that_cannot_be_removed_raises(

@@ -47,6 +47,14 @@ def test_tuning_reaches_every_server() -> None:
         assert service(REPLICAS, name)["environment"]["PURLIN_TUNING"] == "${PURLIN_TUNING:-}"
 
 
+def test_replicas_take_the_variables_of_a_single_server() -> None:
+    single = set(service(COMPOSE, "purlin")["environment"])
+    builder = service(REPLICAS, "builder")["environment"]
+    replica = service(REPLICAS, "replica-1")["environment"]
+    assert single <= builder.keys()
+    assert single - replica.keys() == {"PURLIN_DEMO", "PURLIN_WATCH"}
+
+
 def test_the_build_extends_the_server() -> None:
     build = service(BUILD, "build")
     assert build["extends"] == {"file": "docker-compose.yml", "service": "purlin"}

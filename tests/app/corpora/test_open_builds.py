@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from purlin.index.static_encoder import VECTORS
 from tests.support.documents import source
 from tests.support.ensemble_files import write_ensemble
 from tests.support.hash_encoder import HashEncoder
+from tests.support.privileges import unprivileged
 from tests.support.serving import FUNCTIONS, make, numbered, problem, serving, until
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 
@@ -245,6 +247,22 @@ def test_restart_falls_back_to_the_last_sound_build(
     assert build_of(corpora) == first.name
     assert corpora.status("code").problem
     corpora.close()
+
+
+def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        home.chmod(0o755)
+        directory = make(home, "code", FUNCTIONS, encoder).parent
+        directory.chmod(0)
+        corpora = OpenCorpora(home, Encoders(encoder), timeout_s=10)
+        with unprivileged():
+            for _ in range(2):
+                with pytest.raises(Damaged, match="give this user read permission"):
+                    build_of(corpora)
+            assert [status.state for status in corpora.statuses()] == ["refused"]
+        directory.chmod(0o755)
+        corpora.close()
 
 
 def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> None:
