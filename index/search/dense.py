@@ -24,7 +24,7 @@ from typing import IO, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, Reader, seal
+from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
 from purlin.index.search.ann import Graph
@@ -245,7 +245,7 @@ class _OnDisk:
 
 
 def stored_vectors(
-    directory: Path, settings: Mapping[str, Any], files: Reader = UNCHECKED
+    directory: Path, settings: Mapping[str, Any], files: FileReader = UNCHECKED
 ) -> StoredVectors:
     """Open the vectors that `build_index` has indexed with these settings."""
     path = directory / VECTORS_FILE
@@ -262,7 +262,7 @@ class VectorSegment:
         self._graph = graph
 
     @classmethod
-    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Self:
+    def load(cls, directory: Path, files: FileReader = UNCHECKED) -> Self:
         """Open the files of `build_index`: the vectors of a large segment stay on disk."""
         settings = json.loads(files.read(directory / SETTINGS_FILE))
         graph = None

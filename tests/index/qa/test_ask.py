@@ -119,7 +119,13 @@ def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None
 
 @pytest.mark.parametrize(
     ("question", "k", "field"),
-    [("", 3, "question"), (" \n", 3, "question"), ("a", 0, "k"), ("a", 21, "k")],
+    [
+        ("", 3, "question"),
+        (" \n", 3, "question"),
+        ("\ud800", 3, "question"),
+        ("a", 0, "k"),
+        ("a", 21, "k"),
+    ],
 )
 def test_invalid_input_names_its_field(
     library: Corpus, reader: Reader, question: str, k: int, field: str
