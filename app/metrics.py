@@ -48,9 +48,9 @@ recorded_stages: ContextVar[list[Stages] | None] = ContextVar("recorded_stages",
 
 
 class Metrics:
-    """The metrics of one server. No label comes from a client, so their number is bounded.
+    """The metrics of one server; if it has several workers, of all of them together.
 
-    With `shared` of several workers, they are those of all workers together.
+    No label comes from a client, so their number is bounded.
     """
 
     def __init__(self, shared: Shared | None = None) -> None:
@@ -86,7 +86,7 @@ class Metrics:
         if (stages := recorded_stages.get()) is not None:
             stages.append((time.time_ns(), timings_ms))
 
-    def show(
+    def add_collectors(
         self,
         home: Path,
         encoder: TextEncoder,
@@ -98,7 +98,7 @@ class Metrics:
         self.registry.register(_CacheCollector(caches))
 
     async def text(self) -> bytes:
-        """All metrics in Prometheus's format, made in a thread of their own: it reads the disk."""
+        """Return all metrics in Prometheus's format, made in a thread, because that reads the disk."""
         return await anyio.to_thread.run_sync(generate_latest, self._shown, limiter=self._scraping)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
@@ -207,7 +207,7 @@ def _counter_family(name: str, help_text: str, *labels: str) -> CounterMetricFam
 
 
 class Meter:
-    """ASGI middleware that counts and times requests by route; `other` is what no route takes."""
+    """ASGI middleware that counts and times requests by route; those without a route are `other`."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
