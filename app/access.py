@@ -35,7 +35,7 @@ REFUSALS = (
     # From the queue, which every request that needs a key goes through.
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
-BURST_S = 10.0  # a key may use this many seconds' worth of its rate at once
+BURST_S = 10.0  # seconds' worth of its rate that a key may use at once
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HASHED = "sha256:"
@@ -171,7 +171,7 @@ def _parse_key(words: Sequence[str], where: str) -> Key:
 
 
 def _digest(secret: str, where: str) -> bytes:
-    """SHA-256 of a secret, given in clear or as `sha256:` and hex digits."""
+    """Return the SHA-256 of a secret, which is in clear or `sha256:` and hex digits."""
     if secret.startswith(_HASHED):
         digest = secret.removeprefix(_HASHED)
         if not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
@@ -191,10 +191,10 @@ def _digest(secret: str, where: str) -> bytes:
 # ---- scopes of requests
 
 
-def needs(method: str, path: str) -> tuple[str, ...] | None:
-    """The scopes of which a key needs any one; None where no key is needed.
+def accepted_scopes(method: str, path: str) -> tuple[str, ...] | None:
+    """Return the scopes of which a key needs one; None where no key is needed.
 
-    A path that no route takes accepts any key.
+    A path without a route accepts all scopes.
     """
     if path in _OPEN_PATHS or path.startswith("/web/"):
         return None
@@ -206,17 +206,17 @@ def needs(method: str, path: str) -> tuple[str, ...] | None:
 
 
 def describe(openapi: dict[str, Any]) -> None:
-    """Add to an OpenAPI document which operations take a key, and the replies without one."""
+    """Add to an OpenAPI document which operations take a key, and the refusals of requests."""
     openapi["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
-            scopes = needs(method.upper(), path)
+            scopes = accepted_scopes(method.upper(), path)
             if scopes is None:
                 continue
 
-            # A server without keys lets all in but admins: elsewhere, the key is optional.
+            # A server without keys admits everything except administration, so other keys are optional.
             optional: list[dict[str, list[str]]] = [] if scopes == ("admin",) else [{}]
             operation["security"] = [*optional, {"key": []}]
             for status in REFUSALS:
@@ -225,11 +225,11 @@ def describe(openapi: dict[str, Any]) -> None:
 
 
 class Access:
-    """ASGI middleware that admits a request if its key has a scope that the path needs.
+    """ASGI middleware that admits a request if its key has a scope that the path accepts.
 
-    Without any keys configured it admits all requests that change nothing, if they came by an
-    address, a private name or one of `hosts`. Otherwise a page of another site could point its own
-    name at this server's address and count as same-origin to a browser (DNS rebinding).
+    Without configured keys, it admits all requests that change nothing, if they are addressed to an IP
+    address, a private name or one of `hosts`. With any other name, they may come from a page of another
+    site that has pointed its own name at this server, to count as same-origin (DNS rebinding).
     """
 
     def __init__(
@@ -259,12 +259,12 @@ class Access:
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
-        """The reply to a request that is not admitted, None for others."""
-        # Routes ignore a line break at the end of a path, which `needs` does not.
+        """Return the reply to a request that is not admitted; None if it is."""
+        # Routes ignore a line break at the end of a path, but `accepted_scopes` does not.
         if "\n" in scope["path"]:
             return reply(HTTPStatus.NOT_FOUND, "There is nothing at a path with a line break.")
 
-        scopes = needs(scope["method"], scope["path"])
+        scopes = accepted_scopes(scope["method"], scope["path"])
         if scopes is None:
             return None
         if not self._keys:
@@ -299,7 +299,7 @@ class Access:
         )
 
     def _find(self, secret: bytes) -> Key | None:
-        """The key with this secret. Compares all keys, so that timing reveals nothing."""
+        """Return the key with this secret; all are compared, so that timing reveals nothing."""
         digest = hashlib.sha256(secret).digest()
         match = None
         for key in self._keys:
@@ -337,13 +337,13 @@ class _Rate:
 
 
 def _bearer(scope: Scope) -> bytes:
-    """The secret in the Authorization header, empty without one."""
+    """Return the secret in the Authorization header; empty without one."""
     scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
     return secret.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
 def _host(scope: Scope) -> str:
-    """The name or address in the Host header; empty without one, which browsers always send."""
+    """Return the name or address in the Host header, which browsers always send; empty without one."""
     try:
         name = urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
     except ValueError:
@@ -353,7 +353,7 @@ def _host(scope: Scope) -> str:
 
 
 def _is_private(name: str) -> bool:
-    """Whether no public DNS server can answer for it: an address, or a single or private name."""
+    """Return whether public DNS cannot resolve a name: an address, a single word or a private name."""
     return "." not in name or name.endswith(_PRIVATE_SUFFIXES) or _address(name) is not None
 
 
@@ -410,7 +410,7 @@ class SecurityHeaders:
 
 
 def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
-    """Warnings about who can reach the server, as sentences."""
+    """Yield warnings about who can reach the server, as sentences."""
     if not keys and not is_loopback(host):
         yield (
             f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and "
@@ -420,7 +420,7 @@ def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address is a loopback one."""
+    """Return whether a name or address is a loopback one."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback
 

@@ -1,7 +1,7 @@
 """Bounds on connections: how many may be open, and how long one may stay open without progress.
 
 Uvicorn can limit requests (`limit_concurrency`) and idle time between them (`timeout_keep_alive`),
-but neither the number of connections, nor a request that never comes, nor a reply nobody reads.
+but not the number of connections, a request that never comes, or a reply that nobody reads.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CHECK_INTERVAL_S = 5.0
 MIN_BYTES_PER_S = 8 * 1024  # of a reply
 MAX_UNREAD_BYTES = 256 << 20  # of all replies together
 
-# The kernel takes this much of a reply before the client reads any: progress within it is unseen.
+# The kernel takes this much of a reply before the client reads any; within it, progress is not seen.
 SEND_BUFFER_BYTES = 2**17
 
 _log = logging.getLogger("purlin.connections")
 
 
 def max_connections() -> int:
-    """The limit on connections: at most half of the files that the process may have open."""
+    """Return the limit on connections: at most half of the files that the process may have open."""
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(MAX_CONNECTIONS, max_files // 2)
 
@@ -59,10 +59,10 @@ def _warn_of_closing(minute: int) -> None:
     )
 
 
-def bound(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of a host, which do not listen yet.
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Bind a socket to each address of a host, and return the sockets, which do not listen yet.
 
-    Port 0 is a free port, the same for all. Raises InvalidInput.
+    Port 0 stands for a free port, the same for all. Raises InvalidInput.
     """
     listeners: list[socket.socket] = []
     try:
@@ -83,14 +83,14 @@ def bound(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-def address(listener: socket.socket) -> str:
-    """Return the URL of a socket that is bound."""
+def url_of(listener: socket.socket) -> str:
+    """Return the URL of a bound socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _not_bound(host: str, port: int, error: OSError) -> tuple[str, str]:
-    """Why an address cannot be listened on, with the remedy; and the setting that is wrong."""
+    """Return why an address cannot be bound, with the remedy, and the setting that is wrong."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is in use: stop the program that listens there, "
@@ -121,7 +121,7 @@ class Connection(H11Protocol):
     _next_check: asyncio.TimerHandle | None = None
     _stalled_s = 0.0
 
-    # As they were at the last check.
+    # The values of the last check.
     _last_cycle: RequestResponseCycle | None = None
     _last_unread = 0
 
@@ -186,8 +186,8 @@ class Connection(H11Protocol):
         return reply_stalls or (not unread and between_requests)
 
     def _holds_too_much(self, unread: int) -> bool:
-        """Whether unread replies are too large together and this is the longest of them."""
-        # Cheap first: the longest is never below the mean.
+        """Return whether all unread replies together are too large and this one is the longest."""
+        # A cheap test first: the longest is never below the mean.
         max_unread = MAX_UNREAD_BYTES // (self.config.workers or 1)
         if unread <= max_unread // len(self.connections):
             return False

@@ -1,4 +1,4 @@
-"""Encoders as requests use them: few calls side by side, and none for a client that is gone."""
+"""Encoders as requests use them: few calls side by side, and none for a client that has left."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.records import Architecture
 from purlin.index.text_encoder import plan_of
 
-SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
-BLOCK_TEXTS = 256  # a long call checks for its client after each block
+SHORT_CALL_TEXTS = 8  # calls with more texts take no slot
+BLOCK_TEXTS = 256  # after so many texts, a long call checks whether its client is still there
 
 
 class BoundedEncoder:
-    """An encoder for many threads, of whose short calls at most `max_calls` run at once.
+    """An encoder for many threads that runs at most `max_calls` short calls at once.
 
-    Short calls are those of up to SHORT_CALL_TEXTS texts. More of them than there are CPUs would
-    only take the interpreter's lock from each other. Long calls go to the encoder in blocks and
-    take no slot, so that a search never waits for a list of thousands of texts.
+    Short calls have up to SHORT_CALL_TEXTS texts. More of them than there are CPUs would only take the
+    interpreter's lock from each other. Long calls go to the encoder in blocks and take no slot, so
+    that a search never waits for a list of thousands of texts.
 
-    A call raises `Left` once the client of its request has closed the connection.
+    A call raises ClientLeft once the client of its request has closed the connection.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class BoundedEncoder:
 
 
 class Encoders:
-    """The server's own encoder, and further ones that builds were made with.
+    """The server's own encoder, and others that builds were made with.
 
-    `own` answers all requests that concern neither a corpus nor labels. The `others` are opened
-    when a build of theirs is, with `threads` per call; each has its own slots, and stays open.
+    `own` answers all requests that concern neither a corpus nor labels. One of the `others` is opened,
+    with `threads` per call, when a build that it made is; it has its own slots, and stays open.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class Encoders:
         self.own = self._bounded(own)
         self._by_fingerprint: dict[str, TextEncoder] = {own.fingerprint: self.own}
         self._plan = plan_of(own)
-        # An ensemble of which it is a part does not open it again.
+        # An ensemble that has it as a part does not open it again.
         self._opened = {own.fingerprint: own}
 
     def for_labels(self) -> TextEncoder:
         """Return the encoder for classification by the names of labels.
 
-        Beside the released encoder that is another released one, opened at the first call; an
-        encoder that somebody chose does both. Raises Damaged and NotFound.
+        If the server's own encoder is the default, this is the released encoder for labels, opened at the
+        first call; otherwise it is the server's own. Raises Damaged and NotFound.
         """
         with self._lock:
             if self.own.fingerprint != encoder_fingerprint(default_encoder()):
                 return self.own
             directory = default_encoder("labels")
             opened = self._by_fingerprint.get(encoder_fingerprint(directory) or "")
-            # The plan of the own one fits: both have the same layers.
+            # The plan of the server's own encoder fits: both have the same layers.
             return opened or self._keep(load_encoder(directory, plan=self._plan))
 
     def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:

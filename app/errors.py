@@ -1,4 +1,4 @@
-"""Errors of `purlin.app`, and pydantic's in words; imports no web framework."""
+"""Errors of `purlin.app`, and those of pydantic in words. Imports no web framework."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class NotJson(PurlinError):
     """The body of a request cannot be read as JSON."""
 
 
-class Left(PurlinError):
+class ClientLeft(PurlinError):
     """The client disconnected before the reply was sent; nobody reads this problem."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names of corpora for a sentence, as many as it takes."""
+    """Return the first of some corpora's names as a list in a sentence."""
     return ", ".join(names[:_MAX_NAMES])
 
 

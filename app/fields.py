@@ -29,14 +29,14 @@ MAX_TEXT_CHARS = 2**20
 MAX_REQUEST_LABELS = 10_000
 MAX_REQUEST_LABEL_CHARS = 1_000
 _OPERATORS = 3  # gte, lte and not
-MAX_NAME_CHARS = 80  # of a key that is compared with those that are known
+MAX_NAME_CHARS = 80  # of an unknown key, when it is compared with the known ones
 
 
 class Strict(BaseModel):
-    """Base of all requests: accepts known keys only, with values of the declared types.
+    """Base of all requests: accepts only known keys, with values of the declared types.
 
-    Pydantic collects every error before it reports any. Where the client controls how many errors
-    there can be, the number of items is checked first.
+    Pydantic collects all errors before it reports them. Where a client could cause any number of them,
+    the number of items is checked first.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -65,12 +65,12 @@ class Strict(BaseModel):
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
-    """The keys of requests of a model."""
+    """Return the keys that requests of a model may have."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _remedy(key: str, keys: list[str]) -> str:
-    """What to write instead of a key that is not known, to be read after it."""
+    """Return what is wrong with an unknown key, and what to write instead, to be read after the key."""
     similar = get_close_matches(key[:MAX_NAME_CHARS], keys, 1)
     rule = f"{similar[0]!r} is" if similar else f"known are {', '.join(keys)}"
     return f"is not a known key; {rule}"
@@ -79,7 +79,7 @@ def _remedy(key: str, keys: list[str]) -> str:
 def limit_size(
     value: Any, container: type[list[Any] | dict[Any, Any]], max_items: int, rule: str
 ) -> Any:
-    """Return a value; refuse a list or an object with too many items, before each is looked at."""
+    """Return a value, or refuse a list or an object with too many items before any is checked."""
     if isinstance(value, container) and len(value) > max_items:
         raise PydanticCustomError("too_many", f"must be {rule.format(max_items)}")
     return value
@@ -108,7 +108,7 @@ def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
 
 
 def _may_be_bound(operator: Any, operand: Any) -> bool:
-    """Whether this may stand after an operator; of conditions, only `not` takes others than bounds."""
+    """Return whether an operator takes this operand: `not` takes anything, the others only bounds."""
     is_plain = isinstance(operand, str | int | float) and not isinstance(operand, bool)
     return operator == "not" or is_plain
 
@@ -120,7 +120,7 @@ def _limit_fields(value: Any) -> Any:
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
 _Value = Text | int | float | bool
 _Bound = Text | int | float
-# Under `not` stands any condition but another `not`; a schema of it would be longer than the rest.
+# `not` takes any condition but another `not`. Its schema would be longer than all the rest.
 _Operand = Annotated[_Bound | bool | list[_Value] | dict[str, _Bound], WithJsonSchema({})]
 _FieldCondition = Annotated[
     _Value | list[_Value] | dict[str, _Operand], WrapValidator(_validate_condition)
@@ -133,7 +133,7 @@ CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpor
 
 
 def suggest(for_list: str, for_item: str) -> WrapValidator:
-    """Append a remedy to the error about a list, or an item of it, that is too long."""
+    """Append a remedy to the error about a list that is too long, or about an item that is."""
 
     def with_remedy(error: Any) -> InitErrorDetails:
         error_type: Any = error["type"]
@@ -159,7 +159,7 @@ def suggest(for_list: str, for_item: str) -> WrapValidator:
 
 def _refuse_mapping(value: Any) -> Any:
     if isinstance(value, dict):
-        rule = "must be a list; what describes a label stands behind its name, as in "
+        rule = "must be a list; a description follows the name of its label, as in "
         raise PydanticCustomError("labels", f'{rule}"delivery = parcels and shipping"')
     return value
 

@@ -1,4 +1,4 @@
-"""Limits on the body of a request: size, values in it, time to arrive, and the memory of all."""
+"""Limits on request bodies: their size, number of values, time to arrive, and memory in total."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ MAX_SEPARATORS = 1_000_000
 class BodyLimit:
     """ASGI middleware that refuses a body of too many bytes or values (413), or one too slow (408).
 
-    What has arrived counts, not what the headers promise. All bodies of unanswered requests
-    together may have MAX_BODIES times `max_bytes`; beyond that, bodies are refused (503) unless
-    they are small.
+    What counts is what has arrived, not what the headers promise. All bodies of unanswered requests
+    together may have MAX_BODIES times `max_bytes`; beyond that, all but small bodies are refused (503).
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class _Body:
         if self._complete:
             return await self._receive()
 
-        # A proxy before this server may go by the other one, and take the rest for a new request.
+        # A proxy in front may go by the other length, and take the rest of the body for a new request.
         if self._has_two_lengths:
             detail = "The request has both Content-Length and Transfer-Encoding: send one of them."
             raise HTTPException(400, detail, {"Connection": "close"})
@@ -122,7 +121,7 @@ class _Body:
 
 
 def _content_length(scope: Scope) -> int:
-    """The length that the headers promise, 0 without one."""
+    """Return the length that the headers promise; 0 without one."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             # Twenty digits exceed any limit, and int() refuses thousands of them.
@@ -131,5 +130,5 @@ def _content_length(scope: Scope) -> int:
 
 
 def _has_two_lengths(scope: Scope) -> bool:
-    """Whether the headers say in two ways where the body ends."""
+    """Return whether the headers say in two ways where the body ends."""
     return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}

@@ -1,4 +1,4 @@
-"""Log lines as JSON, one object a line, with the ids by which a request can be followed."""
+"""Log lines as JSON, one object a line, with the ids that identify a request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def trace_of(headers: Headers) -> Trace:
-    """The ids in `X-Request-ID` and `traceparent`; fresh ones where they are not well-formed."""
+    """Return the ids in `X-Request-ID` and `traceparent`, or new ones where they are not well-formed."""
     request_id = headers.get("x-request-id", "")
     if not _REQUEST_ID.fullmatch(request_id):
         request_id = secrets.token_hex(16)
@@ -60,7 +60,7 @@ def trace_of(headers: Headers) -> Trace:
 
 
 def current_trace() -> Trace | None:
-    """The ids of the request that is being answered, None outside of requests."""
+    """Return the ids of the request that is being answered; None outside of requests."""
     return _trace.get()
 
 
@@ -100,7 +100,7 @@ class RequestLog:
 
 
 def _request_fields(scope: Scope, status: int, started: float) -> dict[str, Any]:
-    """Fields of a request's line; status 0 means that the client left before it was answered."""
+    """Return the fields of a request's line; status 0 means that the client left before the reply."""
     fields = {
         "method": scope["method"][:20],
         "path": scope["path"][:MAX_PATH_CHARS],
@@ -139,9 +139,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def config(form: str) -> dict[str, Any]:
-    """Configuration for `logging.config.dictConfig`.
+    """Return a configuration for `logging.config.dictConfig`.
 
-    `json` writes a line for each request, too; any other form writes plain lines without them.
+    With the form `json`, each request has a line, too; any other form writes plain lines without them.
     """
     as_json = form == "json"
     formatter = {"()": JsonFormatter} if as_json else {"format": "%(levelname)s:     %(message)s"}

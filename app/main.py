@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
-from purlin.app.connections import BACKLOG, MAX_HEAD_BYTES, Connection, address, bound
+from purlin.app.connections import BACKLOG, MAX_HEAD_BYTES, Connection, bind, url_of
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
@@ -55,9 +55,9 @@ def create_app(
 ) -> FastAPI:
     """Make the HTTP service; `shared` is what the workers of a server have in common.
 
-    Only the keys are read now. The app loads `settings.encoder` when it starts, unless an encoder
-    is given. Raises NotFound if the environment asks for OpenTelemetry spans and the packages for
-    that are not installed.
+    Only the keys are read now. The app loads `settings.encoder` when it starts, unless `encoder` is
+    given. Raises InvalidInput for invalid keys, and NotFound if the environment asks for OpenTelemetry
+    spans but the packages for them are not installed.
     """
     keys = access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
     shared = shared or Shared()
@@ -130,27 +130,26 @@ def _middleware(
 
 
 def serve(settings: Settings) -> None:
-    """Run the server in this process until SIGTERM or SIGINT, then finish the running requests.
+    """Run the server in this process until SIGTERM or SIGINT.
 
-    They get `shutdown_timeout_s` to finish.
-
-    Raises InvalidInput, NotFound or Damaged, before anything listens, if the address cannot be
-    used, the corpora cannot be listed or the encoder cannot be loaded.
+    Running requests then get `shutdown_timeout_s` to finish. Raises InvalidInput, NotFound or Damaged,
+    before anything listens, if the address cannot be used, the corpora cannot be listed or the encoder
+    cannot be loaded.
     """
     builds.names(settings.home)
     with ExitStack() as stack:
-        listeners = bound(settings.host, settings.port)
+        listeners = bind(settings.host, settings.port)
         for listener in listeners:
             stack.enter_context(listener)
 
         app = create_app(settings, load_tuned(settings.encoder))
         config = server_config(app, settings)
-        _log.info("Purlin is starting on %s (Ctrl-C stops it)", address(listeners[0]))
+        _log.info("Purlin is starting on %s (Ctrl-C stops it)", url_of(listeners[0]))
         uvicorn.Server(config).run(sockets=listeners)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """Return how uvicorn serves the app; the logs are set up now."""
+    """Return the configuration of uvicorn; this sets up the logs."""
     return uvicorn.Config(
         app,
         workers=settings.workers,
@@ -166,7 +165,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 def cpus_of_worker(workers: int) -> int | None:
-    """Return the CPUs that each of several workers plans with; None for one, which has all."""
+    """Return how many CPUs each of several workers plans with; None for a single one, which has all."""
     return None if workers == 1 else max(1, available_cpus() // workers)
 
 
@@ -215,7 +214,7 @@ def _lifespan(
         )
 
         service = Service(settings, encoders, metrics, shared, max_searches=cpus)
-        metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
+        metrics.add_collectors(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
 
         try:

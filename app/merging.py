@@ -1,7 +1,7 @@
 """One set of metrics for a server of several processes.
 
-Each worker writes its metrics to its page when any worker is asked for them, and that one adds
-them up. Counters go on where a worker that died had last written them, so that none ever falls.
+When a worker is asked for metrics, all workers write theirs to their pages, and it adds them up. A
+worker continues the counters that its predecessor has last written, so that none ever falls.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from purlin.app.shared import Shared
 
-WAIT_S = 1.0  # for workers to write their pages; the last page of a slower one counts
+WAIT_S = 1.0  # for workers to write their pages; a slower one counts with its last page
 _POLL_S = 0.002
 
 _COUNTED = frozenset(["counter", "histogram"])
-# Gauges of a process that add up; of all others, which are about the server, the greatest counts.
+# Gauges of a process, which add up. All others are about the server: the greatest value counts.
 _SUMMED = frozenset(
     [
         "purlin_running",
@@ -37,7 +37,7 @@ _Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MergedMetrics:
-    """A collector of the metrics of all workers, of which this one has `registry`."""
+    """A collector of the metrics of all workers; those of this one are in `registry`."""
 
     def __init__(self, registry: CollectorRegistry, shared: Shared) -> None:
         self._registry = registry

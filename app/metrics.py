@@ -49,9 +49,9 @@ recorded_stages: ContextVar[list[Stages] | None] = ContextVar("recorded_stages",
 
 
 class Metrics:
-    """The metrics of one server. No label comes from a client, so their number is bounded.
+    """The metrics of one server; if it has several workers, of all of them together.
 
-    With `shared` of several workers, they are those of all workers together.
+    No label comes from a client, so their number is bounded.
     """
 
     def __init__(self, shared: Shared | None = None) -> None:
@@ -87,7 +87,7 @@ class Metrics:
         if (stages := recorded_stages.get()) is not None:
             stages.append((time.time_ns(), timings_ms))
 
-    def show(
+    def add_collectors(
         self,
         home: Path,
         encoder: TextEncoder,
@@ -99,7 +99,7 @@ class Metrics:
         self.registry.register(_CacheCollector(caches))
 
     async def text(self) -> bytes:
-        """All metrics in Prometheus's format, made in a thread of their own: it reads the disk."""
+        """Return all metrics in Prometheus's format, made in a thread, because that reads the disk."""
         return await anyio.to_thread.run_sync(generate_latest, self._shown, limiter=self._scraping)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:

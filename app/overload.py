@@ -11,8 +11,8 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.access import needs
-from purlin.app.errors import Left
+from purlin.app.access import accepted_scopes
+from purlin.app.errors import ClientLeft
 from purlin.app.metrics import Metrics
 from purlin.app.problems import reply
 from purlin.app.shared import Shared
@@ -25,10 +25,10 @@ client_gone: ContextVar[threading.Event | None] = ContextVar("client_gone", defa
 
 
 def raise_if_client_gone() -> None:
-    """Raise `Left` if the client of the current request has closed its connection."""
+    """Raise ClientLeft if the client of the current request has closed its connection."""
     gone = client_gone.get()
     if gone is not None and gone.is_set():
-        raise Left("The client closed the connection before it was answered.")
+        raise ClientLeft("The client closed the connection before it was answered.")
 
 
 class RequestQueue:
@@ -57,7 +57,7 @@ class RequestQueue:
         self._app = app
         self._deadline_s = deadline_s
         self._running = 0
-        # Each with the time since when it waits.
+        # The waiting requests, each with the time at which it began to wait.
         self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
 
         shared = shared or Shared()
@@ -70,7 +70,7 @@ class RequestQueue:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
-        if scope["type"] != "http" or needs(scope["method"], scope["path"]) is None:
+        if scope["type"] != "http" or accepted_scopes(scope["method"], scope["path"]) is None:
             await self._app(scope, receive, send)
         elif self._slots.is_full():
             await self._refuse(scope, receive, send)
@@ -130,7 +130,7 @@ class RequestQueue:
 
     def _report_queue(self) -> None:
         oldest = self._waiting[0][1] if self._waiting else 0.0
-        self._slots.queue_is(len(self._waiting), oldest)
+        self._slots.report_queue(len(self._waiting), oldest)
 
     async def _run(self, scope: Scope, incoming: _Incoming, send: Send) -> None:
         token = client_gone.set(incoming.gone)
@@ -152,7 +152,7 @@ class RequestQueue:
             self._grant()
 
     def _grant(self) -> None:
-        """Give a slot that is this worker's to its first request in the queue."""
+        """Give one of this worker's slots to its first request in the queue."""
         self._running += 1
         if not self._waiting:
             # The request that the slot was meant for has left meanwhile.
@@ -163,7 +163,7 @@ class RequestQueue:
         self._report_queue()
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._slots.refused()
+        self._slots.note_refusal()
         self._metrics.refused.inc()
 
         response = reply(
@@ -179,8 +179,8 @@ class RequestQueue:
 class _Incoming:
     """A request as it arrives, read ahead of the app so that a disconnect is noticed at once.
 
-    `arrived` is set when the body is complete, or will never be. `gone` and `disconnected` both
-    say that the client has left: one for the threads that work for it, one for the event loop.
+    `arrived` is set when the body is complete or never will be. `gone` and `disconnected` both say that
+    the client has left: the one to threads, the other to the event loop.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -191,7 +191,7 @@ class _Incoming:
         self.gone = threading.Event()
 
     async def read(self) -> None:
-        """Read until the client leaves; an error is kept for the app to meet where it reads."""
+        """Read until the client leaves; an error is kept, and raised when the app reads."""
         try:
             await self._read_messages()
         except Exception as error:  # noqa: BLE001 - raised again in `receive`

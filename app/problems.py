@@ -1,7 +1,4 @@
-"""Answers every error with `application/problem+json` (RFC 9457).
-
-One table maps exceptions to statuses.
-"""
+"""Answers every error with `application/problem+json` (RFC 9457); one table maps errors to statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.corpora.open_builds import ENGINE_RETRY_S
-from purlin.app.errors import MAX_QUOTED_CHARS, Left, NotJson, Opening, explain
+from purlin.app.errors import MAX_QUOTED_CHARS, ClientLeft, NotJson, Opening, explain
 from purlin.index.errors import (
     Altered,
     Busy,
@@ -50,7 +47,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Altered: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
     EncoderMismatch: (HTTPStatus.SERVICE_UNAVAILABLE, "encoder-mismatch"),
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
-    Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
+    ClientLeft: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
     StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "storage-failed"),
     EngineAway: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
     EngineFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
@@ -146,7 +143,7 @@ def _handle_purlin_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def _retry_after(error: PurlinError) -> dict[str, str] | None:
-    """Header for an error that a later attempt may not meet."""
+    """Return the header for an error that a later attempt may not meet."""
     if isinstance(error, Opening):
         return {"Retry-After": "1"}
     if isinstance(error, EngineAway):

@@ -1,8 +1,8 @@
 """Embeddings and reranking in the formats of other servers.
 
 `/v1/embeddings` and `/v1/models` follow OpenAI, `/embed` and `/rerank` follow
-text-embeddings-inference (TEI). The server's own encoder answers all of them, except that a
-reranker answers `/rerank` where one is installed.
+text-embeddings-inference (TEI). The server's own encoder answers all of them, but `/rerank` is
+answered by a reranker if one is installed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _as_list(value: Any) -> Any:
     """Turn a single text into a list; refuse token ids, which are of another model."""
     if isinstance(value, list) and value and isinstance(value[0], int | list):
         raise PydanticCustomError(
-            "tokens", "must be texts, no token ids: those of another model mean nothing"
+            "tokens", "must be texts, not token ids: those of another model mean nothing here"
         )
     return [value] if isinstance(value, str) else value
 
@@ -178,6 +178,8 @@ def _check_dimensions(dimensions: int | None, encoder: TextEncoder) -> None:
 
 
 class _Truncating(Strict):
+    """The keys of TEI that say what to do with texts that are too long."""
+
     truncate: bool = Field(
         default=False, description="Cut texts that are too long, instead of refusing them."
     )
@@ -188,7 +190,7 @@ class _Truncating(Strict):
     def check_lengths(
         self, texts: Sequence[str], role: Role, field: str, encoder: TextEncoder
     ) -> None:
-        """Raise InvalidInput for the first text that is too long, unless texts are to be truncated."""
+        """Raise InvalidInput for the first text that is too long, unless `truncate` is true."""
         if self.truncate:
             return
 
@@ -325,7 +327,7 @@ def _relevance(body: RerankRequest, reranker: Reranker) -> tuple[Vectors, Vector
 
 
 class ProtocolErrors:
-    """Middleware that adds to a problem what the clients of these protocols expect of an error."""
+    """Middleware that adds the fields that clients of these protocols expect in an error to problems."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

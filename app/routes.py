@@ -211,7 +211,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
             encoder=corpus.encoder.name,
             reader=reader.name,
             warning=results.warning,
-            read=results.read_passages if request.explain else None,
+            read=results.read_count if request.explain else None,
             timings_ms=results.timings_ms if request.explain else None,
         )
 

@@ -1,7 +1,4 @@
-"""Requests of the HTTP API.
-
-Unknown keys and values of another type are refused; nothing is converted.
-"""
+"""Requests of the HTTP API: unknown keys and values of other types are refused, nothing is converted."""
 
 from __future__ import annotations
 
@@ -96,9 +93,9 @@ class SearchRequest(Strict):
         default={},
         description='Field -> a value, a list of values (any of them), {"gte": …, "lte": …}, or {"not": …} with any of '
         "these, which leaves out documents with such a value and keeps those without the field. "
-        "A condition of another type than all values of its field is refused; where a field has numbers and texts, "
+        "A text for a field that has only numbers is refused, and so is the reverse; where a field has both, "
         'a number may be written either way (38, "38"). '
-        "A language may have its usual names (Golang, C++, JS).",
+        "Languages may be given by their usual names (Golang, C++, JS).",
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}},
             {"condition": {"not": ["refurbished", "used"]}, "price": {"gte": 10, "not": 15}},
@@ -106,14 +103,14 @@ class SearchRequest(Strict):
     )
     group_by: Text | None = Field(
         default=None,
-        description="Field of which hits with one value become one hit, whose `variants` are the others; "
-        '"parent" for variants of products, which any catalogue takes.',
+        description="Field by whose value hits are grouped: the best of a group is the hit, the others are its "
+        '`variants`. "parent" groups variants of products, and is allowed for any catalogue.',
         examples=["parent"],
     )
     rerank: bool | None = Field(
         default=None,
-        description=f"Whether a reranker scores the first {RERANK_DEPTH} hits again; by default where it is "
-        "known to help.",
+        description=f"Whether a reranker scores the first {RERANK_DEPTH} hits again; the default is to do so where "
+        "that is known to help.",
     )
     explain: bool = Field(
         default=False, description="Adds `timings_ms`, and an explanation of its score to each hit."
@@ -178,20 +175,20 @@ class ClassifyRequest(Strict):
     )
     multi_label: bool = Field(
         default=False,
-        description="For `labels`: score each label on its own, instead of scores that add up to 1; results "
-        "have all `labels` that fit.",
+        description="For `labels`: each label is scored on its own, and the scores need not add up to 1; a result "
+        "has all `labels` that fit.",
     )
     transductive: bool = Field(
         default=False,
-        description="For `labels`: let each text's neighbours among the others count; for hundreds of texts of one "
-        "kind. A result depends on all texts of the request.",
+        description="For `labels`: a text's neighbours among the others count, too; meant for hundreds of texts of "
+        "one kind. A result then depends on all texts of the request.",
     )
     min_score: float = Field(
         default=0.0,
         ge=0.0,
         le=1.0,
-        description="A result whose best score is lower has the label null; with multi_label, labels that score at "
-        "least so much fit. If it is 0, those do that score 0.5 and have a third of the best one's odds.",
+        description="A result whose best score is lower has the label null. With multi_label, the labels that score "
+        "at least this fit; if it is 0, those that score 0.5 or more and have at least a third of the best one's odds.",
     )
 
     def check(self) -> None:
@@ -223,8 +220,7 @@ class ClassifyRequest(Strict):
     def ranking_length(self, labels: Sequence[str]) -> int:
         """Return how many labels a ranking may have without making the reply too large.
 
-        The best label is always sent, and once more outside the ranking, which is what `- 1`
-        accounts for.
+        A result also has its best label outside the ranking, hence `- 1`.
         """
         label_bytes = max(map(_json_bytes, labels), default=0) + _RANKING_ITEM_BYTES
         within_limit = MAX_RANKING_BYTES // (label_bytes * max(1, len(self.texts))) - 1
@@ -251,7 +247,7 @@ def _json_bytes(text: str) -> int:
 
 
 class ActivateRequest(Strict):
-    """The build that shall serve."""
+    """The build to activate."""
 
     build: str = Field(max_length=64, description="One of the corpus's builds.")
     force: bool = Field(

@@ -79,7 +79,7 @@ class Service:
             self._work_for_all()
 
     def _work_for_all(self) -> None:
-        """Make what builds corpora, watches their sources and follows a Milvus, as far as it is set."""
+        """Make the builder and, if configured, the watcher of sources and the follower of a Milvus."""
         home, settings = self.home, self._settings
         self.builder = self._own_builder = Builder(
             home, self._built, keep=settings.watch, changed=partial(tell_workers, self._shared)
@@ -91,13 +91,13 @@ class Service:
             self._follower = Follower(home, Connection.of(settings.milvus))
 
     def open(self) -> None:
-        """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
+        """Start opening corpora and classifiers, building demo corpora and watching; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
         self._shared.listeners.append(self._follow)
 
         if self._own_builder is not None:
-            # What a worker before this one was building is no longer.
+            # Replaces what an earlier worker in this one's place has said about its builds.
             tell_workers(self._shared, self._own_builder.news())
             if self._settings.demo:
                 fingerprint = self.encoder.fingerprint
@@ -122,16 +122,15 @@ class Service:
     def turn(self, *corpora: Corpus) -> AbstractContextManager[object]:
         """Wait for a turn to search corpora.
 
-        More searches at once would only take the interpreter's lock from each other. Those of an
-        engine have no turns: they spend their time waiting for it.
+        More searches at once would only take the interpreter's lock from each other. Searches in an
+        engine need no turn, since they mostly wait for it.
         """
         return nullcontext() if any(corpus.manifest.engine for corpus in corpora) else self._turns
 
     def classifier(self) -> Classifier:
-        """Return what classifies by the names of labels; its encoder is loaded on first use.
+        """Return the classifier by names of labels, with the encoder of `Encoders.for_labels`.
 
-        That is the server's own, unless that is the released one, beside which there is one for
-        labels. Raises Damaged.
+        The encoder is loaded on first use. Raises Damaged and NotFound.
         """
         with self._classifier_lock:
             if self._classifier is None:
@@ -170,7 +169,7 @@ class Service:
         return self.corpora.ready() and self.classifiers.ready()
 
     def _built(self, corpus: str) -> None:
-        """Begin to open a new build at once, here and in the other workers, not only when asked."""
+        """Open a new build at once, here and in the other workers, rather than at the next request."""
         with suppress(NotFound):
             self.corpora.status(corpus)
         if self._shared.workers > 1:
@@ -178,7 +177,7 @@ class Service:
             self._shared.ring_others()
 
     def _follow(self) -> None:
-        """Begin to open what another worker has built; called in the event loop."""
+        """Start opening what another worker has built; called in the event loop."""
         if self._shared.built[0] != self._seen_built:
             self._seen_built = self._shared.built[0]
             threading.Thread(target=self.corpora.statuses, daemon=True).start()

@@ -21,19 +21,24 @@ _CELL_BYTES = 8
 _HEADER_CELLS = 6
 _COLUMNS = 10
 _LENGTH_BYTES = 8
-# Address space and not memory: a page takes as much as is written to it.
+# This is address space, not memory: a page takes only as much memory as is written to it.
 _PAGE_BYTES = 64 << 20
 
 
 class Shared:
     """The table and the pages of a server of `workers` processes, as worker `number` sees them.
 
-    Columns have a cell for each worker. `running` and `waiting` count its requests, `oldest` is the
-    time since when the first of these waits, and `granted` counts slots that another worker gave
-    it. `sent` and `closed` count its connections, `started` is 1 while it takes any, `body_bytes`
-    are those of its unanswered requests, `written` is when it last wrote its page of metrics, and
-    `beats` counts the ticks of its event loop. All times are of the monotonic clock, which
-    processes share. `listeners` are called, in the event loop, when another worker has rung.
+    Columns have a cell for each worker:
+
+    - `running` and `waiting` count its requests; `oldest` is when the first waiting one began to wait;
+      `granted` counts slots that other workers gave it.
+    - `sent` and `closed` count its connections; `started` is 1 while it takes any.
+    - `body_bytes` is the size of the bodies of its unanswered requests.
+    - `written` is when it last wrote its page of metrics.
+    - `beats` counts the ticks of its event loop.
+
+    All times are of the monotonic clock, which processes share. `listeners` are called, in the event
+    loop, when another worker has rung.
     """
 
     def __init__(
@@ -56,8 +61,8 @@ class Shared:
 
         # When the rush began, and the last refusal: see `purlin.app.slots`.
         self.rush = cells[:2]
-        # Each of one cell: when metrics were last requested, workers that were started again, and how
-        # often the news of what is being built, and the builds themselves, have changed.
+        # One cell each: when metrics were last requested, how many workers were started again, how often
+        # the news about builds has changed, and how often there was a new build.
         self.requested, self.restarts, self.news, self.built = (
             cells[n : n + 1] for n in range(2, 6)
         )
@@ -142,12 +147,12 @@ class Shared:
 
     @property
     def bell(self) -> int:
-        """The descriptor that can be read when another worker has rung for this one."""
+        """The descriptor that becomes readable when another worker rings for this one."""
         return self._bells[self.number][0]
 
     def ring(self, worker: int) -> None:
         """Have another worker look at the table."""
-        # A full pipe rings already.
+        # If the pipe is full, it rings already.
         with suppress(BlockingIOError):
             os.write(self._bells[worker][1], b"!")
 

@@ -41,8 +41,8 @@ class Slots:
             shared.waiting[own] += 1
             return "wait"
 
-    def queue_is(self, waiting: int, oldest: float) -> None:
-        """Report how many requests of this worker wait, and since when the first of them."""
+    def report_queue(self, waiting: int, oldest: float) -> None:
+        """Record how many requests of this worker wait, and since when the first of them does."""
         shared, own = self._shared, self._shared.number
         with shared.locked():
             shared.waiting[own] = max(0, waiting - shared.granted[own])
@@ -51,7 +51,7 @@ class Slots:
     def release(self) -> bool:
         """Free a slot, and grant one to the request that has waited longest.
 
-        Returns whether that is one of this worker's; another worker is told.
+        Returns whether that request is this worker's; if not, its worker is rung.
         """
         shared, own = self._shared, self._shared.number
         with shared.locked():
@@ -83,7 +83,7 @@ class Slots:
         for worker in workers:
             shared.ring(worker)
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Note a refusal, which may begin a rush or keep it going."""
         now = time.monotonic()
         with self._shared.locked():
@@ -92,7 +92,7 @@ class Slots:
             self._shared.rush[1] = now
 
     def _limits(self) -> tuple[int, int]:
-        """How many requests may run now, and how many may wait."""
+        """Return how many requests may run now, and how many may wait."""
         rush_started, last_refusal = self._shared.rush
         refusing_s = last_refusal - rush_started
         calm_s = time.monotonic() - last_refusal

@@ -1,7 +1,4 @@
-"""Reads JSON that clients send, by one rule for all, and says what is wrong with it.
-
-Imports no web framework.
-"""
+"""Parses the JSON that clients send, and says what is wrong with it. Imports no web framework."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from purlin.index.errors import InvalidInput
 
 
 def parsed(body: bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """Return the value of a body. Raises NotJson, and InvalidInput for a key that is there twice.
+    """Return the value of a body. Raises NotJson, and InvalidInput for a key that occurs twice.
 
-    `parse_constant` gives the values of NaN and Infinity, which Python reads.
+    `parse_constant` turns NaN and Infinity, which Python accepts in JSON, into values.
     """
     try:
         return json.loads(body, object_pairs_hook=_object, parse_constant=parse_constant)
@@ -32,14 +29,14 @@ def parsed(body: bytes, parse_constant: Callable[[str], Any] | None = None) -> A
             "Lists and objects of the body are nested hundreds of levels deep; no request needs more than five."
         ) from None
     except ValueError:
-        # Of Python's limit on digits, which keeps the time for a number short.
+        # Python limits the digits of a number, because parsing takes more than linear time.
         raise NotJson(
             "A number of the body has thousands of digits; at most 64 bits are read."
         ) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; otherwise, the last of two equal keys would count, and nothing tell of the first."""
+    """Return an object. Raises InvalidInput for equal keys, of which Python would silently keep the last."""
     values = dict(pairs)
     if len(values) < len(pairs):
         counts = Counter(key for key, _ in pairs)

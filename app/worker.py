@@ -58,7 +58,7 @@ class _Server(uvicorn.Server):
             self._is_ready = True
             self._report(state="ready")
 
-        # A client that is told to connect again gets to the worker with the fewest connections.
+        # A client that has to connect again gets the worker with the fewest connections.
         if counter % TICKS_PER_S == 0 and self._shared.is_crowded():
             self.server_state.default_headers.append((b"connection", b"close"))
         return ends

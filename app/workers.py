@@ -1,8 +1,8 @@
 """The supervisor of `purlin serve --workers N`: one listening socket, N processes that answer.
 
-It accepts connections and hands each to the worker that has the fewest, so that connections that
-stay open spread evenly, which those accepted by whichever process wakes first would not. It reads
-no request.
+It accepts connections and hands each to the worker that has the fewest. So connections that stay open
+spread evenly, which they would not if whichever process wakes first accepted them. It reads no
+request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from types import FrameType
 from pydantic import SecretStr
 
 from purlin.app import access, logs
-from purlin.app.connections import BACKLOG, address, bound, max_connections, warn_of_closing
+from purlin.app.connections import BACKLOG, bind, max_connections, url_of, warn_of_closing
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
@@ -33,13 +33,13 @@ from purlin.index import builds
 from purlin.index.encoder import is_static
 from purlin.index.errors import PurlinError
 
-# A worker that has lived for this long is started again at once; others later each time.
+# A worker that has run for this long is replaced at once; any other with a delay that grows each time.
 SETTLED_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
-# A worker whose event loop has not moved at so many checks in a row hangs, and is replaced. Checks
-# are counted rather than seconds: none is made while the whole machine is paused.
+# A worker whose event loop has not moved for so many checks hangs, and is replaced. Checks are counted
+# rather than seconds, because none is made while the whole machine is paused.
 CHECK_S, MAX_SILENT_CHECKS = 1.0, 60
-EXIT_S = 5.0  # for a worker to end beyond the time that its requests get
+EXIT_S = 5.0  # that a worker gets to end, beyond the time for its requests
 # Finds how the encoder suits this machine, and remembers it.
 _MEASURE = """\
 import pathlib, sys
@@ -80,14 +80,14 @@ def supervise(settings: Settings) -> None:
     builds.names(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):
-        # Workers that start together would measure each other. What is wrong with the encoder, they report.
+        # Workers that start together would measure each other. They report what is wrong with the encoder.
         command = [sys.executable, "-c", _MEASURE, str(settings.encoder)]
         subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    _Supervisor(_with_keys(settings), bound(settings.host, settings.port)).run()
+    _Supervisor(_with_keys(settings), bind(settings.host, settings.port)).run()
 
 
 def _with_keys(settings: Settings) -> Settings:
-    """Return settings with the content of the keys' file: all workers have the same, at any time."""
+    """Return settings with the content of the keys' file, so that all workers have the same keys."""
     if settings.keys_file is None:
         return settings
     access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
@@ -115,7 +115,7 @@ class _Supervisor:
         self._at_once = False
 
     def run(self) -> None:
-        """Serve until a signal says stop."""
+        """Serve until a signal stops it."""
         try:
             with self._catching_signals():
                 for number in range(self._settings.workers):
@@ -153,7 +153,7 @@ class _Supervisor:
         self._selector.register(control, selectors.EVENT_READ, partial(self._read, worker))
 
     def _read(self, worker: _Worker) -> None:
-        """Read what a worker reports, one JSON object a line; the end of its socket is its own."""
+        """Read what a worker reports, one JSON object a line; the end of its socket means its own end."""
         try:
             received = worker.control.recv(2**16)
         except BlockingIOError:
@@ -179,7 +179,7 @@ class _Supervisor:
             _log.info("worker %d (process %d) is ready", worker.number, worker.process.pid)
 
     def _replace(self, worker: _Worker) -> None:
-        """Start another worker in place of one that has ended, at once or after a while."""
+        """Have another worker started in place of one that has ended, at once or after a delay."""
         self._selector.unregister(worker.control)
         worker.control.close()
         status = _status(worker.process)
@@ -233,7 +233,7 @@ class _Supervisor:
 
     def _end_if_hanging(self, worker: _Worker) -> None:
         if worker.silent_checks == MAX_SILENT_CHECKS:
-            # Written a check before the end: a log that blocks may be all that the worker waits for.
+            # Logged a check earlier than the worker is ended: it may only be waiting to write its own log.
             _log.error(
                 "worker %d (process %d) has not moved for %.0f s and is ended",
                 worker.number,
@@ -251,7 +251,7 @@ class _Supervisor:
             listener.setblocking(False)
             listener.listen(BACKLOG)
         workers = self._settings.workers
-        _log.info("%d workers serve on %s", workers, address(self._listeners[0]))
+        _log.info("%d workers serve on %s", workers, url_of(self._listeners[0]))
 
     def _accept_if_possible(self) -> None:
         """Accept connections while any worker can take them; until then, they wait in the kernel."""
@@ -353,7 +353,7 @@ class _Supervisor:
 
 
 def _status(process: subprocess.Popen[bytes]) -> str:
-    """How a process that has closed its socket ended, as a verb."""
+    """Return how a process that has closed its socket ended, as the rest of a sentence."""
     try:
         code = process.wait(EXIT_S)
     except subprocess.TimeoutExpired:

@@ -16,8 +16,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from purlin import client
-from purlin.app.access import needs
-from purlin.app.errors import Left
+from purlin.app.access import accepted_scopes
+from purlin.app.errors import ClientLeft
 from purlin.app.main import create_app
 from purlin.app.problems import PROBLEMS
 from purlin.app.settings import Settings
@@ -116,7 +116,7 @@ def _operations(
 
 
 def _operation(method: str, path: str, operation: Schema, schemas: Mapping[str, Schema]) -> str:
-    scopes = needs(method, path)
+    scopes = accepted_scopes(method, path)
     scope_words = " or ".join(f"`{scope}`" for scope in scopes or ())
     reply_schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     lines = [
@@ -151,7 +151,7 @@ def _problem_types() -> dict[str, tuple[int, str]]:
     problem_types = {
         slug: (int(status), _first_paragraph(error_type.__doc__))
         for error_type, (status, slug) in PROBLEMS.items()
-        if error_type is not Left
+        if error_type is not ClientLeft
     }
     problem_types |= OTHER_PROBLEMS
     return dict(sorted(problem_types.items(), key=lambda item: (item[1][0], item[0])))

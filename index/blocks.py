@@ -356,7 +356,7 @@ def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     return np.lib.stride_tricks.as_strided(content, shape, (1, 1), writeable=False)
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """Opens the files of a directory: `purlin.index.build_files.Files`, or Unchecked."""
 
     def read(self, path: Path) -> bytes:

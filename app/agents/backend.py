@@ -73,7 +73,7 @@ class Backend(Protocol):
         ...
 
     def unread(self, corpus: str, beginning: str) -> str | None:
-        """Which files whose path begins so are not indexed, and why; None if all are."""
+        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
         ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:

@@ -1,7 +1,7 @@
 """Fits the result of a tool into a budget of tokens.
 
 Without the tokenizer of the agent's language model, a token counts as three bytes of UTF-8. Code
-and English have more, so that results are rather too short than too long. A tool returns its
+and English have more, so results are too short rather than too long. A tool returns its
 result twice, as text and as JSON, and each fits the budget.
 """
 
@@ -49,8 +49,8 @@ class Part:
     """One hit, answer or label ranking of a result.
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
-    be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, what
-    is cut above keeps its first line, and the number is told at which the text goes on.
+    be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, a cut
+    above keeps the first line, and says at which line the text continues.
     """
 
     head: str

@@ -1,4 +1,4 @@
-"""Which corpora a call of a tool means, and which document."""
+"""Finds the corpora and the document that a call of a tool means."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class LocalCorpora:
             )
 
     def unread(self, corpus: str, beginning: str) -> str | None:
-        """Which files whose path begins so are not indexed, and why; None if all are."""
+        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
         if corpus not in WORKSPACES:
             return self._in_home().unread(corpus, beginning)
         with self._fresh(corpus) as opened:

@@ -1,6 +1,6 @@
 """The Model Context Protocol without a transport: messages of JSON-RPC, methods and their results.
 
-Served are clients that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that
+It serves clients that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that
 send version and capabilities with each request (2026-07-28). There are no sessions, streams or
 batches. https://modelcontextprotocol.io/specification
 

@@ -27,7 +27,7 @@ _STATUSES = {mcp.METHOD_NOT_FOUND: 404}
 
 
 async def _check_origin(request: Request) -> None:
-    """Refuse pages of other origins, also if their name has this server's address."""
+    """Refuse pages of other origins, even if their name resolves to this server's address."""
     origin = request.headers.get("origin")
     if origin is not None and not _is_allowed(origin, request.app.state.origins):
         raise HTTPException(

@@ -46,7 +46,7 @@ class ServedCorpora:
         """The path without `./`. Raises InvalidInput for one that is absolute or leads upwards."""
         if path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise InvalidInput(
-                f"path is {path[:80]!r}; give it relative to the root of the corpus, as hits have it.",
+                f"path is {path[:80]!r}; give it relative to the root of the corpus, like the paths of hits.",
                 field="path",
             )
         return path.removeprefix("./")
@@ -97,7 +97,7 @@ class ServedCorpora:
         return show_document(corpus, where, self._service)
 
     def unread(self, corpus: str, beginning: str) -> str | None:
-        """Which files whose path begins so are not indexed, and why; None if all are."""
+        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
         with self._service.corpora.lease(corpus) as opened:
             return opened.listing.unread(beginning)
 

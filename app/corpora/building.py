@@ -29,15 +29,15 @@ from purlin.index.pace import Lines, Pace
 from purlin.index.records import Kind
 from purlin.replies import Building
 
-BUSY_RETRY_S = 5.0  # after which a corpus that another process was building is tried again
-STOP_TIMEOUT_S = 5.0  # for the process to undo what is under way
+BUSY_RETRY_S = 5.0  # after which a corpus that another process is building is tried again
+STOP_TIMEOUT_S = 5.0  # for the process to undo what it has begun
 
 _log = logging.getLogger("purlin.building")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A corpus to build; `encoders` are directories, of which a demo corpus takes the first."""
+    """A corpus to build; `encoders` are directories, and a demo corpus is built with the first."""
 
     corpus: str
     kind: Kind
@@ -71,8 +71,8 @@ class _Running:
 def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
     """Return the jobs that make the demo corpora, as far as they are missing.
 
-    All are made with the static encoder first, so that each can be searched within seconds, then
-    with the encoder of `directory`, whose fingerprint is given, or the one that is better for code.
+    All are built with the static encoder first, so that each can be searched within seconds, then with
+    the encoder in `directory`, which has this `fingerprint`, or for code with the better one there is.
     """
     manifests = [(demo, builds.active_manifest(home, demo.name)) for demo in demos()]
     jobs = []
@@ -92,7 +92,7 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is being built, with kind and progress, and why corpora could not be; by their names."""
+    """By corpus: the kind and progress of what is being built, and why others could not be built."""
 
     building: Mapping[str, tuple[Kind, Building]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -138,11 +138,11 @@ def tell_workers(shared: Shared, news: News) -> None:
 
 
 class Builder:
-    """A queue of jobs, and the process that does them while there are any.
+    """A queue of jobs, and the process that does them.
 
     `built` is called with the name of each corpus that has a new build, and `changed` whenever
-    there is news of what is being built. With `keep`, the process stays for jobs to come, with its
-    encoders in memory.
+    there is news of what is being built. With `keep`, the process waits for further jobs, with its
+    encoders in memory; otherwise it ends with the last job.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Builder:
         self._built = built
         self._keep = keep
         self._changed = changed
-        # Held to read or write what follows; notified when there are jobs, or no more to come.
+        # Guards what follows; notified when there are jobs, or when none will come any more.
         self._condition = threading.Condition()
         self._jobs: list[Job] = []
         self._running: _Running | None = None
@@ -241,7 +241,7 @@ class Builder:
                     self._problems[job.corpus] = event["message"]
             self._tell_changes()
 
-            # The same problem again is not logged.
+            # A problem is not logged again while it stays the same.
             if event["end"] == "failed" and event["message"] != before and not self._closing:
                 _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
             elif event["end"] == "built":
@@ -323,7 +323,7 @@ class Builder:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """End the process; it undoes what is under way, for which it has a moment."""
+    """End the process, which gets STOP_TIMEOUT_S to undo what it has begun."""
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT_S)

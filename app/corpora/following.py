@@ -17,9 +17,9 @@ _log = logging.getLogger("purlin.following")
 class Follower:
     """Attaches the active builds of a Milvus to `home`, now and whenever one is switched.
 
-    A corpus that was there and is not any more is removed here, too. One that was never seen there
-    stays: its Milvus may be another one. A corpus of the same name whose documents are on this
-    machine stays as it is.
+    A corpus that has disappeared from there is removed here, too. One that was never seen there stays,
+    since it may belong to another Milvus. A corpus whose documents are on this machine stays as it is,
+    even if one there has the same name.
     """
 
     def __init__(self, home: Path, connection: Connection) -> None:

@@ -58,9 +58,9 @@ class _Check(_Look):
 
 @dataclass(slots=True)
 class _Files:
-    """What is known of the single files of one build: when each was looked at, and if it changed.
+    """The checks of one build's files: when each was last looked at, and whether it had changed.
 
-    If all that was read is one file, `single`, it stands for all names.
+    If the build was made from one file, `single`, that stands for all names.
     """
 
     build: str
@@ -113,8 +113,8 @@ class Freshness:
     def changed(self, corpus: Corpus, names: Iterable[str | None]) -> set[str]:
         """Return those of a corpus's source files that have changed since its build.
 
-        Each file is looked at once a second at most. While a look at a slow disk takes long, the
-        last known state is returned.
+        Each file is looked at once a second at most. If that takes long, on a slow disk, the state at the
+        last look is returned.
         """
         unique = {name for name in names if name is not None}
         with self._lock:
@@ -156,7 +156,7 @@ class Freshness:
     def of(self, name: str, build: str) -> Staleness | None:
         """Return the staleness of the build that serves.
 
-        None if it is unknown, or not known yet.
+        None if it cannot be told, or not yet.
         """
         with self._lock:
             check = self._checks.get(name)

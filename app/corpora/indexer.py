@@ -1,7 +1,7 @@
 """The process that builds corpora for a server: `python -m purlin.app.corpora.indexer HOME`.
 
-It is apart from the server, so that reading and encoding never hold up requests, and it stops
-within a moment, whatever it does. It reads jobs from standard input, one line of JSON each, and
+It is a process of its own, so that reading and encoding never hold up requests, and so that it can be
+stopped at any moment. It reads jobs from standard input, one line of JSON each, and
 writes events to standard output:
 
     {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
@@ -66,7 +66,7 @@ class Indexer:
             self._write({"end": end})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
-        """Build a demo corpus, unless it is there or somebody made another one of its name."""
+        """Build a demo corpus, unless it exists or somebody has made another corpus of its name."""
         demo = next(demo for demo in demos() if demo.name == job["corpus"])
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
@@ -90,7 +90,7 @@ class Indexer:
         return "built"
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
-        """Build a corpus again if its sources changed, with the encoder that its vectors are of."""
+        """Build a corpus again if its sources changed, with the encoder that made its vectors."""
         if not sources_changed(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])
@@ -167,7 +167,7 @@ def main() -> None:
 def _read_jobs(lines: IO[str], jobs: queue.SimpleQueue[str]) -> None:
     for line in lines:
         jobs.put(line)
-    # Nobody waits any more for what is being built: the server has ended, even if it was killed.
+    # The server has ended, perhaps by a kill, so nobody waits for what is being built.
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -115,10 +115,10 @@ class Status(Generic[_B]):
 class OpenBuilds(Generic[_B]):
     """The active builds of one catalog below `home`; one background thread opens them with `load`.
 
-    When CURRENT names a new build, the previous one serves until the new one is open. If `load`
-    refuses a build, the refusal is logged once and shown in the status, the build is tried again
-    after a while, and the previous build serves meanwhile, also after a restart. The same applies
-    to a build whose files change while it serves.
+    When CURRENT names a new build, the previous one serves until the new one is open. If `load` refuses
+    a build, the refusal is logged once and shown in the status, and the build is tried again after a
+    while. Meanwhile the previous build serves, even after a restart. The same applies to a build whose
+    files change while it serves.
     """
 
     def __init__(
@@ -356,8 +356,8 @@ def _left_out(opening: list[str], refused: list[str]) -> str | None:
 class OpenCorpora(OpenBuilds[Corpus]):
     """All corpora below `home`, each opened with the encoder that made its vectors.
 
-    Those of an encoder that this server does not have are refused. `filters` counts the hits and
-    misses of the caches of filters' row masks, over all corpora.
+    A corpus is refused if this server does not have its encoder. `filters` counts, over all corpora,
+    the hits and misses of the caches of filters' row masks.
     """
 
     def __init__(self, home: Path, encoders: Encoders, *, timeout_s: float) -> None:
@@ -368,8 +368,8 @@ class OpenCorpora(OpenBuilds[Corpus]):
     def of_kind(self, kind: Kind) -> OfKind:
         """Return the corpora of a kind that are in service.
 
-        If there is none, raises Opening while one may still come, what a corpus of the kind is
-        refused with, or NotFound.
+        If there is none, raises Opening while one may still be opened, the error with which one was
+        refused, or NotFound.
         """
         names, opening, refused = [], [], []
         for status in self.statuses():
@@ -413,7 +413,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
         return corpus
 
     def _described(self, opened: Corpus) -> str:
-        """Name the build and whose vectors it has: those of an interim one are replaced soon."""
+        """Name the build and the encoder of its vectors; those of an interim build are replaced soon."""
         build = "interim build" if opened.manifest.interim else "build"
         return f"{build} {opened.build}, vectors by {opened.encoder.name}"
 

@@ -1,8 +1,8 @@
 """Notices when the sources of corpora change, and has them indexed again.
 
-The kernel tells of changes, and a look now and then finds those that it does not tell of: on
-network drives, beyond its limit of watched directories, or while the server was down. What has
-changed in fact, the builder finds out (see `purlin.app.corpora.indexer`).
+The kernel reports changes, and regular checks find those that it does not report: on network drives,
+beyond its limit of watched directories, or while the server was down. The builder finds out what has
+really changed (see `purlin.app.corpora.indexer`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from purlin.index.storage import FileState, file_state
 if TYPE_CHECKING:
     from watchfiles import Change
 
-# A burst of changes is over after so long without one; one that does not end is cut.
+# A burst of changes is over after QUIET_MS without one; it is cut after BURST_MS.
 QUIET_MS, BURST_MS = 300, 5_000
-# After which new corpora and roots that came back are noticed.
-RESCAN_S = 2.0
-# After which all files are looked at, whatever the kernel tells.
-FULL_CHECK_S = 60.0
+RESCAN_S = 2.0  # after which new corpora, and roots that are back, are noticed
+FULL_CHECK_S = 60.0  # after which all files are checked, whatever the kernel reports
 # Directories that change all the time and that no source reads.
 _IGNORED = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 
@@ -86,7 +84,7 @@ class Watcher:
         return watched
 
     def _follow(self, watched: _Watched) -> None:
-        """Have corpora checked as the kernel tells of changes, until what is watched changes."""
+        """Have corpora checked as the kernel reports changes, until what is watched changes."""
         from watchfiles import watch
 
         directories = {root for _, roots in watched.values() for root in roots if root.is_dir()}
@@ -115,7 +113,7 @@ class Watcher:
                 return
 
     def _poll(self, watched: _Watched) -> None:
-        """Wait until all is to be looked at again, without the kernel's help."""
+        """Wait until everything is to be checked again, without the kernel's help."""
         deadline, files = time.monotonic() + FULL_CHECK_S, _file_states(watched)
         while time.monotonic() < deadline and not self._stopping.wait(RESCAN_S):
             if self._watched() != watched or _file_states(watched) != files:
@@ -134,7 +132,7 @@ class Watcher:
 
 
 def _concerns(directories: Iterable[Path]) -> Callable[[Change, str], bool]:
-    """Make a filter of changes: those in a directory that no source reads are left out."""
+    """Return a filter of changes that leaves out those in directories that no source reads."""
     roots = [str(directory) for directory in directories]
 
     def concerns(change: Change, path: str) -> bool:

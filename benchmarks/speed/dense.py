@@ -109,7 +109,7 @@ def _measured(
         rows = search(query, depth, allowed)
         times.append((time.perf_counter() - start) * 1000)
         cosines = np.vecdot(vectors[rows].astype(np.float32), query)
-        shares.append(ann.share_found(expected, cosines))
+        shares.append(ann.recall(expected, cosines))
     return float(np.mean(shares)), times
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.search.store.filters import Clause, Filter, Held, Scalar, clauses, filterable
+from purlin.index.search.store.filters import Clause, FieldType, Filter, Scalar, clauses, filterable
 
 VALUES, RANGES = "values", "ranges"
 # What Milvus takes in one array.
@@ -81,13 +81,15 @@ def stored(
     return list(values), ranges, dict(widths)
 
 
-def expression(conditions: Filter, held: Mapping[str, Held], widths: Mapping[str, int]) -> str:
+def expression(
+    conditions: Filter, field_types: Mapping[str, FieldType], widths: Mapping[str, int]
+) -> str:
     """Return a filter as an expression of Milvus.
 
-    `held` maps each field to what its values are, `widths` those that are lists to their largest
+    `field_types` has the type of each field, `widths` maps those that are lists to their largest
     number of values. Raises InvalidInput, which names the field.
     """
-    return " and ".join(_test(clause, widths) for clause in clauses(conditions, held))
+    return " and ".join(_test(clause, widths) for clause in clauses(conditions, field_types))
 
 
 def _test(clause: Clause, widths: Mapping[str, int]) -> str:

@@ -289,7 +289,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     _check(milvus, manifest)
 
     files = build_files.Files(directory, manifest)
-    held = segments.read_fields(directory, files)
+    field_types = segments.read_fields(directory, files)
     log = None
     if query_log.VECTORS_FILE in manifest.files:
         log = QueryLog.load(directory, files.read)
@@ -301,7 +301,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     engine = manifest.engine
     # Builds that name no language are English: they were made before there were others.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
-    traits = Traits(manifest.kind, held, engine["lists"], bool(engine["has_files"]))
+    traits = Traits(manifest.kind, field_types, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
         directory.name,
         manifest,

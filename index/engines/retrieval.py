@@ -28,7 +28,7 @@ from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
-from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
 
 # Keys in one expression.
@@ -273,12 +273,12 @@ class MilvusLexical:
 class Traits:
     """What is known of a build beside its collections.
 
-    `held` maps each field to what its values are, `lists` those that are lists to their largest
-    number of values.
+    `field_types` has the type of each field, `lists` maps those that are lists to their largest number
+    of values.
     """
 
     kind: Kind
-    held: Mapping[str, Held]
+    field_types: Mapping[str, FieldType]
     lists: Mapping[str, int]
     has_files: bool
 
@@ -295,12 +295,12 @@ class MilvusPassages:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return sorted(self._traits.held)
+        return sorted(self._traits.field_types)
 
     @property
-    def held(self) -> Mapping[str, Held]:
+    def field_types(self) -> Mapping[str, FieldType]:
         """What the values of each field are."""
-        return self._traits.held
+        return self._traits.field_types
 
     @property
     def has_files(self) -> bool:
@@ -311,7 +311,7 @@ class MilvusPassages:
 
     def allowed(self, conditions: Filter) -> str:
         """Return a filter as an expression. InvalidInput names a wrong field."""
-        return expression(conditions, self._traits.held, self._traits.lists)
+        return expression(conditions, self._traits.field_types, self._traits.lists)
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""

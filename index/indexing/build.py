@@ -31,7 +31,7 @@ from purlin.index.indexing.ahead import MOST_PROCESSES
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.gate import Judgements
-from purlin.index.indexing.reading import Reader
+from purlin.index.indexing.reading import SourceReader
 from purlin.index.indexing.segment import write_vectors
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.indexing.unfinished import Reading, Unfinished
@@ -46,7 +46,7 @@ from purlin.index.search.ranking.fusion import HYBRID
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store.documents import Documents
-from purlin.index.search.store.filters import Held
+from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.store.segment_store import Store
 
@@ -313,7 +313,7 @@ class _Builder:
         # Where encoding takes longer than reading, other processes would only slow it down.
         is_fast = encoder.architecture == "static"
         processes = min(available_cpus(), MOST_PROCESSES) if is_fast else 1
-        reader = Reader(
+        reader = SourceReader(
             self.directory,
             plan.splitter,
             self._earlier,
@@ -363,7 +363,7 @@ class _Builder:
         """Write the vectors and everything else of the encoder, and return the manifest."""
         content = self._content
         with self._stores() as stores:
-            documents = Documents(stores, content.held, content.live)
+            documents = Documents(stores, content.field_types, content.live)
             self._encode(stores, documents, encoder, stage)
             reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
@@ -439,12 +439,12 @@ class _Builder:
             if order is not None:
                 np.save(self.directory / segments.ORDER_FILE, order)
 
-            held = segments.field_types(stores, live)
-            segments.write_fields(self.directory, held)
+            field_types = segments.field_types(stores, live)
+            segments.write_fields(self.directory, field_types)
 
-            documents = Documents(stores, held, live)
+            documents = Documents(stores, field_types, live)
             rows = len(documents.document_of)
-            self._content = _Content(held, live, rows, documents.count, skipped)
+            self._content = _Content(field_types, live, rows, documents.count, skipped)
             if not documents.count:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
@@ -602,11 +602,11 @@ class _Builder:
 class _Content:
     """What a build holds.
 
-    `held` maps each field to what its values are. `live` (rows,) is false for passages that were
+    `field_types` has the type of each field. `live` (rows,) is false for passages that were
     removed since their segment was written, and None if none was.
     """
 
-    held: Mapping[str, Held] = field(default_factory=dict)
+    field_types: Mapping[str, FieldType] = field(default_factory=dict)
     live: NDArray[np.bool_] | None = None
     rows: int = 0
     documents: int = 0

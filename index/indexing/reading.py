@@ -41,7 +41,7 @@ READ_ALONE = 3000
 _Entry = SourceFile | IndexedFile | Skipped
 
 
-class Reader:
+class SourceReader:
     """Reads the files of a build that no kept segment has.
 
     `kept` is the number of segments that the build takes over from the earlier one; `segment` is

@@ -2,8 +2,8 @@
 
 The reader's probabilities say where an answer may be; the expected type says what it must look
 like: "since when" asks for a version, whatever the passage is about (expected answer types, Li and
-Roth 2002). In a reference many answers are names of entries, so that a type also lists the
-directives of the entries whose name is such an answer.
+Roth 2002). In a reference, many answers are names of entries, so a type also lists the directives
+of the entries that such an answer may name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_CANDIDATES = 64
 MAX_CANDIDATE_CHARS = 20_000  # the rest of a passage is not searched
 
 _NAME = r"[A-Za-z_]\w*"
-# What stands before a name; more of it would take time that grows with the square of a text.
+# What stands before a name. Bounded, because the time would grow with the square of the text's length.
 _QUALIFIER = rf"(?:{_NAME}\.){{0,8}}"
 _WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'+#-]+){0,3}? "
 _NUMBER = r"(?<!version )(?<![\w.])(?:-?\d[\d_]*(?:\.\d+)?|\((?:-?\d+(?:, )?)+\))(?![\w.]*\w)"
@@ -47,11 +47,11 @@ _FUNCTION = r"(?m)^(?P<name>(?:\w+\.){0,8}[A-Za-z_]\w*) ?(?=\()"
 
 @dataclass(frozen=True, slots=True)
 class AnswerType:
-    """A type of answer, by the questions that expect it and by its look in a passage.
+    """A type of answer: which questions expect it, and what it looks like in a passage.
 
     `named` matches questions that name the type, `implied` those whose wording implies it. `look`
-    matches answers: its group `name`, or all of it. An entry whose directive is in `directives`
-    has a name that is such an answer. `sentence` matches words of sentences that tell the answer.
+    matches answers, by its group `name` if it has one. The name of an entry is such an answer if
+    `directives` has the entry's directive. `sentence` matches words of sentences that give one.
     """
 
     name: str
@@ -267,7 +267,8 @@ _STATEMENTS = {
 }
 STATEMENT_KINDS = tuple(_STATEMENTS)
 _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
-# The wording of a purpose, in a question for a value: what does it return?
+# Words of questions that want a value, though they are worded like one for a purpose: "what does it
+# return".
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b"
     r"|\bunits?\b|\bcomplexity\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b",
@@ -279,7 +280,7 @@ _VALUES_OF_FACTS = ("value", "number", "unit", "version", "variable")
 TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in (*ANSWER_TYPES, NAME_TYPE)}
 VALUE_TYPE, EXCEPTION_TYPE = TYPES_BY_NAME["value"], TYPES_BY_NAME["exception"]
 
-# A question about a default names these types for the value's sake: "the default mode".
+# A question for a default may name one of these types and still want a value: "the default mode".
 _MAY_MEAN_VALUE = ("function", "option", "constant", "name")
 
 
@@ -301,7 +302,11 @@ def statement_kind(question: str) -> str:
 
 
 def expected_type(question: str) -> AnswerType:
-    """Return SENTENCE_TYPE for a statement, the type that is named, the first implied or NAME_TYPE."""
+    """Return the type of answer that the wording of a question asks for.
+
+    That is SENTENCE_TYPE if it wants a statement. Otherwise it is the type that the question names,
+    else the first that it implies, else NAME_TYPE.
+    """
     if statement_kind(question):
         return SENTENCE_TYPE
     answer_type = _named_type(question) or _implied_type(question)
@@ -312,7 +317,7 @@ def expected_type(question: str) -> AnswerType:
 
 
 def _named_type(question: str) -> AnswerType | None:
-    """Return the type named first; "how many" comes last, as a part of many questions."""
+    """Return the type named first; a number counts last, as many questions have "how many" in them."""
     # By the end of the match: in "which attribute of a function" the attribute comes first.
     matches = []
     for answer_type in ANSWER_TYPES:
@@ -327,7 +332,7 @@ def _implied_type(question: str) -> AnswerType:
 
 
 def matching_rules(question: str) -> Iterator[str]:
-    """Yield a name for each wording that a question has, and for the type that they lead to."""
+    """Yield a name for each rule that matches a question, and for the type that the rules choose."""
     yield f"type: {expected_type(question).name}"
 
     for answer_type in ANSWER_TYPES:
@@ -341,7 +346,7 @@ def matching_rules(question: str) -> Iterator[str]:
 
 
 def quantity_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the numbers that stand with their unit, "10 megabytes", at most MAX_CANDIDATES."""
+    """Yield the spans of numbers with their unit, "10 megabytes", at most MAX_CANDIDATES."""
     matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
     return (match.span() for match in islice(matches, MAX_CANDIDATES))
 

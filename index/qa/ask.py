@@ -17,7 +17,7 @@ from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
 from purlin.index.records import Answer, Document, Excerpt, Hit
 from purlin.index.search.corpus import Corpus, Retrieved
-from purlin.index.search.limits import MAX_QUERY_CHARS
+from purlin.index.search.limits import check_query
 from purlin.index.search.store.filters import Filter
 
 READ_DEPTH = 12  # passages that are read at most
@@ -33,18 +33,18 @@ UNLIKELY = 0.5  # below this `answerable`, a corpus probably has no answer
 class AskResult:
     """Answers, best first, with the probability (0-1) that the corpus has an answer.
 
-    `answer_type` is the expected type by the question's wording: `sentence` if it wants a statement.
-    `hits` are the passages in the reader's order, those that it did not read last. `timings_ms` has
-    milliseconds of the search, of rank and of read. `read_passages` counts those that were read in
-    time. `calibration_features` are those that `answerable` was computed from. `warning` is present
-    if only one of two retrievers answered.
+    `answer_type` is the name of the type that the question's wording asks for: `sentence` if it wants
+    a statement. `hits` are passages: the `read_count` that the reader read in time, in its order, then
+    the others. `timings_ms` maps the steps of the search, "rank" and "read" to their milliseconds.
+    `answerable` was computed from the `calibration_features`. `warning` is present if only one of two
+    retrievers answered.
     """
 
     answers: tuple[Answer, ...]
     answerable: float
     answer_type: str
     hits: tuple[Hit, ...]
-    read_passages: int
+    read_count: int
     timings_ms: Mapping[str, float]
     calibration_features: tuple[float, ...]
     warning: str | None = None
@@ -58,23 +58,23 @@ def answer_question(
     k: int = 3,
     filter: Filter | None = None,
     depth: int = READ_DEPTH,
-    hits: int = DEFAULT_HITS,
+    max_hits: int = DEFAULT_HITS,
     seconds: float = READING_SECONDS,
 ) -> AskResult:
-    """Return the `k` best answers from the `depth` best passages, and `hits` passages.
+    """Return the `k` best answers from the `depth` best passages, and `max_hits` passages as hits.
 
-    All are of documents that pass the filter. What is not read within `seconds` is not searched for
-    answers. Raises InvalidInput for a corpus of another kind, for a question that is empty or too
-    long, and for a `k` out of range.
+    All come from documents that pass the filter. Passages that are not read within `seconds` are not
+    searched for answers. Raises InvalidInput for a corpus of another kind, for a question that is
+    empty, too long or not valid Unicode, and for a `k` out of range.
     """
     _check(corpus, question, k)
     parsed = parse_question(question)
 
     # Search, then rank what it found by the structure of the reference.
-    searched = corpus.passages(question, max(RANKED_DEPTH, depth, hits), filter=filter)
+    searched = corpus.passages(question, max(RANKED_DEPTH, depth, max_hits), filter=filter)
     retrieved = searched.passages
     started = time.monotonic()
-    ranked, priors = _by_structure(parsed, retrieved)
+    ranked, priors = _ranked_by_structure(parsed, retrieved)
 
     # Read the best passages.
     passages = passages_to_read(ranked, priors, depth)
@@ -98,8 +98,8 @@ def answer_question(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
-        read_passages=reading.read_passages,
+        hits=corpus.highlighted(question, _reordered_hits(ranked, reading, max_hits)),
+        read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,
             "rank": (reading_started - started) * 1000,
@@ -110,10 +110,10 @@ def answer_question(
     )
 
 
-def _by_structure(
+def _ranked_by_structure(
     parsed: ParsedQuestion, retrieved: Sequence[Retrieved]
 ) -> tuple[list[Retrieved], list[float]]:
-    """Return the passages, best first, and their log odds less those of the best one."""
+    """Return the passages, best first, and their priors: log odds relative to the best one's."""
     scores = passage_scores(parsed, [(passage.hit, passage.document) for passage in retrieved])
     order = sorted(range(len(retrieved)), key=lambda row: (-scores[row], row))
     priors = [float(scores[row] - scores[order[0]]) for row in order]
@@ -125,8 +125,8 @@ def passages_to_read(
 ) -> list[ReadingPassage]:
     """Return the first of the `ranked` passages as the reader sees them, `depth` at most.
 
-    `priors` are as `_by_structure` returns them. Passages that the search puts far behind the best
-    one (`MAX_BEHIND`) have answered no tuning question, so that they need not be read.
+    `priors` are their log odds relative to the best one's. Passages that are more than `MAX_BEHIND`
+    behind it are left out: they have answered none of the tuning questions.
     """
     return [
         reading_passage(each.document, each.passage, prior)
@@ -146,14 +146,14 @@ def _reordered_hits(
     ranked: Sequence[Retrieved], reading: ReadingResult, limit: int
 ) -> tuple[Hit, ...]:
     """Return the first `limit` hits: by the reader's relevance, then those that it did not read."""
-    read_rows = sorted(range(reading.read_passages), key=lambda row: (-reading.relevance[row], row))
+    read_rows = sorted(range(reading.read_count), key=lambda row: (-reading.relevance[row], row))
     hits = []
     for row in read_rows:
         hit = ranked[row].hit
         relevance = round(float(reading.relevance[row]), 4)
         hits.append(replace(hit, scores={**hit.scores, "reader": relevance}))
 
-    hits += [passage.hit for passage in ranked[reading.read_passages :]]
+    hits += [passage.hit for passage in ranked[reading.read_count :]]
     return tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[:limit], 1))
 
 
@@ -188,14 +188,6 @@ def _check(corpus: Corpus, question: str, k: int) -> None:
             field="corpus",
         )
 
-    if not question.strip():
-        raise InvalidInput("question is empty; give it at least one word.", field="question")
-    if len(question) > MAX_QUERY_CHARS:
-        raise InvalidInput(
-            f"question has {len(question):,} characters; at most {MAX_QUERY_CHARS:,} are allowed: "
-            "shorten it.",
-            field="question",
-        )
-
+    check_query(question, field="question")
     if not 1 <= k <= MAX_ANSWERS:
         raise InvalidInput(f"k is {k}; it must be 1 to {MAX_ANSWERS}.", field="k")

@@ -1,4 +1,4 @@
-"""Find the spans of a passage that may be answers by its structure, however unlikely for the reader."""
+"""Find the spans that a passage's structure suggests as answers, whatever the reader thinks of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MAX_RETURNED_CHARS = 200
 
 _QUOTES = "\"'`‘’“”"
 
-# Words that say nothing alone, and those that say nothing at the beginning of a sentence: in lower
-# case, these may be the keyword that is asked for.
+# Words that are no answer by themselves, and words that are none at the beginning of a sentence: in lower
+# case, the latter may be the keyword that is asked for.
 _FUNCTION_WORDS = frozenset(
     "a an the this that these those it its they which respectively otherwise note"
     " return returns returned".split()
@@ -35,7 +35,7 @@ _OPENING_WORDS = frozenset(
     " Then To When With".split()
 )
 _RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
-# Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
+# Where a phrase after "returns" may end, from its longest reading to its shortest.
 _PHRASE_ENDS = tuple(
     re.compile(rf"[.:;](?=\s|$)|\n|{end}\b")
     for end in (
@@ -46,13 +46,13 @@ _PHRASE_ENDS = tuple(
     )
 )
 
-# What stands behind the last arrow of a line of a signature, before what is said of its variables.
+# The type after the last arrow in a line of a signature, up to a clause about its variables.
 _RETURN_TYPE = re.compile(
     r"-> (?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
 )
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
-# What a reference says to be the default: "Default: 50M", "defaults to no", "simple (the default)".
+# How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
 _DEFAULTS = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
@@ -65,16 +65,17 @@ _DEFAULTS = tuple(
     )
 )
 
-# The probability that a span is a candidate, by the types that it would be an answer of.
+# The feature with the total probability of the answer types for which a span is a candidate.
 PROPOSED = "proposed"
 
 
 def span_candidates(
     question: ParsedQuestion, text: str, structure: PassageStructure
 ) -> dict[CharSpan, dict[str, float]]:
-    """Find spans of a passage that may be answers by its structure, with their features.
+    """Find the spans of a passage that its structure suggests as answers, each with its features.
 
-    What makes a span a candidate for one type of answer counts by that type's probability.
+    A feature that makes a span a candidate for a type of answer is weighted by that type's
+    probability.
     """
     candidates: dict[CharSpan, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
@@ -84,8 +85,8 @@ def span_candidates(
                 candidates[span][name] += share * value
             candidates[span][PROPOSED] += share
 
-    for span, is_asked_for in named_cells(text, question.words):
-        candidates[span] |= {"row": 1.0, "column": float(is_asked_for), PROPOSED: 1.0}
+    for span, is_column_named in named_cells(text, question.words):
+        candidates[span] |= {"row": 1.0, "column": float(is_column_named), PROPOSED: 1.0}
     if question.asks_for_default:
         for span, name in _defaults(text):
             candidates[span] |= {name: 1.0, PROPOSED: 1.0}
@@ -136,60 +137,6 @@ def _add_names(
             candidates[span]["own"] = 1.0
 
 
-def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
-    """Yield what the text says is a default, without quotes and stops, and how it says so."""
-    for name, wording in _DEFAULTS:
-        for match in islice(wording.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
-            value = match["value"]
-            start = match.start("value") + len(value) - len(value.lstrip(_QUOTES))
-            end = match.start("value") + len(value.rstrip(_QUOTES + ".,;: "))
-            if start < end:
-                yield (start, end), name
-
-
-def _returned_types(signature: str) -> Iterator[CharSpan]:
-    """Yield what stands behind a signature's last arrow, and each of its alternatives.
-
-    These are `Result<T, E>` of Rust's, and `{ok, Binary}` and `eof` of Erlang's
-    "-> {ok, Binary} | eof".
-    """
-    for match in islice(_RETURN_TYPE.finditer(signature), MAX_CANDIDATES):
-        yield match.span("type")
-        start = match.start("type")
-        for alternative in match["type"].split(" | "):
-            yield start, start + len(alternative)
-            start += len(alternative) + len(" | ")
-
-
-def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
-    """Yield what sentences say is returned: "a copy of the string" of "Return a copy of ...".
-
-    A phrase is yielded in full, and cut off before a comma or the words that add to it.
-    """
-    for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
-        first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
-        for phrase_end in _PHRASE_ENDS:
-            end = _phrase_end(phrase_end, text, first, limit)
-            if first < end <= limit:
-                yield first, end
-
-
-def _phrase_end(phrase_end: re.Pattern[str], text: str, first: int, limit: int) -> int:
-    """Return where the phrase ends, which is not within brackets: "{ok, Binary}" is one."""
-    for stop in phrase_end.finditer(text, first, limit):
-        phrase = text[first : stop.start()]
-        if all(phrase.count(opening) <= phrase.count(closing) for opening, closing in _BRACKETS):
-            return stop.start()
-    return len(text)
-
-
-def may_answer(question: ParsedQuestion, answer: str) -> bool:
-    """Return whether words say something: not "the", nor for a result "return it"."""
-    if answer in _OPENING_WORDS or answer.lower() in _FUNCTION_WORDS:
-        return False
-    return question.answer_type.name != "result" or _RETURNS.match(answer) is None
-
-
 def _add_parameters(
     candidates: dict[CharSpan, dict[str, float]],
     answer_type: AnswerType,
@@ -197,7 +144,7 @@ def _add_parameters(
     text: str,
     structure: PassageStructure,
 ) -> None:
-    """Add the defaults of parameters, or all occurrences of their names, as the question asks."""
+    """Add parameters' defaults, or all occurrences of their names, if the question asks for them."""
     asks_for_name = answer_type.name in ("parameter", "option")
 
     for parameter in structure.parameters:
@@ -217,3 +164,56 @@ def _add_parameters(
 
 def _occurrences(name: str, text: str) -> list[CharSpan]:
     return [match.span() for match in re.finditer(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)]
+
+
+def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
+    """Yield the values that the text calls defaults, without quotes and stops, and how it does so."""
+    for name, wording in _DEFAULTS:
+        for match in islice(wording.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
+            value = match["value"]
+            start = match.start("value") + len(value) - len(value.lstrip(_QUOTES))
+            end = match.start("value") + len(value.rstrip(_QUOTES + ".,;: "))
+            if start < end:
+                yield (start, end), name
+
+
+def _returned_types(signature: str) -> Iterator[CharSpan]:
+    """Yield the type after a signature's last arrow, and each of its alternatives.
+
+    Rust's "-> Result<T, E>" has one; Erlang's "-> {ok, Binary} | eof" has `{ok, Binary}` and `eof`.
+    """
+    for match in islice(_RETURN_TYPE.finditer(signature), MAX_CANDIDATES):
+        yield match.span("type")
+        start = match.start("type")
+        for alternative in match["type"].split(" | "):
+            yield start, start + len(alternative)
+            start += len(alternative) + len(" | ")
+
+
+def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
+    """Yield phrases for what is returned: "a copy of the string" from "Return a copy of the string".
+
+    A phrase is yielded in full, and again cut off before a comma or an added clause.
+    """
+    for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
+        first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
+        for phrase_end in _PHRASE_ENDS:
+            end = _phrase_end(phrase_end, text, first, limit)
+            if first < end <= limit:
+                yield first, end
+
+
+def _phrase_end(phrase_end: re.Pattern[str], text: str, first: int, limit: int) -> int:
+    """Return where the phrase ends; a comma in brackets does not end it: "{ok, Binary}"."""
+    for stop in phrase_end.finditer(text, first, limit):
+        phrase = text[first : stop.start()]
+        if all(phrase.count(opening) <= phrase.count(closing) for opening, closing in _BRACKETS):
+            return stop.start()
+    return len(text)
+
+
+def may_answer(question: ParsedQuestion, answer: str) -> bool:
+    """Return whether an answer says something: "the" does not, nor "return it" for a result."""
+    if answer in _OPENING_WORDS or answer.lower() in _FUNCTION_WORDS:
+        return False
+    return question.answer_type.name != "result" or _RETURNS.match(answer) is None

@@ -1,10 +1,12 @@
-"""Tell apart the values of a sentence that says of each when it holds: "0 if equal, 1 if not"."""
+"""Choose between the values of a sentence that states a condition for each: "0 if equal, 1 if not"."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterator
-from itertools import groupby, islice
+from itertools import islice
 
 from purlin.index.qa.signatures import CharSpan
 
@@ -30,25 +32,23 @@ _PLAIN_WORDS = frozenset(
 
 
 def values_under_condition(text: str, words: Collection[str]) -> Iterator[CharSpan]:
-    """Yield the value of each sentence whose condition has more of the words than the others have.
+    """Yield from each sentence the value whose condition has the largest share of its words in `words`.
 
-    `words` are in lower case. Sentences with one value, or whose best ones are equal, have none.
+    `words` are in lower case. A sentence with a single value yields none, nor does one with a tie.
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, MAX_CHARS)]
-    matches = islice(_CONDITION.finditer(text, 0, MAX_CHARS), MAX_CONDITIONS)
+    values: dict[int, list[tuple[float, CharSpan]]] = defaultdict(list)
+    for match in islice(_CONDITION.finditer(text, 0, MAX_CHARS), MAX_CONDITIONS):
+        sentence = bisect_right(ends, match.start())
+        values[sentence].append((_share(match["condition"], words), match.span("value")))
 
-    for _, of_sentence in groupby(
-        matches, key=lambda match: sum(end <= match.start() for end in ends)
-    ):
-        ranked = sorted(
-            ((_share(match["condition"], words), match.span("value")) for match in of_sentence),
-            key=lambda scored: -scored[0],
-        )
+    for values_of_sentence in values.values():
+        ranked = sorted(values_of_sentence, key=lambda value: -value[0])
         if len(ranked) > 1 and ranked[0][0] > ranked[1][0]:
             yield ranked[0][1]
 
 
 def _share(condition: str, words: Collection[str]) -> float:
-    """The share of a condition's words that are among others."""
+    """Return the share of a condition's words that are in `words`, plain words aside."""
     own_words = {word for word in _WORD.findall(condition.lower()) if word not in _PLAIN_WORDS}
     return sum(word in words for word in own_words) / len(own_words) if own_words else 0.0

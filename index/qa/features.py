@@ -1,8 +1,8 @@
 """Features of passages and of answer spans that come from the structure of a reference.
 
-Linear models over these features rank passages and spans beside what the search and the reader
-say. What holds for one type of answer counts by the probability that the question expects that
-type. `benchmarks/qa/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
+Linear models rank passages and spans by these features and by the scores of search and reader. A
+feature that concerns one type of answer is weighted by the probability that the question expects
+that type. `benchmarks/qa/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
 over all competing passages, or spans, is the probability of being right.
 """
 
@@ -28,7 +28,7 @@ PASSAGE_WEIGHTS = {
     # the scores of the retrievers
     "dense": 14.64,
     "lexical": 10.03,
-    # the entry is of a kind that the question asks for
+    # the entry is of the kind that the question asks for
     "kind": 0.78,
     # the question has the entry's name
     "named": 0.82,
@@ -91,7 +91,7 @@ SPAN_WEIGHTS = {
     # its sentence tells a default, and the question asks for one
     "default": 0.21,
 }
-MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
+MAX_ENTRY_CHARS = 20_000  # the rest of an entry is not compared with the question's words
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages
 PROBABILITY_MARGIN = 1e-4  # keeps the log odds of the reader's estimate finite
 
@@ -172,7 +172,7 @@ def _has_type(answer_type: AnswerType, document: Document, text: str) -> bool:
 
 
 def _introduces_module(document: Document) -> bool:
-    """Return whether it is the section whose heading begins with the module's name."""
+    """Return whether a document is the section whose heading begins with its module's name."""
     is_section = "signature" not in document.fields
     return is_section and document.title.partition(" ")[0] == document.fields.get("module")
 
@@ -189,11 +189,11 @@ def span_features(
 ) -> dict[str, float]:
     """Return the features of a span except the reader's own.
 
-    `candidate` has those of `span_candidates`, None for a span that is not among them.
+    `candidate` has its features by `span_candidates`; None if it is no candidate.
     """
     answer = text[slice(*span)]
-    # Names may have several words: SKIP LOCKED, timeout client.
     features = dict(candidate or {})
+    # A name counts as one word, whatever it consists of: SKIP LOCKED, timeout client.
     is_name = answer.isupper() or bool(features.get("own"))
     words = math.log1p(1 if is_name else len(answer.split()))
     unproposed = 1.0 - min(1.0, features.pop(PROPOSED, 0.0))
@@ -235,11 +235,11 @@ def calibration_features(
     word_weights: Mapping[str, float],
     reader_probability: float,
 ) -> tuple[float, float, float, float]:
-    """Return the features that the probability of an answer in the corpus is calibrated on.
+    """Return the features by which the probability that the corpus has an answer is calibrated.
 
-    These are the best dense and the best lexical score, the idf (from `word_weights`) of the
-    rarest word of the question that the best answer's document lacks, and the log odds of the
-    reader's own estimate.
+    They are the best dense and the best lexical score, the idf (from `word_weights`) of the rarest
+    word of the question that the best answer's document lacks, and the log odds of the reader's own
+    estimate.
     """
     dense = max((hit.scores.get("dense", 0.0) for hit in hits), default=0.0)
     lexical = max((hit.scores.get("lexical", 0.0) for hit in hits), default=0.0)

@@ -21,9 +21,9 @@ def judge_corpus(
     depth: int = READ_DEPTH,
     progress: Callable[[int], None] | None = None,
 ) -> list[JudgedAnswer]:
-    """Answer each question and judge the result; without a reader judge the passages alone.
+    """Answer each question and judge the result; without a reader, judge the passages alone.
 
-    `progress` gets the number of questions that are judged.
+    `progress` is called with the number of questions judged so far.
     """
     judged = []
     for number, question in enumerate(questions, 1):
@@ -48,20 +48,20 @@ def _answers(
         return (), hits, hits[0].score if hits else 0.0
 
     result = answer_question(
-        corpus, reader, question, depth=depth, hits=max(DEPTHS), seconds=SECONDS_PER_QUESTION
+        corpus, reader, question, depth=depth, max_hits=max(DEPTHS), seconds=SECONDS_PER_QUESTION
     )
     return result.answers, result.hits, result.answerable
 
 
 def answer_entry(answer: Answer, hits: Sequence[Hit]) -> str | None:
-    """Return the entry of the passage that an answer stands in, if that is among the hits."""
+    """Return the entry whose passage contains the answer; None if it is not among the hits."""
     return next((hit_entry(hit) for hit in hits if hit.id == answer.passage_id), None)
 
 
 def hit_entry(hit: Hit) -> str:
     """Return a hit's entry as question sets name it: the page's path, `#`, the anchor.
 
-    That is independent of the URL which the reference is served from.
+    The URL that the reference is served from does not matter.
     """
     _, mark, anchor = (hit.location.url or "").partition("#")
     return f"{hit.location.path or hit.document_id}{mark}{anchor}"

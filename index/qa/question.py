@@ -1,4 +1,4 @@
-"""Parse a question: the expected type of answer, the names in it, whether it asks for a default."""
+"""Parse a question: the type of answer it expects, its names, whether it asks for a default."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, statement_kind
 from purlin.index.qa.question_types import expected_types
 from purlin.index.qa.signatures import dotted
 
-MIN_DEFAULT_SHARE = 0.3  # probability of a value or number from which on a default may be wanted
+MIN_DEFAULT_SHARE = 0.3  # least probability of a value or number at which a default may be wanted
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
-# With and without what may be a prime, as in Haskell's foldl', or an apostrophe.
+# Names without and with a final quote, which may be an apostrophe or a prime, as in Haskell's foldl'.
 _NAMES = (re.compile(r"-{0,2}[^\W\d]\w*"), re.compile(r"[^\W\d]\w*'+(?!\w)"))
 _CALLED_NAME = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?=\()")
 _QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
@@ -21,13 +21,13 @@ _QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
-    """A question and what its wording says of the answer. Names and words are as `folded` has them.
+    """A question, and what its wording tells about the answer. All names and words are folded.
 
-    `types` are those of the answer that is expected, likeliest first, with their probabilities, as
-    `expected_types` returns them. `names` may be names of entries, such as `split` or `--quiet`,
-    `qualified_names` those with dots (or `Set#add`, `Vec::push`), such as `str.split`, `called_names`
-    those with a parenthesis behind; `words` are all words, with and without hyphens. `statement` is
-    what the answer's sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
+    `types` are the expected answer types with their probabilities, likeliest first (see
+    `expected_types`). `names` are words that may name an entry, such as `split` or `--quiet`.
+    `qualified_names` have dots in them, such as `str.split` (also for `Set#add` and `Vec::push`), and
+    `called_names` are followed by a parenthesis. `words` are all words, those with hyphens also in
+    parts. `statement` is the kind of statement that is wanted (see `statement_kind`), "" for a value.
     """
 
     text: str
@@ -56,13 +56,13 @@ class ParsedQuestion:
 
 
 def folded(name: str) -> str:
-    """Return a name as it is compared: in lower case, except for options such as `-P`."""
+    """Return a name as names are compared: in lower case, except for options such as `-P`."""
     is_short_option = len(name) == 2 and name[0] == "-"
     return name if is_short_option else name.lower()
 
 
 def parse_question(text: str) -> ParsedQuestion:
-    """Parse a question in English."""
+    """Parse a question, which must be in English."""
     lower = text.lower()
     types = expected_types(text)
     value_share = sum(share for each, share in types if each.name in ("value", "number"))

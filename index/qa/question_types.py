@@ -1,10 +1,10 @@
-"""Tell how likely a question expects each type of answer, by its words.
+"""Estimate by the words of a question how likely it expects each type of answer.
 
 Rules over the wording (`purlin.index.qa.answer_types`) are right where they match, but many
 questions match none: "closing a stream twice, what blows up" wants an exception. A multinomial
-logistic regression over words, groups of words and the rules that match has learnt that from
-questions over eleven manuals (`benchmarks/qa/question_types.py`). It knows only groups that questions
-over three manuals have, so that it goes by wording, not by subject.
+logistic regression over words, groups of words and the rules that match has learnt this from
+questions over eleven manuals (`benchmarks/qa/question_types.py`). It uses only words and groups that
+occur in questions over three manuals or more, so it goes by wording, not by subject.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from purlin.index.qa.answer_types import (
 )
 
 WEIGHTS = Path(__file__).with_suffix(".npz")
-RULES_SHARE = 0.5  # of the probability, for the type that the rules tell
+RULES_SHARE = 0.5  # of the probability: goes to the type that the rules choose
 MIN_SHARE = 0.05  # types that are less likely are left out
 MAX_WORDS = 200  # the rest of a question is not looked at
 
@@ -78,10 +78,10 @@ def class_probabilities(question: str) -> dict[str, float]:
 
 
 def expected_types(question: str) -> tuple[tuple[AnswerType, float], ...]:
-    """Return the types that an answer may be of with their probabilities, likeliest first.
+    """Return the types that the answer may have, with their probabilities, likeliest first.
 
-    It is SENTENCE_TYPE alone where the rules say that a statement is wanted. Else the type by the
-    rules has `RULES_SHARE`, and what its words say of the types of values the rest.
+    If the rules see that a statement is wanted, that is SENTENCE_TYPE alone. Otherwise the type that
+    the rules choose gets `RULES_SHARE`, and the regression over the words distributes the rest.
     """
     by_rules = expected_type(question)
     if by_rules is SENTENCE_TYPE:
@@ -113,17 +113,15 @@ def question_features(question: str) -> frozenset[str]:
 
 
 def _words(question: str) -> Iterator[str]:
-    """Yield words in lower case, and what stands for names and numbers."""
-    for number, match in enumerate(_PIECE.finditer(question)):
-        if number == MAX_WORDS:
-            return
+    """Yield words in lower case, and placeholders for names and numbers."""
+    for match in islice(_PIECE.finditer(question), MAX_WORDS):
         piece = match[0].strip(".'")
         if piece:
-            yield _shape(piece) or piece.lower()
+            yield _placeholder(piece) or piece.lower()
 
 
-def _shape(piece: str) -> str:
-    """Return what a name or number is called among the words; "" for a word."""
+def _placeholder(piece: str) -> str:
+    """Return what stands for a name or number; "" for a word."""
     if piece.endswith("("):
         return "CALL"
     if piece.replace(".", "").isdecimal():

@@ -1,8 +1,9 @@
 """Read passages for a question: a cross-encoder's logits for the answer's start and end.
 
 The model reads `[CLS] question [SEP] passage [SEP]`, or what its tokenizer puts around two texts. It
-returns, for each token, the logits that an answer starts and ends there, and for each passage one
-that it answers (reference QA, eq. 1-3). `purlin.index.qa.spans` makes answers of these logits.
+returns two logits for each token, that an answer starts and that it ends there, and one for the
+passage, that it answers at all (reference QA, eq. 1-3). `purlin.index.qa.spans` turns these logits
+into answers.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class ReadingPassage:
 class PackedPassage:
     """Model input for a question and a passage.
 
-    `ids` (t,) has all tokens, `first` is the index of the passage's first one. `offsets` has the
-    characters of each of the passage's tokens, into `model_text` of the passage.
+    `ids` (t,) has all tokens, and `first` is the index of the passage's first one. `offsets` has start
+    and end of each of the passage's tokens in the characters of its `model_text`.
     """
 
     ids: Ids
@@ -80,7 +81,7 @@ class PackedPassage:
 
 @dataclass(frozen=True, slots=True)
 class PassageLogits:
-    """Model output for a passage: `start` and `end` (t,) per token, `selected` as a whole."""
+    """Logits of a passage: `start` and `end` (t,) of each token, `selected` of the whole passage."""
 
     packed: PackedPassage
     start: Floats
@@ -91,8 +92,8 @@ class PassageLogits:
 class TokenScores:
     """How likely an answer starts and ends at each of the passage's tokens (eq. 1 and 2).
 
-    `start` and `end` (t,) are log probabilities. `offsets` (t,) are the characters of each token in
-    `passage.text`, negative in its context, where no answer may be.
+    `start` and `end` (t,) are log probabilities. `offsets` has start and end of each token in the
+    characters of `passage.text`; they are negative in the context, where no answer may be.
     """
 
     def __init__(self, passage: ReadingPassage, logits: PassageLogits) -> None:
@@ -107,7 +108,7 @@ class TokenScores:
         ]
 
     def of(self, span: CharSpan) -> float | None:
-        """Return the log probability of characters of the passage; None if they were cut off."""
+        """Return the log probability of a span of the passage's text; None if it was cut off."""
         first = bisect_right(self.offsets, span[0], key=lambda offset: offset[1])
         last = bisect_left(self.offsets, span[1], key=lambda offset: offset[0]) - 1
 
@@ -157,11 +158,11 @@ class Packer:
 
 
 def _special_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
-    """Return the ids before the question, between it and the passage, and after that.
+    """Return the ids before the question, between question and passage, and after the passage.
 
     They are those that the tokenizer itself puts around a pair of texts: [CLS], [SEP], [SEP] for
-    BERT; for MPNet, which has words "[CLS]" and "[SEP]" too, <s>, </s></s>, </s>. A tokenizer that
-    adds none gets BERT's. Raises ValueError if it does not have them.
+    BERT; <s>, </s></s>, </s> for MPNet, whose vocabulary has "[CLS]" and "[SEP]", too. If the
+    tokenizer adds none, they are BERT's. Raises ValueError if the vocabulary lacks those.
     """
     around_one: list[int] = tokenizer.encode("").ids
     around_two: list[int] = tokenizer.encode("", "").ids
@@ -176,7 +177,7 @@ def _special_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]
 
 
 def reading_passage(document: Document, passage: Passage, prior: float = 0.0) -> ReadingPassage:
-    """Return a passage as the reader sees it: the encoder's text of it, with the passage last."""
+    """Return a passage as the reader sees it: its context is what the encoder reads before its text."""
     text = document.body[passage.start : passage.end]
     context = render(document, passage).removesuffix(text).rstrip("\n")
     return ReadingPassage(text, context, prior, passage_structure(document, passage))
@@ -197,7 +198,7 @@ class Reader:
         graphs: Sequence[tuple[InferenceSession, float]],
         threads: int,
     ) -> None:
-        """Take open graphs with their shares, which sum to 1: logits are the weighted means of theirs."""
+        """Take open graphs, each with the share of its logits in the mean; the shares add up to 1."""
         self.settings = settings
         self.packer = packer
         self.name = settings.name
@@ -210,8 +211,8 @@ class Reader:
     def load(cls, directory: Path, *, threads: int | None = None) -> Self:
         """Read and verify a reader directory.
 
-        Raises NotFound if there is none or no onnxruntime, Damaged with the name of a file that was
-        altered.
+        Raises NotFound if there is no such directory or no onnxruntime, and Damaged, which names the
+        file, if one was altered.
         """
         require_transformers("reader")
         if not directory.is_dir():
@@ -230,9 +231,9 @@ class Reader:
     def read(
         self, question: str, passages: Sequence[ReadingPassage], *, deadline: float | None = None
     ) -> list[PassageLogits]:
-        """Return the logits of the passages that are read before the `deadline`, in their order.
+        """Return the logits of the first passages: as many as are read before the `deadline`.
 
-        A deadline is a time of `time.monotonic()`; the first passage is read whatever the time.
+        A deadline is a time of `time.monotonic()`. The first passage is read in any case.
         """
         return list(self._run(self.packer.pack(question, passages), deadline))
 
@@ -284,7 +285,7 @@ def _open_graph(directory: Path, files: Mapping[str, bytes]) -> InferenceSession
 def _open_parts(
     directory: Path, settings: EnsembleReaderSettings
 ) -> tuple[Packer, list[tuple[InferenceSession, float]]]:
-    """Open an ensemble's parts: what packs passages for all, and each graph with its share."""
+    """Open the parts of an ensemble: the packer that they share, and each graph with its share."""
     directories = {name: directory.absolute().parent / name for name in settings.parts}
     parts = {
         name: read_exported(part_directory, "reader", parse_settings)

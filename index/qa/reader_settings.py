@@ -1,4 +1,4 @@
-"""What a reader's directory says of it: `reader.json`, of one model or of several together."""
+"""The settings of a reader, `reader.json` in its directory: of one model, or of several joined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READER_SETTINGS = "reader.json"
 class ReaderSettings:
     """The content of `reader.json`; `files` has the SHA-256 (hex) of model and tokenizer.
 
-    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `purlin.index.qa.features`.
+    `prior_weight` is the weight of a passage's prior, beside `purlin.index.qa.features.SPAN_WEIGHTS`.
     The probability that the corpus has an answer is the logistic function of `calibration`: a
     constant, then the weights of `purlin.index.qa.features.calibration_features`.
     """
@@ -35,10 +35,10 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleReaderSettings(ReaderSettings):
-    """The content of `reader.json` of several readers together, which has no `files` of its own.
+    """The content of `reader.json` of an ensemble of readers, which has no `files` of its own.
 
-    `parts` has the name and fingerprint of each reader; each lies in the directory of its name beside
-    the ensemble's. `shares`, by name, tell how much the logits of each count, and sum to 1.
+    `parts` maps the name of each reader to its fingerprint; it lies beside the ensemble, in a directory
+    of its name. `shares` maps the names to the weights of the readers' logits, which add up to 1.
     """
 
     parts: dict[str, str]
@@ -83,7 +83,7 @@ def _check_shares(settings: EnsembleReaderSettings) -> None:
 def check_part_settings(
     settings: EnsembleReaderSettings, parts: Mapping[str, ReaderSettings]
 ) -> None:
-    """Raise ValueError unless the parts are those of the ensemble, and all read the same tokens."""
+    """Raise ValueError unless the parts are the ensemble's own and all read the same tokens."""
     first, *_ = parts.values()
     for name, part in parts.items():
         if part.fingerprint != settings.parts[name]:

@@ -1,8 +1,8 @@
-"""Find the sentences of a passage, and tell by their features which one answers a question.
+"""Find the sentences of a passage, and the features that tell whether one answers a question.
 
 A question such as "how do I ..." or "what happens if ..." wants a statement, not a value. The
-answer is then a whole sentence of the reference. Linear weights over the features here rank the
-sentences of all passages, as `purlin.index.qa.features` ranks spans.
+answer is then a whole sentence of the reference. A linear model over the features here ranks the
+sentences of all passages, like that of `purlin.index.qa.features` for spans.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SENTENCE_WEIGHTS = {
     "opening_detail": -2.08,
     # the same, where it asks for a purpose and names a parameter of the entry
     "opening_parameter": -2.96,
-    # how many sentences of the passage come before it, as a logarithm
+    # logarithm of the number of sentences before it in the passage
     "depth": -0.4,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
     "overlap": 1.78,
-    # the sentence is about a parameter, and the question names that and the entry
+    # the sentence is about a parameter, and the question names that parameter and the entry
     "parameter": 3.56,
     # it begins with the entry's name, or with "this function"
     "subject": -0.67,
@@ -47,7 +47,7 @@ SENTENCE_WEIGHTS = {
     "conditional": -0.39,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
-MAX_LISTED = 2  # parameters in a sentence about one of them
+MAX_MENTIONED = 2  # parameters in a sentence that still is about one of them
 
 # The beginning of an item of a list, or of an example.
 _ITEM = re.compile(r"\n[^\S\n]*(?:[-*•] |\d+\. |>>> )")
@@ -59,11 +59,13 @@ _STOP = re.compile(
 )
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 # A bullet, or the call that a docstring begins with: `zip(*iterables) --> Yield ...`.
-_LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) |[\w.]+\(.*?\) --?>? )?\s*")
+_BULLET_OR_CALL = re.compile(r"\s*(?:(?:[-*•]|\d+\.) |[\w.]+\(.*?\) --?>? )?\s*")
 _CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
 
 _NAME = re.compile(r"[^\W\d]\w*")
-_LEADS = re.compile(r"[`'\"*]*(?:if|when|with|set(?:ting)?|the)?\s*[`'\"*]*(?P<name>\w+)", re.I)
+_FIRST_NAME = re.compile(
+    r"[`'\"*]*(?:if|when|with|set(?:ting)?|the)?\s*[`'\"*]*(?P<name>\w+)", re.I
+)
 # Words of sentences that state what a question asks for, by `ParsedQuestion.statement`.
 _STATING = {
     "condition": re.compile(
@@ -85,7 +87,7 @@ _STATING = {
     ),
 }
 _CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
-# What no question that wants a statement asks for; a version may be what another one wants.
+# No question that wants a statement is answered by such a note; one that wants a version may be.
 _VERSION_NOTE = re.compile(r"(?:New|Changed|Deprecated|Added) (?:in|since) version")
 _ASIDE = re.compile(
     r"Availability:|Source code:|Raises an auditing event|(?:Note|See also|Warning)$"
@@ -104,7 +106,7 @@ class Sentence:
 
 
 def sentences(passage: ReadingPassage) -> list[Sentence]:
-    """Return the sentences of a passage, without its signature, examples of code and version notes."""
+    """Return the sentences of a passage, except its signature, examples of code and version notes."""
     spans = (
         span for span in _sentence_spans(passage) if not _VERSION_NOTE.match(passage.text, *span)
     )
@@ -128,7 +130,7 @@ def _prose(passage: ReadingPassage) -> Iterator[CharSpan]:
 
 
 def _paragraphs(text: str, start: int) -> Iterator[CharSpan]:
-    """Yield what stands between empty lines."""
+    """Yield the spans between empty lines."""
     for match in _PARAGRAPH.finditer(text, start):
         yield start, match.start()
         start = match.end()
@@ -136,7 +138,7 @@ def _paragraphs(text: str, start: int) -> Iterator[CharSpan]:
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Return whether a paragraph begins no example, and at most half of its lines are code."""
+    """Return whether a paragraph begins with no example and at most half of its lines are code."""
     lines = [line for line in paragraph.split("\n") if line.strip()]
     if not lines or lines[0].startswith(">>>"):
         return False
@@ -145,7 +147,7 @@ def _is_prose(paragraph: str) -> bool:
 
 
 def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Yield the rows of tables in a paragraph, and what stands between them."""
+    """Yield the rows of tables in a paragraph, and the text between them."""
     for row in ROW.finditer(text, start, end):
         if start < row.start():
             yield start, row.start()
@@ -156,16 +158,16 @@ def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 
 def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Yield the sentences of a paragraph, without what leads to them and white space around them."""
+    """Yield the sentences of a paragraph, without bullets and the white space around them."""
     position = start
     borders = [match.end() for match in _STOP.finditer(text, start, end)]
     for border in (*borders, end):
-        leading = _LEADING.match(text, position, border)
-        first = leading.end() if leading else position
+        bullet = _BULLET_OR_CALL.match(text, position, border)
+        first = bullet.end() if bullet else position
         last = first + len(text[first:border].rstrip())
         sentence = text[first:last]
         if _VERDICT.fullmatch(sentence) and not _ITEM.match(text, border):
-            # It begins the sentence that explains it.
+            # "Yes." is no sentence of its own: it begins the one that explains it.
             continue
         if " " in sentence and not _ASIDE.match(sentence):
             yield first, last
@@ -234,9 +236,9 @@ def sentence_of_answer(
     word_weights: Mapping[str, float],
     answer: CharSpan,
 ) -> CharSpan | None:
-    """Return the sentence that the answer stands in, else the passage's best one, if it has any.
+    """Return the sentence that contains the answer, else the passage's best one, if it has any.
 
-    A name in a signature is outside of all sentences; the best one then tells what it does.
+    A name in a signature is in no sentence; the best one then tells what it names.
     """
     for start, end in _sentence_spans(passage):
         if start <= answer[0] and answer[1] <= end:
@@ -253,7 +255,7 @@ def sentence_score(features: Mapping[str, float]) -> float:
 
 
 def _beside_name(weights: Mapping[str, float], passage: ReadingPassage) -> dict[str, float]:
-    """Leave out the tokens of the entry's own names, which every sentence of it is about."""
+    """Leave out the tokens of the entry's names, which all of its sentences are about."""
     names = [passage.text[slice(*span)] for span in passage.structure.names]
     own = frozenset(tokens("\n".join((passage.context, *names))))
     return {token: weight for token, weight in weights.items() if token not in own}
@@ -269,18 +271,18 @@ def _names_entry(question: ParsedQuestion, passage: ReadingPassage) -> bool:
 def _parameter_score(
     sentence: str, named_parameters: set[str], parameters: Sequence[Parameter]
 ) -> float:
-    """Return 1 if the sentence begins with a parameter that is asked about, 0.5 if it has one.
+    """Return 1 if the sentence begins with one of the named parameters, 0.5 if it mentions one, else 0.
 
-    A list of many parameters tells nothing of one: -0.5.
+    A sentence that mentions many parameters tells nothing about one: -0.5.
     """
-    leading = _LEADS.match(sentence)
-    if leading is not None and leading["name"] in named_parameters:
+    first_name = _FIRST_NAME.match(sentence)
+    if first_name is not None and first_name["name"] in named_parameters:
         return 1.0
 
     mentioned = {parameter.name for parameter in parameters} & set(_NAME.findall(sentence))
     if not mentioned & named_parameters:
         return 0.0
-    return 0.5 if len(mentioned) <= MAX_LISTED else -0.5
+    return 0.5 if len(mentioned) <= MAX_MENTIONED else -0.5
 
 
 def _is_subject(sentence: str, names: set[str]) -> bool:

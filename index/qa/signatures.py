@@ -40,8 +40,8 @@ class PassageStructure:
     """The structure of the entry that a passage belongs to.
 
     `names` and the defaults of `parameters` are spans of the passage's text. The signature ends at
-    `signature_end`, which is 0 for a passage without one. `is_first` tells that the entry begins
-    with the passage.
+    `signature_end`, which is 0 for a passage without one. `is_first` says that the passage begins the
+    entry.
     """
 
     directive: str = "section"
@@ -70,13 +70,13 @@ def passage_structure(document: Document, passage: Passage) -> PassageStructure:
 
 
 def directive(document: Document) -> str:
-    """Return an entry's kind; a method without parentheses is an attribute to its reader."""
+    """Return an entry's directive; a method whose signature has no parentheses is an attribute."""
     name = str(document.fields.get("directive", "section"))
     return "attribute" if name == "method" and "(" not in _signature(document) else name
 
 
 def own_names(document: Document) -> Iterator[CharSpan]:
-    """Find an entry's names in its signature, each with its qualifier there: `str.split`."""
+    """Yield the spans of an entry's names in its signature, with their qualifiers: `str.split`."""
     signature = _signature(document)
     position = 0
 
@@ -91,7 +91,7 @@ def own_names(document: Document) -> Iterator[CharSpan]:
 
 
 def entry_names(document: Document) -> tuple[str, ...]:
-    """Return the names of an entry, which may have several, without signatures around them."""
+    """Return the names of an entry, which may have several, without the rest of their signatures."""
     names = document.fields.get("names")
     titles = names if isinstance(names, tuple) else (document.title,)
     return tuple(name for title in titles if (name := _bare_name(title)))
@@ -127,7 +127,7 @@ def signature_parameters(signature: str) -> list[Parameter]:
 
 
 def overloads(signature: str) -> dict[str, tuple[Parameter, ...]]:
-    """Return each name's parameters in all lines, which may give it different defaults."""
+    """Map each parameter's name to its parameters in all lines, whose defaults may differ."""
     parameters: dict[str, tuple[Parameter, ...]] = {}
 
     for parameter in _parameters_of_lines(signature):
@@ -149,7 +149,7 @@ def _parameters_of_lines(signature: str) -> Iterator[Parameter]:
 
 
 def _split_parameters(line: str, start: int) -> Iterator[tuple[int, int, bool]]:
-    """Split at the commas of the outermost level: start and end of each piece, whether in brackets.
+    """Split at the commas of the outermost level: yield (start, end, whether in brackets) of each piece.
 
     A bracket before any `=` or `:` of its piece, or in front of a comma, marks optional parameters;
     all other brackets, and quotes after a `=` or `:`, belong to a default or an annotation.

@@ -1,7 +1,7 @@
-"""Rank answer spans: from the reader's logits and the features of passages and spans to answers.
+"""Rank answer spans by the reader's logits and the features of passages and spans.
 
 Eq. 1-3 are those of the paper on reference QA. Eq. 3's softmax over the passages has one more
-choice here, "none of them", with a logit of 0: so the model can say that no passage answers.
+choice here, "none of them", with a logit of 0, so the model can say that no passage answers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from purlin.index.qa.sentences import (
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
-NO_SPANS_SCORE = -1e9  # of a passage without spans
-FOREIGN_MODULE = 1.5  # log odds, of a name that no passage's page documents as a module
-_TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
+NO_SPANS_SCORE = -1e9  # of a passage without spans: far below all others
+FOREIGN_MODULE = 1.5  # log odds that a name loses if it is the module of no passage
+_TOP_TOKENS = 8  # so many best start tokens of a passage are combined with as many end tokens
 
 _WORD = re.compile(r"\w")
 _JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
@@ -54,9 +54,10 @@ class SpanPrediction:
 
 @dataclass(frozen=True, slots=True)
 class RankedAnswer:
-    """Characters of a passage, by its number; `score` (0-1) is comparable across questions.
+    """Characters `start` to `end` of the passage with the number `passage`.
 
-    `sentence` has the characters of the sentence that the answer is shown with.
+    `score` (0-1) is comparable across questions. `sentence` is the span of the sentence that the answer
+    is shown with.
     """
 
     passage: int
@@ -71,14 +72,14 @@ class ReadingResult:
     """What the reader made of a question and its passages.
 
     `answers` are best first and do not overlap. `answerable` is eq. 3's probability (0-1) that any
-    of the passages answers. `relevance` (n,) has each passage's probability, 0 for those after the
-    first `read_passages`, which were not read in time.
+    of the passages answers. `relevance` (n,) has each passage's probability. It is 0 for those after
+    the first `read_count`, which were not read in time.
     """
 
     answers: tuple[RankedAnswer, ...]
     answerable: float
     relevance: Floats
-    read_passages: int
+    read_count: int
 
 
 def rank_answers(
@@ -92,9 +93,9 @@ def rank_answers(
 ) -> ReadingResult:
     """Return the `k` best answers; `logits` may lack the last passages, which were not read.
 
-    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features. If
-    the question wants a statement, the spans are sentences; `word_weights` has the idf of each of
-    its tokens.
+    A span's score is the sum of the passage's prior, times `prior_weight`, and the weighted features.
+    If the question wants a statement, the spans are sentences. `word_weights` maps the question's
+    tokens to their idf.
     """
     score = sentence_score if question.statement else span_score
     scored_passages = []
@@ -122,16 +123,19 @@ def rank_answers(
         return replace(answer, sentence=sentence)
 
     answers = map(with_sentence, _best_answers(spans, probabilities, k))
-    return ReadingResult(tuple(answers), any_answer(selected), relevance, len(logits))
+    return ReadingResult(
+        tuple(answers), probability_of_any_answer(selected), relevance, len(logits)
+    )
 
 
 def merge_modules(
     scored: Sequence[Sequence[SpanPrediction]], passages: Sequence[ReadingPassage]
 ) -> list[list[SpanPrediction]]:
-    """Give each name that may be a module's one span, with the odds of all spans of the name.
+    """Merge all spans of the same name into one, whose odds are the sum of theirs.
 
-    Many passages of a module have its name; that of the section that introduces it is kept if it
-    was read, else the most likely one. A name that is no passage's module loses `FOREIGN_MODULE`.
+    Many passages of a module contain its name. The span in the section that introduces the module is
+    kept if that was read, else the likeliest one. A name that is the module of no passage loses
+    `FOREIGN_MODULE`.
     """
     modules = {passage.structure.module for passage in passages}
     mentions: dict[str, list[tuple[bool, float, int, SpanPrediction]]] = defaultdict(list)
@@ -158,7 +162,7 @@ def _competing(
     logits: PassageLogits,
     word_weights: Mapping[str, float],
 ) -> Iterator[tuple[Sentence | SpanPrediction, dict[str, float]]]:
-    """Yield the sentences of a passage, or the spans for a question that wants a value."""
+    """Yield what may answer, with its features: sentences for a statement, spans for a value."""
     if question.statement:
         yield from sentence_features(question, passage, logits, word_weights)
     else:
@@ -190,8 +194,8 @@ def best_spans(
 ) -> list[SpanPrediction]:
     """Return the spans of a passage's text, best first, by eq. 1 and 2.
 
-    They are the combinations of the best start and end tokens that are in order and not too long,
-    and the `candidates`, however unlikely. Scores are log probabilities.
+    They are the combinations of the best start and end tokens, if in order and not too long, and the
+    `candidates`, however unlikely. Scores are log probabilities.
     """
     token_scores = TokenScores(passage, logits)
     offsets = token_scores.offsets
@@ -203,7 +207,7 @@ def best_spans(
         score = float(token_scores.start[first] + token_scores.end[last])
         scores[span] = max(score, scores.get(span, -math.inf))
 
-    # Candidates get the probability of their tokens, whether that is among the best or not.
+    # Candidates get the probability of their tokens, be it ever so low.
     for span in candidates:
         candidate_score = token_scores.of(span)
         if candidate_score is not None:
@@ -302,7 +306,7 @@ def normalize_spans(
 
 
 def _log_sum(scores: Sequence[float]) -> float:
-    """Return the log of the sum of exponentials, far below all others for no scores."""
+    """Return the log of the sum of exponentials; NO_SPANS_SCORE for no scores."""
     if not scores:
         return NO_SPANS_SCORE
     # Subtracting the highest score keeps the exponentials finite.
@@ -337,7 +341,7 @@ def _overlap(first: RankedAnswer, second: RankedAnswer) -> bool:
     return first.passage == second.passage and not is_apart
 
 
-def any_answer(logits: Floats) -> float:
+def probability_of_any_answer(logits: Floats) -> float:
     """Return eq. 3's probability that any passage answers, from the passages' logits (n,)."""
     if not len(logits):
         return 0.0

@@ -30,14 +30,14 @@ class _Row:
 
 
 def named_cells(text: str, words: Set[str]) -> Iterator[tuple[CharSpan, bool]]:
-    """Yield the cells of the rows whose first cell the words name, and whether they name the column.
+    """Yield the cells of the rows that the words name, and whether the words name the column, too.
 
-    They name the rows of a table of whose first cell they have the largest share, which is at least
-    half: "value size" is not "key size". They name a column with one word of its head. All words
-    are in lower case.
+    A row is named if the words include at least half of its first cell's words, and no larger share
+    of any other row's: where a table has both, "value size" does not name "key size". One word of its
+    head names a column. All words are in lower case.
     """
     for rows in _tables(text):
-        # The first row has the columns' heads, unless a passage begins behind them.
+        # The first row has the columns' heads, unless the passage begins after them.
         has_heads = not any("_" in word for word in rows[0].words[0] & words)
         heads = rows[0].words if has_heads else [frozenset[str]()] * len(rows[0].words)
         candidates = [row for row in rows[has_heads:] if len(row.words) == len(heads)]
@@ -51,9 +51,9 @@ def named_cells(text: str, words: Set[str]) -> Iterator[tuple[CharSpan, bool]]:
 
 
 def _tables(text: str) -> Iterator[list[_Row]]:
-    """Yield the rows of each table, which are lines that follow each other."""
+    """Yield the rows of each table, which are consecutive lines."""
     rows: list[_Row] = []
-    table_end = -2  # of no table: the next character does not go on with one
+    table_end = -1
 
     for line in islice(ROW.finditer(text), MAX_ROWS):
         if rows and line.start() != table_end + 1:

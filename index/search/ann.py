@@ -5,8 +5,8 @@ rows that it has met, its beam. How wide a beam finds the nearest rows is measur
 built, on noisy copies of vectors. Their neighbours are about as hard to find as those of real
 queries, which lie apart from the passages; see docs/performance.md.
 
-A filter costs a beam that is wider by the share of rows that it leaves out. If it leaves few, their
-codes are compared one by one, which is exact but for the codes.
+With a filter, the beam is wider, so that enough allowed rows are in it. If few rows are allowed,
+their codes are compared one by one, which is exact except for the rounding of the codes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.errors import InvalidInput
 
 # Importing it takes longer than a search of a small corpus, which does without it.
 if TYPE_CHECKING:
@@ -34,29 +33,29 @@ Blocks = Callable[[], Iterable[Vectors]]
 # Cosines (n,) of a vector with the stored vectors of rows (n,).
 Score = Callable[[Vectors, Rows], Vectors]
 
-# Links of a node on the lowest level are twice as many. The first graph that fits the memory is
-# built; one with fewer links needs a wider beam.
+# Links of a node; on the lowest level, it has twice as many. The largest degree that fits in memory is
+# taken: with fewer links, searches need a wider beam.
 _DEGREES = (16, 12, 8)
-# Rows in the beam that finds a new row's neighbours. A wider one takes longer to build, and among
-# many rows it leaves searches a fraction of the beam: measured in docs/lab-notebook.md.
+# Rows in the beam that finds a new row's neighbours. With a wider one, building takes longer, but
+# searches among many rows need only a fraction of their beam: measured in docs/lab-notebook.md.
 _BUILD_BEAM, _WIDE_BUILD_BEAM = 80, 200
 MANY_ROWS = 200_000
-# Share of float32 that codes and links may take.
+# Codes and links may take this share of the memory of float32 vectors.
 _MEMORY_SHARE = 0.35
 # Comparing the codes of this many rows takes as long as one more row in the beam.
 _ROWS_PER_BEAM = 25
-# Of the rows that a filter allows, the beam has this many times those that are fetched, on average.
+# A beam has, on average, this many times as many allowed rows as are fetched.
 _FILTER_MARGIN = 1.2
 _COMPARED_TOGETHER = 65_536
 
-# With a quarter of the probes, chance decided between beams of which one is four times as wide.
-# Noise of this length, added to a unit vector, leaves a cosine of 0.79.
+# With a quarter as many probes, it was chance that chose between beams, one four times as wide as the
+# other. Noise of this length, added to a unit vector, leaves a cosine of 0.79.
 _PROBES, _NOISE = 512, 0.78
 _BEAMS = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536)
 _WIDENINGS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 SHALLOW, MEASURED, DEEP = 10, 100, 200
 _RECALL_SHALLOW, _RECALL_DEEP = 0.99, 0.97
-# Cosines that are summed in another order differ by less.
+# Cosines differ by less if their terms are only added in another order.
 _ROUNDING = 1e-5
 
 
@@ -68,7 +67,7 @@ def is_available() -> bool:
 class Graph:
     """The index of unit vectors (n, dim), which are not part of it.
 
-    `beam` and `widening` are the least rows in a beam, and how many there are per row asked for.
+    `beam` is the least number of rows in a beam, and `widening` the number for each requested row.
     """
 
     def __init__(
@@ -90,18 +89,17 @@ class Graph:
         self._codes = codes.reshape(index.ntotal, storage.code_size)
 
     @classmethod
-    def build(cls, blocks: Blocks, rows: int, sample: Vectors, memory: float | None = None) -> Self:
+    def build(cls, blocks: Blocks, rows: int, sample: Vectors) -> Self:
         """Index the vectors of all `rows`, with codes trained on a `sample` (m, dim).
 
-        `memory` is the limit in bytes per vector, by default 0.35 of those of float32. The graph is
-        the same whatever the number of threads. Raises InvalidInput if no graph is that small.
+        The graph is the same whatever the number of threads.
         """
         import faiss
 
         index = faiss.IndexHNSWSQ(
             sample.shape[1],
             faiss.ScalarQuantizer.QT_4bit,
-            _degree(sample.shape[1], memory),
+            _degree(sample.shape[1]),
             faiss.METRIC_INNER_PRODUCT,
         )
         index.hnsw.efConstruction = _WIDE_BUILD_BEAM if rows > MANY_ROWS else _BUILD_BEAM
@@ -131,7 +129,7 @@ class Graph:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a search needs besides the content of the file, and what the index is made of."""
+        """What `load` needs besides the content of the file, and a description of the index."""
         degree = self._index.hnsw.nb_neighbors(1)
         return {
             "beam": self._beam,
@@ -146,7 +144,7 @@ class Graph:
     def candidates(
         self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None = None
     ) -> Rows:
-        """Rows that most likely include the nearest `depth` to `query` (dim,), in no order.
+        """Return rows that most likely include the nearest `depth` to `query` (dim,), in no order.
 
         `allowed` (n,) restricts the rows. There are at least `depth`, or all that are allowed.
         """
@@ -155,9 +153,9 @@ class Graph:
         if allowed_rows <= count:
             return np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
 
-        # So wide that a filter leaves enough of the beam, whose share of allowed rows varies.
+        # Wide enough that the filter leaves enough of it; the share of allowed rows varies.
         rows_per_allowed = len(self) / allowed_rows
-        beam = self._width(math.ceil(depth * rows_per_allowed))
+        beam = self._beam_width(math.ceil(depth * rows_per_allowed))
         if allowed is not None:
             beam = max(beam, math.ceil(_FILTER_MARGIN * count * rows_per_allowed))
         while allowed_rows > beam * _ROWS_PER_BEAM:
@@ -172,12 +170,12 @@ class Graph:
             beam *= 4
         return self._compare(query, count, allowed)
 
-    def _width(self, depth: int) -> int:
-        """Rows in the beam of a search for the nearest `depth`."""
+    def _beam_width(self, depth: int) -> int:
+        """Return the number of rows in the beam of a search for the nearest `depth`."""
         return max(self._beam, math.ceil(self._widening * depth), _fetched(depth))
 
     def _walk(self, query: Vectors, count: int, beam: int) -> Rows:
-        """The nearest `count` rows that a walk with a beam finds, best first."""
+        """Return the nearest `count` rows that a walk with this beam meets, best first."""
         import faiss
 
         parameters = faiss.SearchParametersHNSW(efSearch=beam)
@@ -186,7 +184,7 @@ class Graph:
         return rows[rows >= 0]
 
     def _compare(self, query: Vectors, count: int, allowed: NDArray[np.bool_] | None) -> Rows:
-        """The nearest `count` by a comparison with all codes that are allowed."""
+        """Return the nearest `count` rows by comparing the codes of all allowed ones."""
         import faiss
 
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
@@ -208,8 +206,8 @@ class Graph:
     def tune(self, blocks: Blocks, sample: Vectors, score: Score) -> dict[str, float]:
         """Choose the narrowest beams that find nearly all neighbours of probes near a `sample`.
 
-        Returns the shares that they find: of the nearest 10 at depth 10, and of the nearest 100 at
-        depth 200, as deep as a hybrid search goes. `score` tells the cosines of candidates.
+        Returns their recall of the nearest 10 at depth 10, and of the nearest 100 at depth 200, as deep
+        as a hybrid search goes. `score` returns the cosines of candidates.
         """
         probes = probes_near(sample)
         nearest = exact_cosines(probes, blocks, min(MEASURED, len(self)))
@@ -228,7 +226,7 @@ class Graph:
 
     def _recall(self, probes: Vectors, nearest: Vectors, depth: int, score: Score) -> float:
         shares = [
-            share_found(cosines, score(probe, self.candidates(probe, depth)))
+            recall(cosines, score(probe, self.candidates(probe, depth)))
             for probe, cosines in zip(probes, nearest, strict=True)
         ]
         return float(np.mean(shares))
@@ -236,7 +234,7 @@ class Graph:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep FAISS in this thread: for a single query, others cost more than they do."""
+    """Keep FAISS in this thread: for a single query, more threads cost more than they gain."""
     import faiss
 
     threads = faiss.omp_get_max_threads()
@@ -248,37 +246,29 @@ def _one_thread() -> Iterator[None]:
 
 
 def _fetched(depth: int) -> int:
-    """Candidates that are scored again: the order by codes is not that by vectors."""
+    """Return how many candidates to score by their vectors: codes give only an approximate order."""
     return max(depth + depth // 4 + 16, 48)
 
 
 def _bytes_per_row(dim: int, degree: int) -> float:
-    """Memory of a code and of the links of a node, in bytes.
+    """Return the memory of a code and of the links of a node, in bytes.
 
-    Each link takes 4; a node also has an offset and a level, and one of `degree` is on a higher
+    Each link takes 4. A node also has an offset and a level, and one node in `degree` is on a higher
     level, with `degree` links.
     """
     code = -(-dim // 2)
     return code + 4 * 2 * degree + 4 * degree / (degree - 1) + 12
 
 
-def _degree(dim: int, memory: float | None) -> int:
-    limit = _MEMORY_SHARE * 4 * dim if memory is None else memory
-    for degree in _DEGREES:
-        # Of short vectors, the links take most; without a limit they may.
-        if _bytes_per_row(dim, degree) <= limit:
-            return degree
-    if memory is None:
-        return _DEGREES[-1]
-    raise InvalidInput(
-        f"memory is {memory:g} bytes a passage; vectors of {dim} numbers need at least "
-        f"{math.ceil(_bytes_per_row(dim, _DEGREES[-1]))}.",
-        field="memory",
-    )
+def _degree(dim: int) -> int:
+    limit = _MEMORY_SHARE * 4 * dim
+    fitting = (degree for degree in _DEGREES if _bytes_per_row(dim, degree) <= limit)
+    # Of very short vectors, even the fewest links take more than that.
+    return next(fitting, _DEGREES[-1])
 
 
 def probes_near(sample: Vectors, count: int = _PROBES) -> Vectors:
-    """Unit vectors (`count` at most, dim) around some of a sample."""
+    """Return unit vectors (`count` at most, dim) near some of a sample."""
     centres = sample[:: -(-len(sample) // count)]
     random = np.random.default_rng(1)
     noise = random.standard_normal(centres.shape, dtype=np.float32)
@@ -288,7 +278,7 @@ def probes_near(sample: Vectors, count: int = _PROBES) -> Vectors:
 
 
 def exact_cosines(queries: Vectors, blocks: Blocks, count: int) -> Vectors:
-    """Inner products (queries, count) of the nearest vectors, best first."""
+    """Return the inner products (queries, count) with the nearest vectors, best first."""
     cosines = np.full((len(queries), count), -np.inf, dtype=np.float32)
     for block in blocks():
         all_cosines = np.concatenate([cosines, queries @ block.T], axis=1)
@@ -296,10 +286,10 @@ def exact_cosines(queries: Vectors, blocks: Blocks, count: int) -> Vectors:
     return -np.sort(-cosines, axis=1)
 
 
-def share_found(nearest: Vectors, cosines: Vectors) -> float:
-    """Share of the `nearest` cosines (n,), best first, that a search has found.
+def recall(nearest: Vectors, cosines: Vectors) -> float:
+    """Return the recall (0-1) of a search's cosines, by the true `nearest` ones (n,), best first.
 
-    Any row as near as the last of them counts: a corpus has copies, and which of them are among the
-    nearest is chance.
+    Any row as near as the last of the nearest counts: a corpus has copies, and chance decides which of
+    them are among the nearest.
     """
     return min(np.count_nonzero(cosines >= nearest[-1] - _ROUNDING) / len(nearest), 1.0)

@@ -1,8 +1,8 @@
-"""What a corpus asks of the engine that holds it: two retrievers, and its documents.
+"""What a corpus needs from the engine that stores it: two retrievers, and its documents.
 
-`purlin.index.search.corpus` fuses, ranks and explains by these contracts alone, so that a search is
-the same whatever holds the vectors, the postings and the texts. A passage is known by its row and
-a document by its row, int64 numbers that an engine chooses and keeps as long as a build is open.
+`purlin.index.search.corpus` fuses, ranks and explains by these contracts alone, so a search is the
+same wherever vectors, postings and texts are stored. Passages and documents are identified by their
+rows, int64 numbers that an engine chooses and keeps as long as a build is open.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.lexical.languages import Language
-from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import StoredPassage
 
 Rows = NDArray[np.int64]
-# The passages that a search may return, as the engine that made it knows them: a mask of all rows,
-# or an expression. A corpus hands it on and never looks inside.
+# Which passages a search may return, in the form of the engine that made it: a mask of all rows, or an
+# expression. A corpus passes it on and never looks inside.
 Allowed = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What the ranking of a repository asks of n documents.
+    """What the ranking of a repository needs to know of n documents.
 
     `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
-    are the distinct tokens of both, separated by spaces. `secondary` masks documents whose role
-    counts less, `modules` those that are the code outside of a file's definitions.
+    are the distinct tokens of titles and paths, separated by spaces. `secondary` masks documents whose
+    role counts less, `modules` those with the code outside a file's definitions.
     """
 
     titles: Sequence[str]
@@ -112,8 +112,8 @@ class PassageStore(Protocol):
         ...
 
     @property
-    def held(self) -> Mapping[str, Held]:
-        """What the values of each field are."""
+    def field_types(self) -> Mapping[str, FieldType]:
+        """The type of each field."""
         ...
 
     @property
@@ -127,7 +127,7 @@ class PassageStore(Protocol):
         ...
 
     def allowed(self, conditions: Filter) -> Allowed:
-        """Return what a search with this filter may return. InvalidInput names a wrong field."""
+        """Return what a search with this filter may return. Raises InvalidInput with the field's name."""
         ...
 
     def count(self, allowed: Allowed) -> int:
@@ -167,7 +167,7 @@ class PassageStore(Protocol):
         ...
 
     def details(self, documents: Rows) -> Details:
-        """Return what the ranking of a repository asks of these documents."""
+        """Return what the ranking of a repository needs to know of these documents."""
         ...
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:

@@ -29,7 +29,7 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
-from purlin.index.search.highlights import highlights, shown_of
+from purlin.index.search.highlights import highlight_terms, highlights
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.limits import check_k, check_search
@@ -46,7 +46,7 @@ from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, fol
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import StoredPassage
 
-# Hits that a reranker scores again, and the time it may take: those not read by then keep their order.
+# Hits that a reranker scores again, and the time it has; hits not read by then keep their order.
 RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
@@ -125,10 +125,10 @@ class Corpus:
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
         )
-        # Files tell more of code than its text: a model ranks by them, too.
+        # Paths tell more about code than its text does, so a model also ranks by them.
         self._has_model = manifest.kind == "code" and passages.has_files
 
-        # What a filter allows, and how many documents, by filter; least recently used first.
+        # By filter: what it allows, and how many documents; least recently used first.
         self._filters: OrderedDict[str, tuple[Allowed, int]] = OrderedDict()
         self._filters_lock = threading.Lock()
         # Replaceable, so that successive builds of a corpus can share one counter.
@@ -138,9 +138,9 @@ class Corpus:
     def load(cls, directory: Path, encoder: TextEncoder, opened: Corpus | None = None) -> Corpus:
         """Open a build.
 
-        Everything but the documents is read into memory and not read from disk again; segments that
-        the open build `opened` has in memory are shared with it. Raises Damaged, which names the
-        file, and EncoderMismatch. Later, methods raise Altered if the documents' file was changed.
+        What the open build `opened` already has in memory is shared with it. Raises Damaged, which names
+        the file, and EncoderMismatch. Later, methods raise Altered if a file that stays on disk was
+        changed.
         """
         manifest = read_manifest(directory)
         check_encoder(manifest, encoder)
@@ -207,7 +207,7 @@ class Corpus:
         return self._passages.document(document_id)
 
     def count(self, document_ids: Iterable[str]) -> int:
-        """How many of the given ids exist in this corpus."""
+        """Count those of the ids that exist in this corpus."""
         return len(self._passages.rows_of(document_ids))
 
     @property
@@ -233,9 +233,9 @@ class Corpus:
     ) -> SearchResult:
         """Return hits offset + 1 to offset + k of the documents that pass `filter`, best first.
 
-        Each document has at most one hit. Fused scores are exact, as if every passage were scored,
-        and the model for repositories ranks the same documents for every page, as the `reranker`
-        does: pages fit together.
+        Each document has at most one hit. Pages fit together: fused scores are exact, as if every
+        passage were scored, and the model for repositories and the `reranker` rank the same documents
+        for every page.
         """
         check_search(query, k, offset, mode)
         depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
@@ -261,7 +261,7 @@ class Corpus:
     ) -> Ranked:
         """Rank at least the best `depth` documents, as `search` does; `hits` reads them.
 
-        `vector` is the query's by this corpus's encoder, as it is written, if the caller has it.
+        `vector` is that of `query` by this corpus's encoder; without it, the query is encoded.
         """
         check_search(query, 1, depth - 1, mode)
         clock = Clock()
@@ -289,7 +289,7 @@ class Corpus:
             [(each.document, each.passage) for each in stored],
             deadline=deadline or time.monotonic() + RERANK_SECONDS,
         )
-        ranking = ranked.reread(relevance, reranker.name, reranker.weights[self.manifest.kind])
+        ranking = ranked.reranked(relevance, reranker.name, reranker.weights[self.manifest.kind])
         clock.lap("read")
 
         warning = None
@@ -305,7 +305,7 @@ class Corpus:
     def hits(
         self, ranked: Ranked, start: int, stop: int, *, explain: bool = False
     ) -> tuple[Hit, ...]:
-        """Return the hits start + 1 to stop of a ranking, as far as there are so many."""
+        """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
         rows = ranking.rows[start:stop]
         hits = [
@@ -315,7 +315,7 @@ class Corpus:
         if not explain:
             return tuple(hits)
 
-        # For all hits at once: a token's postings are read once, however many hits have it.
+        # All hits at once, so that a token's postings are read only once.
         terms = self._lexical.explain(query.weights, rows)
         return tuple(
             replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
@@ -342,11 +342,11 @@ class Corpus:
         return PassageResult(retrieved, clock.laps)
 
     def related(self, document_id: str, k: int = 10) -> SearchResult:
-        """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
+        """Return the `k` documents nearest in meaning to a document, without itself. Raises NotFound.
 
-        Nearness is that of any of their passages to the mean of its passages; tests and the like
-        count less, as in a search. What is near code is code, where a corpus has documentation or
-        configuration, too. No hit has highlights.
+        A document is as near as its nearest passage is to the mean of the given document's passages;
+        tests and the like count less, as in a search. In a corpus with code, documentation and
+        configuration, only documents of the same content are returned. Hits have no highlights.
         """
         check_k(k)
         clock = Clock()
@@ -375,9 +375,9 @@ class Corpus:
         return SearchResult(hits, documents - 1, clock.laps)
 
     def document_at(self, path: str, line: int) -> Document:
-        """Return the innermost document that has a line of a file, counted from 1.
+        """Return the innermost document at a line of a file, counted from 1.
 
-        Raises NotFound, which lists the documents of the file that are nearest.
+        Raises NotFound, which lists the file's nearest documents.
         """
         documents = self._documents_of(path)
         document = innermost(documents, line)
@@ -389,11 +389,13 @@ class Corpus:
             f"{document.title[:80]} ({document.location.start_line})" for document in nearest
         )
         unread = None if documents else self.listing.unread(path)
-        has = unread or (f"nearest are {listed}" if listed else "that file has none")
-        raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
+        detail = unread or (f"nearest are {listed}" if listed else "that file has none")
+        raise NotFound(
+            f"There is no document at line {line} of {path[:200]!r}; {detail}.", field="id"
+        )
 
     def _documents_of(self, path: str) -> list[Document]:
-        """Documents of a file, in the order of their rows."""
+        """Return the documents of a file, in the order of their rows."""
         if "path" not in self.field_names:
             return []
         stored = self._passages.fetch(self._passages.rows_where({"path": path}).tolist())
@@ -406,8 +408,8 @@ class Corpus:
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
-        shown = shown_of(query, self.manifest.kind, self._lexical.language)
-        return tuple(replace(hit, highlights=highlights(hit.text, shown)) for hit in hits)
+        terms = highlight_terms(query, self.manifest.kind, self._lexical.language)
+        return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
 
     # ---- retrieval
 
@@ -438,7 +440,7 @@ class Corpus:
             mode,
             allowed,
             documents,
-            shown=shown_of(text, self.manifest.kind, self._lexical.language),
+            highlight_terms=highlight_terms(text, self.manifest.kind, self._lexical.language),
         )
         prepared.named = named
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
@@ -468,7 +470,7 @@ class Corpus:
         return prepared
 
     def _corrected(self, query: str) -> str:
-        """The query as it is searched: corrected for products, as elsewhere an unknown word may be a name."""
+        """Return the query to search for: corrected if for products; elsewhere, unknown words may be names."""
         return self._lexical.corrected(query) if self.manifest.kind == "product" else query
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
@@ -483,7 +485,7 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
-        check_types(filter, self._passages.held)
+        check_types(filter, self._passages.field_types)
         allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
         with self._filters_lock:
@@ -494,7 +496,7 @@ class Corpus:
 
     @property
     def _folds(self) -> bool:
-        """Whether filters ignore case; older builds have their fields as they are written."""
+        """Whether filters ignore case. Older builds stored fields as they were written."""
         return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
 
     # ---- hits
@@ -519,7 +521,7 @@ class Corpus:
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=highlights(text, query.shown) if highlight else (),
+            highlights=highlights(text, query.highlight_terms) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,

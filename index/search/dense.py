@@ -24,7 +24,7 @@ from typing import IO, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, Reader, seal
+from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
 from purlin.index.search.ann import Graph
@@ -39,23 +39,19 @@ _BATCH_ROWS = 16_384
 _HEADER_BYTES = 4096  # more than the header of an array of two dimensions has
 _SAMPLE_ROWS = 32_768
 _TIMED_QUERIES, _TIMED_DEPTH = 32, 10
-# An engine takes longer for each.
-_ENGINE_PROBES = 128
+_ENGINE_PROBES = 128  # fewer than for a graph: each search of an engine takes longer
 
 
 def build_index(
     directory: Path,
     *,
-    memory: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Index `vectors.npy` (n, dim) float16 in `directory`, a block at a time.
 
-    `memory` limits the graph of a large segment, in bytes a passage; see `Graph.build`. `progress`
-    is called with the number of vectors that are in its graph, before each block of them. Returns
-    what was chosen, and what it finds and costs: index, its settings, recall@10, recall@100,
-    bytes_per_passage and ms_per_query, the median at depth 10. Raises InvalidInput if no graph fits
-    the memory.
+    `progress` is called before each block of vectors, with the number of those already in the graph.
+    Returns the kind of index and its settings, and what was measured: recall@10, recall@100,
+    bytes_per_passage and ms_per_query, the median at depth 10.
     """
     path = directory / VECTORS_FILE
     rows, dim = _shape(path)
@@ -71,7 +67,7 @@ def build_index(
     if rows > EXACT_ROWS:
         seal(path)
         if ann.is_available():
-            settings |= _build_graph(directory, settings, sample, memory, progress)
+            settings |= _build_graph(directory, settings, sample, progress)
 
     (directory / SETTINGS_FILE).write_text(json.dumps(settings) + "\n")
     return {**settings, "ms_per_query": _median_ms(VectorSegment.load(directory), sample)}
@@ -81,26 +77,25 @@ def _build_graph(
     directory: Path,
     settings: Mapping[str, Any],
     sample: Vectors,
-    memory: float | None,
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
-    """Write the graph of the vectors in `directory`; returns its settings and recall.
+    """Write the graph of the vectors in `directory`; return its settings and recall.
 
-    Its memory is free when this returns.
+    A function of its own, so that the graph's memory is free afterwards.
     """
     path = directory / VECTORS_FILE
     vectors = stored_vectors(directory, settings)
-    graph = Graph.build(lambda: _blocks(path, progress), len(vectors), sample, memory)
+    graph = Graph.build(lambda: _blocks(path, progress), len(vectors), sample)
     recall = graph.tune(lambda: _blocks(path), sample, VectorSegment(vectors, graph).scores)
     graph.save(directory / INDEX_FILE)
     return {"index": "graph", **graph.settings, **recall}
 
 
 def measure(path: Path, search: Callable[[Vectors, int], Vectors]) -> dict[str, float]:
-    """Measure a search of the vectors in a file that another index holds, as `build_index` does.
+    """Measure how another index searches the vectors in a file, in the way of `build_index`.
 
-    `search` returns the cosines of the nearest `depth` that it finds for a vector (dim,); one as
-    high as that of a true neighbour is one. Returns recall@10, recall@100 and ms_per_query.
+    `search` takes a vector (dim,) and a depth, and returns the cosines of its hits; a hit as near as a
+    true neighbour counts as one. Returns recall@10, recall@100 and ms_per_query.
     """
     rows, _ = _shape(path)
     probes = ann.probes_near(_sample(path, rows), _ENGINE_PROBES)
@@ -111,8 +106,8 @@ def measure(path: Path, search: Callable[[Vectors, int], Vectors]) -> dict[str, 
         start = time.perf_counter()
         hits = search(probe, ann.SHALLOW)
         times.append(time.perf_counter() - start)
-        shallow.append(ann.share_found(nearest[: ann.SHALLOW], hits))
-        deep.append(ann.share_found(nearest, search(probe, ann.DEEP)))
+        shallow.append(ann.recall(nearest[: ann.SHALLOW], hits))
+        deep.append(ann.recall(nearest, search(probe, ann.DEEP)))
     return {
         "recall@10": round(float(np.mean(shallow)), 4),
         "recall@100": round(float(np.mean(deep)), 4),
@@ -126,7 +121,7 @@ def _shape(path: Path) -> tuple[int, int]:
 
 
 def _read_header(file: IO[bytes]) -> tuple[int, int]:
-    """Shape (rows, dim) of the array that begins after the header. Raises ValueError."""
+    """Read the header, and return the shape (rows, dim) of the array after it. Raises ValueError."""
     shape, dtype, _, start = array_header(file.read(_HEADER_BYTES))
     if dtype != np.dtype("<f2") or len(shape) != 2:
         raise ValueError(f"{VECTORS_FILE} has {dtype} numbers of shape {shape}")
@@ -147,7 +142,7 @@ def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterat
 
 
 def _sample(path: Path, rows: int) -> Vectors:
-    """Every n-th vector, so that there are at most `_SAMPLE_ROWS`."""
+    """Return every n-th vector (m, dim), with n such that there are at most `_SAMPLE_ROWS`."""
     step = max(-(-rows // _SAMPLE_ROWS), 1)
     parts, start = [], 0
     for block in _blocks(path):
@@ -157,7 +152,7 @@ def _sample(path: Path, rows: int) -> Vectors:
 
 
 def _median_ms(segment: VectorSegment, queries: Vectors) -> float:
-    """Median time of a search of the segment, in milliseconds."""
+    """Return the median time of a search of the segment, in milliseconds."""
     times = []
     for query in queries[:: max(len(queries) // _TIMED_QUERIES, 1)][:_TIMED_QUERIES]:
         start = time.perf_counter()
@@ -167,17 +162,17 @@ def _median_ms(segment: VectorSegment, queries: Vectors) -> float:
 
 
 def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
-    """Inner products (n,) of unit vectors (n, dim) with `query` (dim,).
+    """Return the inner products (n,) of unit vectors (n, dim) with `query` (dim,).
 
-    Equal vectors have equal cosines, wherever they are: each row is summed up on its own. And
-    unlike a matrix product, this starts no threads, which wait for each other if cores are shared.
+    Each row is summed on its own, so equal vectors have equal cosines wherever they are. Unlike a
+    matrix product, this starts no threads, which would wait for each other on shared cores.
     """
     cosines: Vectors = np.vecdot(vectors.astype(np.float32, copy=False), query)
     return cosines
 
 
 def _least_of_nearest(cosines: Vectors, depth: int) -> float:
-    """The least of the `depth` highest cosines (n,), but above the -inf of rows that are left out."""
+    """Return the least of the `depth` highest cosines (n,), but more than the -inf of excluded rows."""
     if not depth or not len(cosines):
         return math.inf
     position = max(len(cosines) - depth, 0)
@@ -205,7 +200,7 @@ class StoredVectors(Protocol):
 
 
 class _InMemory:
-    """Vectors (n, dim) float32: a product of half-precision numbers takes six times as long."""
+    """Vectors (n, dim) in float32: with half-precision numbers, a product takes six times as long."""
 
     def __init__(self, vectors: NDArray[Any]) -> None:
         self._vectors: Vectors = vectors.astype(np.float32, copy=False)
@@ -222,7 +217,7 @@ class _InMemory:
 
 
 class _OnDisk:
-    """Vectors (n, dim) float16 of a block file. Reading raises Altered."""
+    """Vectors (n, dim) in float16 in a block file. Reading raises Altered."""
 
     def __init__(self, file: BlockFile) -> None:
         header = io.BytesIO(file.read(0, BLOCK))
@@ -245,7 +240,7 @@ class _OnDisk:
 
 
 def stored_vectors(
-    directory: Path, settings: Mapping[str, Any], files: Reader = UNCHECKED
+    directory: Path, settings: Mapping[str, Any], files: FileReader = UNCHECKED
 ) -> StoredVectors:
     """Open the vectors that `build_index` has indexed with these settings."""
     path = directory / VECTORS_FILE
@@ -262,7 +257,7 @@ class VectorSegment:
         self._graph = graph
 
     @classmethod
-    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Self:
+    def load(cls, directory: Path, files: FileReader = UNCHECKED) -> Self:
         """Open the files of `build_index`: the vectors of a large segment stay on disk."""
         settings = json.loads(files.read(directory / SETTINGS_FILE))
         graph = None
@@ -291,7 +286,7 @@ class VectorSegment:
     def _nearest(
         self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None
     ) -> tuple[Rows, Vectors]:
-        """The nearest `depth` rows and their cosines; more if the last ones are equally near."""
+        """Return the nearest `depth` rows and their cosines, or more if the last ones are equally near."""
         all_rows, all_cosines = [], []
         for start, vectors in self._vectors.batches():
             cosines = _cosines(vectors, query)

@@ -1,7 +1,7 @@
-"""Hits that have one value of a field together as one hit: a product with its variants.
+"""Groups of hits with the same value of a field, each shown as one hit: a product with its variants.
 
 A ranking is read from its top, so the first hit of each group is its best, and pages of groups fit
-together as pages of hits do.
+together like pages of hits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from purlin.index.search.limits import MAX_K, MAX_RANK, check_page
 from purlin.index.search.several import SeveralResult
 from purlin.index.search.store.filters import unknown_field
 
-# Hits that are read at least, whatever the page: variants are among these.
+# At least so many hits are read, whatever the page, to find variants among them.
 READ_FIRST = 200
 MAX_VARIANTS = 100
 
-# The field that tells which product a record is a variant of. A catalogue without variants lacks it.
+# The field with the product that a record is a variant of. Catalogues without variants lack it.
 PARENT = "parent"
 
 Result = TypeVar("Result", SearchResult, SeveralResult)
@@ -29,7 +29,7 @@ Result_co = TypeVar("Result_co", SearchResult, SeveralResult, covariant=True)
 
 
 class Search(Protocol[Result_co]):
-    """A search whose query and filter are chosen already."""
+    """A search for which only the page is left to choose."""
 
     def __call__(self, *, k: int, offset: int) -> Result_co:
         """Return hits offset + 1 to offset + k."""
@@ -37,9 +37,9 @@ class Search(Protocol[Result_co]):
 
 
 def can_group(name: str, corpora: Sequence[Corpus]) -> bool:
-    """Whether any of the corpora has the field.
+    """Return whether any of the corpora has the field.
 
-    Raises InvalidInput if none has, unless it is PARENT and one of them is a catalogue.
+    If none has, raises InvalidInput, unless the field is PARENT and one of the corpora is a catalogue.
     """
     names = sorted(set().union(*(corpus.field_names for corpus in corpora)))
     if name in names:
@@ -50,15 +50,15 @@ def can_group(name: str, corpora: Sequence[Corpus]) -> bool:
 
 
 def without_variants(page: Result) -> Result:
-    """The page with each hit as a group of its own."""
+    """Return the page with each hit as a group of its own."""
     return replace(page, hits=tuple(replace(hit, variants=()) for hit in page.hits))
 
 
 def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int) -> Result:
-    """Return groups offset + 1 to offset + k, each as its best hit, whose variants are the others.
+    """Return groups offset + 1 to offset + k: the best hit of each, with the others as its variants.
 
-    Hits without the field are grouped by their own id, so that a product is among those that name
-    it as their parent. `total` counts documents, not groups.
+    A hit without the field is grouped by its own id: a product joins the hits that name it as their
+    parent. `total` counts documents, not groups. Raises InvalidInput for a page beyond the limits.
     """
     check_page(k, offset)
     groups: dict[tuple[str | None, str], _Group] = {}

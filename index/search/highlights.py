@@ -15,29 +15,29 @@ MAX_HIGHLIGHTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
+class HighlightTerms:
+    """What is highlighted in the hits of a query: its tokens, and its quantities in one spelling."""
 
     tokens: frozenset[str] = frozenset()
     language: Language = ENGLISH
     quantities: frozenset[str] = frozenset()
 
 
-def shown_of(query: str, kind: Kind, language: Language) -> Shown:
-    """Return what of a query is highlighted in hits of a kind, tokenized as their `language` is."""
+def highlight_terms(query: str, kind: Kind, language: Language) -> HighlightTerms:
+    """Return what is highlighted in a query's hits of a kind, whose texts are in `language`."""
     spellings = quantities(query) if kind == "product" else ()
-    return Shown(
+    return HighlightTerms(
         frozenset(tokens(query, language)),
         language,
         frozenset(each.spelling for each in spellings),
     )
 
 
-def highlights(text: str, shown: Shown) -> tuple[tuple[int, int], ...]:
-    """Return the spans (start, end) of a text that match what is shown, at most `MAX_HIGHLIGHTS`."""
-    spans = matches(text, shown.tokens, shown.language)
-    if shown.quantities:
-        equal = [each for each in quantities(text) if each.spelling in shown.quantities]
+def highlights(text: str, terms: HighlightTerms) -> tuple[tuple[int, int], ...]:
+    """Return the spans (start, end) of a text that match the terms, at most `MAX_HIGHLIGHTS`."""
+    spans = matches(text, terms.tokens, terms.language)
+    if terms.quantities:
+        equal = [each for each in quantities(text) if each.spelling in terms.quantities]
         spans = _united([*spans, *((each.start, each.end) for each in equal)])
     return tuple(islice(spans, MAX_HIGHLIGHTS))
 

@@ -1,4 +1,4 @@
-"""Limits of a search: of the query's length, of the number of hits, and of the page."""
+"""Limits of a search: the length of the query, the number of hits, and the depth of the page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ MAX_K = 1000
 MAX_RANK = 10_000
 
 
-def check_query(query: str) -> None:
-    """Raise InvalidInput for a query that is empty, too long or not valid Unicode."""
+def check_query(query: str, field: str = "query") -> None:
+    """Raise InvalidInput with this `field` for a query that is empty, too long or not valid Unicode."""
     if not query.strip():
-        raise InvalidInput("query is empty; give it at least one word.", field="query")
+        raise InvalidInput(f"{field} is empty; give it at least one word.", field=field)
     if len(query) > MAX_QUERY_CHARS:
         raise InvalidInput(
-            f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.",
-            field="query",
+            f"{field} has {len(query):,} characters; at most {MAX_QUERY_CHARS:,} are allowed: "
+            "shorten it.",
+            field=field,
         )
     if not is_text(query):
-        raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
+        raise InvalidInput(f"{field} is not valid Unicode; send UTF-8.", field=field)
 
 
 def check_k(k: int) -> None:
@@ -35,12 +36,13 @@ def check_page(k: int, offset: int) -> None:
     check_k(k)
     if not 0 <= offset <= MAX_RANK - k:
         raise InvalidInput(
-            f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
+            f"offset is {offset}; it must be at least 0, and offset + k at most {MAX_RANK:,}.",
+            field="offset",
         )
 
 
 def check_search(query: str, k: int, offset: int, mode: str) -> None:
-    """Raise InvalidInput for the first argument of a search that is out of bounds."""
+    """Raise InvalidInput for the first argument of a search that is not valid."""
     check_query(query)
     check_page(k, offset)
     if mode not in ("hybrid", "dense", "lexical"):

@@ -1,4 +1,4 @@
-"""The documents of a build on this machine, as a corpus asks for them."""
+"""The documents of a build on this machine, by the contract that a corpus uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from purlin.index.records import Document
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.store.documents import Documents
-from purlin.index.search.store.filters import Filter, Held
+from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
@@ -22,7 +22,7 @@ class LocalPassages:
     """The passages of a build's segments: the contract `PassageStore`, where `Allowed` is a mask.
 
     `order` (passages,) breaks ties as a build of one segment would, and is -1 for rows that were
-    removed since their segment was written. None means that all rows are in order and there.
+    removed since their segment was written. None means that all rows are in order and none was removed.
     """
 
     def __init__(self, documents: Documents, order: NDArray[np.int32] | None) -> None:
@@ -47,9 +47,9 @@ class LocalPassages:
         return self._documents.field_names
 
     @property
-    def held(self) -> Mapping[str, Held]:
-        """What the values of each field are."""
-        return self._documents.held
+    def field_types(self) -> Mapping[str, FieldType]:
+        """The type of each field."""
+        return self._documents.field_types
 
     @property
     def has_files(self) -> bool:
@@ -59,7 +59,7 @@ class LocalPassages:
     # ---- restrictions
 
     def allowed(self, conditions: Filter) -> Mask:
-        """Mask (passages,) of those whose documents pass the filter."""
+        """Return the mask (passages,) of those whose documents pass the filter."""
         mask: Mask = self._documents.allowed(conditions)[self._documents.document_of]
         return mask
 
@@ -115,7 +115,7 @@ class LocalPassages:
         return _among(self._secondary, documents)
 
     def details(self, documents: Rows) -> Details:
-        """Return what the ranking of a repository asks of these documents."""
+        """Return what the ranking of a repository needs to know of these documents."""
         heads = self._documents.heads(documents.tolist())
         return Details(
             [head.title for head in heads],

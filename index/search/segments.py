@@ -4,7 +4,7 @@
     order.npy        int32 (passages of all segments,): the row of each passage in a build that
                      has one segment only, and -1 for one that was removed since; absent if the
                      passages of the base are in order and all there
-    fields.json      {field: whether any value is a number, or "all"}
+    fields.json      {field: whether any value is a number; "all" if all are}
     files.json       the source files, see `purlin.index.search.store.listing`
 
 Rows of the delta follow those of the base.
@@ -28,16 +28,16 @@ from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
 from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.store.documents import Documents
-from purlin.index.search.store.filters import Held
+from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import Listing
 from purlin.index.search.store.segment_store import Store
 from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"
 ORDER_FILE, FIELDS_FILE, LEXICAL_DIRECTORY = "order.npy", "fields.json", "lexical"
-# How `fields.json` has it; builds before "all" have true where all values are numbers, too.
-_WRITTEN: Mapping[Held, bool | str] = {"texts": False, "both": True, "numbers": "all"}
-_HELD: Mapping[bool | str, Held] = {value: held for held, value in _WRITTEN.items()}
+# What `fields.json` says for each type. Builds older than "all" have true for numbers alone, too.
+_WRITTEN: Mapping[FieldType, bool | str] = {"texts": False, "both": True, "numbers": "all"}
+_READ: Mapping[bool | str, FieldType] = {value: type_ for type_, value in _WRITTEN.items()}
 # Files that depend on the encoder; all others follow from the documents alone.
 VECTOR_FILES = frozenset({dense.VECTORS_FILE, dense.SETTINGS_FILE, dense.INDEX_FILE})
 
@@ -58,8 +58,8 @@ class Segment:
     ) -> Segment:
         """Open a segment of a build.
 
-        What is in memory already, verified, in the segment `opened` of another build is not read
-        again. Raises Damaged.
+        What the segment `opened` of another build already has in memory, verified, is not read again.
+        Raises Damaged.
         """
         prefix = f"{directory.name}/"
         entries = {
@@ -91,13 +91,13 @@ def read_documents(
     return Documents(stores, read_fields(directory, files), live_rows(order))
 
 
-def read_fields(directory: Path, files: Files) -> dict[str, Held]:
-    """Read what the values of each field of a build are, "both" where it says no more than that some are numbers.
+def read_fields(directory: Path, files: Files) -> dict[str, FieldType]:
+    """Read the types of a build's fields: "both" if all that is known is that some values are numbers.
 
     Raises Damaged.
     """
     written = json.loads(files.read(directory / FIELDS_FILE))
-    return {name: _HELD[value] for name, value in written.items()}
+    return {name: _READ[value] for name, value in written.items()}
 
 
 def read_order(directory: Path, manifest: Manifest, files: Files) -> NDArray[np.int32] | None:
@@ -108,7 +108,7 @@ def read_order(directory: Path, manifest: Manifest, files: Files) -> NDArray[np.
 
 
 def live_rows(order: NDArray[np.int32] | None) -> NDArray[np.bool_] | None:
-    """Return the mask (passages,) of those that were not removed since; None if none was."""
+    """Return the mask (passages,) of those that were not removed; None if none was."""
     return None if order is None else order >= 0
 
 
@@ -124,9 +124,9 @@ def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
     return [*listing.skipped, *parts]
 
 
-def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, Held]:
-    """Map each field of the live passages' documents to what its values are."""
-    held: dict[str, Held] = {}
+def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, FieldType]:
+    """Map each field of the live passages' documents to its type."""
+    types: dict[str, FieldType] = {}
     start = 0
     for store in stores:
         rows = None
@@ -135,17 +135,17 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
             rows[store.document_of[live[start : start + len(store.document_of)]]] = True
             start += len(store.document_of)
         for name, own in store.field_types(rows).items():
-            held[name] = own if held.get(name, own) == own else "both"
-    return held
+            types[name] = own if types.get(name, own) == own else "both"
+    return types
 
 
 def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArray[np.int32] | None:
-    """Row of each passage if those of the `files`, in this order, were in one segment.
+    """Return the row that each passage would have if the `files`, in this order, were one segment.
 
-    A file is given by its segment and its number there; passages of other files get -1. Returns
-    None if all have these rows already.
+    A file is a pair of its segment and its number there; passages of other files get -1. Returns None
+    if all passages have these rows already.
     """
-    of_segments = []
+    positions_of_segments = []
     numbers = np.array(files, dtype=np.int64).reshape(-1, 2)
     for segment, store in enumerate(stores):
         own = np.flatnonzero(numbers[:, 0] == segment)
@@ -153,9 +153,9 @@ def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArr
         count = max(int(numbers[own, 1].max(initial=-1)), int(store.file_of.max(initial=-1))) + 1
         position_of = np.full(count, -1, dtype=np.int64)
         position_of[numbers[own, 1]] = own
-        of_segments.append(position_of[store.file_of[store.document_of]])
+        positions_of_segments.append(position_of[store.file_of[store.document_of]])
 
-    positions = np.concatenate(of_segments)
+    positions = np.concatenate(positions_of_segments)
     order = np.full(len(positions), -1, dtype=np.int32)
     live = np.flatnonzero(positions >= 0)
     # Stable: within a file, the order of the rows.
@@ -163,8 +163,8 @@ def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArr
     return None if np.array_equal(order, np.arange(len(order))) else order
 
 
-def write_fields(directory: Path, held: Mapping[str, Held]) -> None:
+def write_fields(directory: Path, field_types: Mapping[str, FieldType]) -> None:
     """Write a build's `fields.json`."""
-    written = {name: _WRITTEN[held[name]] for name in sorted(held)}
+    written = {name: _WRITTEN[field_types[name]] for name in sorted(field_types)}
     content = json.dumps(written, ensure_ascii=False)
     (directory / FIELDS_FILE).write_text(content, encoding="utf-8")

@@ -35,8 +35,8 @@ _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 class SeveralResult:
     """One page of hits of several corpora; each hit names its corpus.
 
-    `total` counts the documents of all corpora on all pages. `corpora` are in the order in which
-    they were asked. `warning` is present if scores of different encoders were compared.
+    `total` counts the documents of all corpora on all pages. `corpora` are in the order of the
+    search. `warning` is present if scores of different encoders were compared.
     """
 
     hits: tuple[Hit, ...]
@@ -104,23 +104,23 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
 
 
 def _fitting(filter: Filter | None, names: Set[str]) -> Filter | None:
-    """Return what a filter asks of a corpus with these fields; None if nothing there can pass.
+    """Return the part of a filter that concerns a corpus with these fields; None if nothing can pass.
 
     Documents without a field pass a condition that only excludes.
     """
     if filter is None:
         return None
     own = {name: condition for name, condition in filter.items() if name in names}
-    is_met = all(only_excludes(filter[name]) for name in filter if name not in names)
-    return own if is_met else None
+    can_pass = all(only_excludes(filter[name]) for name in filter if name not in names)
+    return own if can_pass else None
 
 
 def _rankings(
     corpora: Sequence[Corpus], query: str, depth: int, mode: Mode, filter: Filter | None
 ) -> list[Ranked | None]:
-    """Rank each corpus, encoding the query once per encoder; None for one that the filter does not fit.
+    """Rank each corpus, encoding the query once per encoder; None where the filter does not fit.
 
-    Raises WrongType if it fits none.
+    Raises WrongType if the filter's values have the wrong types for every corpus.
     """
     refused: WrongType | None = None
     vectors: dict[str, Vectors | None] = {}
@@ -140,7 +140,7 @@ def _rankings(
             rankings.append(None)
             refused = refused or error
             continue
-        # In another spelling, the vector is not that of the query as it was written.
+        # The vector of a corrected query is not that of the query as it was written.
         if ranked.corrected is None:
             vectors[encoder] = ranked.query.vector
         rankings.append(ranked)
@@ -162,7 +162,7 @@ def _reranked(
     rankings: Sequence[Ranked | None],
     rerankers: Sequence[PassageReranker | None],
 ) -> list[Ranked | None]:
-    """Score the first RERANK_DEPTH hits over all corpora again, each corpus's own hits among them."""
+    """Score the first RERANK_DEPTH hits over all corpora again, each with its own corpus's reranker."""
     numbers = _merged(rankings, RERANK_DEPTH)
     counts = np.bincount(numbers, minlength=len(corpora)).tolist()
     deadline = time.monotonic() + RERANK_SECONDS
@@ -225,5 +225,5 @@ def _warning(corpora: Sequence[Corpus], mode: Mode) -> str | None:
         return None
     return (
         f"The corpora have vectors of different encoders ({', '.join(encoders)}), whose cosines "
-        "differ in scale: hits of one corpus are ranked as ever, those of different ones roughly."
+        "differ in scale: hits of one corpus are ranked as usual, those of different ones only roughly."
     )

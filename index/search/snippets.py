@@ -8,14 +8,14 @@ from itertools import accumulate
 from purlin.index.records import Hit
 from purlin.index.search.lexical.tokens import matches, tokens
 
-# A stretch is shown instead of the beginning if its words weigh this many times as much.
+# A stretch is shown instead of the beginning if its words weigh more than this many times as much.
 _MORE = 1.5
 # Sums of the same weights may differ by this much, by the order in which they are added.
 _ROUNDING = 1e-9
 
 
 def first_line(hit: Hit) -> int | None:
-    """The number of the first line of a hit's text; None if lines of the file are left out of it."""
+    """Return the number of the first line of a hit's text; None if it leaves out lines of the file."""
     location = hit.location
     if location.start_line is None or location.end_line is None:
         return None
@@ -24,10 +24,10 @@ def first_line(hit: Hit) -> int | None:
 
 
 def telling_row(query: str, text: str, rows: int) -> int:
-    """The first row of the stretch of `rows` rows that has most of the query's words.
+    """Return the first row of the `rows` consecutive rows that have most of the query's words.
 
-    That is 0, as the beginning tells what the text is, unless a stretch has half as much again. A
-    word counts for less the more often the text has it.
+    The beginning, row 0, is preferred, since it tells what the text is: another stretch must have
+    more than half as much again. A word counts for less the more often the text has it.
     """
     ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
     if len(ends) <= rows:
@@ -41,7 +41,7 @@ def telling_row(query: str, text: str, rows: int) -> int:
         words_at[row].append(text[start:end].lower())
     counts = Counter(word for words in words_at for word in words)
 
-    # Slide the stretch down the text. Each distinct word inside weighs once, however often it is there.
+    # Slide the stretch down the text. Each distinct word inside counts once, however often it occurs.
     inside: Counter[str] = Counter()
     best_row, best, weight = 0, 0.0, 0.0
     for last, words in enumerate(words_at):
@@ -60,6 +60,6 @@ def telling_row(query: str, text: str, rows: int) -> int:
     if not best_row:
         return 0
 
-    # Its last row has a match: as many rows go below as stay above.
+    # The last row of that stretch has a match. Centre the matches: as many rows below as above.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
     return min((best_row + first_match) // 2, len(words_at) - rows)

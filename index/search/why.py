@@ -19,14 +19,14 @@ _PARTS = {"path": "its path", "name": "its name", "file": "its file", "definitio
 
 
 def relevant(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits without those whose score shows as 0.00: they have nothing of the query."""
+    """Leave out the hits whose score is shown as 0.00: they have nothing to do with the query."""
     return [hit for hit in hits if round(hit.score, 2) > 0]
 
 
 def why(query: str, hit: Hit) -> str:
-    """Tell in one line why `hit`, which must have its explanation, answers `query`.
+    """Tell in one line why `hit`, which must have its explanation, was found for `query`.
 
-    Such as "name: session, cookie; text: signed; meaning 0.62; mostly words".
+    For example "name: session, cookie; text: signed; meaning 0.62; mostly words".
     """
     explanation = hit.explanation or {}
     if explanation.get("named"):
@@ -44,13 +44,13 @@ def why(query: str, hit: Hit) -> str:
 
 
 def _uses(name: str, hit: Hit) -> bool:
-    """Whether a hit was found because it uses a name."""
+    """Return whether a hit was found because it uses a name."""
     parts = (hit.explanation or {}).get("parts", {})
     return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
 
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
-    """The query's words by the first part of the hit that has them."""
+    """Return the query's words, each under the first part of the hit that has it."""
     language = LANGUAGES[(hit.explanation or {}).get("language", ENGLISH.name)]
     tokens_of = {
         "name": frozenset(tokens(hit.title, language)),
@@ -80,7 +80,7 @@ def _matching(word: str, part_tokens: frozenset[str], language: Language) -> lis
 
 
 def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:
-    """What adds most to the score: words, meaning, or a part of the ranking model."""
+    """Return what adds most to the score: words, meaning, or a part of the ranking model."""
     weight = float(explanation.get("dense_weight", 1.0))
     feedback_weight = float(explanation.get("feedback_weight", 0.0))
     shares: dict[str, float] = {

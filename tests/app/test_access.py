@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from purlin.app import access
-from purlin.app.access import Access, Key, needs, parse_keys, read_keys_file
+from purlin.app.access import Access, Key, accepted_scopes, parse_keys, read_keys_file
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.cli.commands import app as command_line
@@ -225,7 +225,7 @@ def test_openapi_documents_every_scope(client: TestClient) -> None:
         for method, operation in methods.items()
     ]
     for method, path, operation in operations:
-        scopes = needs(method, path)
+        scopes = accepted_scopes(method, path)
         missing = f"{path} is missing in access._NEEDS"
 
         assert scopes is None or set(scopes) < set(access.SCOPES), missing
@@ -234,7 +234,9 @@ def test_openapi_documents_every_scope(client: TestClient) -> None:
         assert documented == (set() if scopes is None else {"401", "403", "429"})
         assert ("security" in operation) == (scopes is not None)
 
-    assert {path for method, path, _ in operations if needs(method, path) == ("admin",)} == {
+    assert {
+        path for method, path, _ in operations if accepted_scopes(method, path) == ("admin",)
+    } == {
         "/corpora/{name}/activate",
         "/corpora/{name}/rollback",
         "/corpora/{name}",
@@ -248,7 +250,7 @@ def test_openapi_documents_every_scope(client: TestClient) -> None:
 )
 def test_only_listed_paths_are_open(method: str, path: str) -> None:
     listed = {"/", "/livez", "/readyz", "/metrics", "/openapi.json"}
-    assert (needs(method, path) is None) == (path in listed or path.startswith("/web/"))
+    assert (accepted_scopes(method, path) is None) == (path in listed or path.startswith("/web/"))
 
 
 def test_security_headers_are_sent(client: TestClient) -> None:

@@ -123,7 +123,7 @@ def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: st
         ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: shorten it"),
         ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
         ({"texts": "a"}, "texts", "valid list"),
-        ({"labels": {"a": "first", "b": "second"}}, "labels", "stands behind its name"),
+        ({"labels": {"a": "first", "b": "second"}}, "labels", "a description follows the name"),
         ({"labels": []}, "labels", "no labels: give the names"),
         ({"labels": ["one"]}, "labels", "set multi_label to true"),
         ({"labels": ["one", "two", " one"]}, "labels[2]", "'one' is there twice: give each once"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder, Encoders
-from purlin.app.errors import Left
+from purlin.app.errors import ClientLeft
 from purlin.app.overload import client_gone
 from purlin.index.encoder import Vectors, encoder_fingerprint, load_encoder
 from purlin.index.errors import Damaged
@@ -85,8 +85,8 @@ def test_gone_clients_are_not_encoded_for(blocking: BlockingEncoder) -> None:
 
     blocking.permits.release(1)
     assert len(first.outcome()) == 1
-    assert isinstance(waiting.outcome(), Left)
-    assert isinstance(BackgroundCall(encode_for_a_leaving_client).outcome(), Left)
+    assert isinstance(waiting.outcome(), ClientLeft)
+    assert isinstance(BackgroundCall(encode_for_a_leaving_client).outcome(), ClientLeft)
     assert blocking.calls == [["first"]]
 
 
@@ -114,7 +114,7 @@ def test_long_calls_end_when_the_client_leaves() -> None:
         client_gone.set(gone)
         return bounded.encode(texts, role="passage", progress=leave)
 
-    assert isinstance(BackgroundCall(encode_until_gone).outcome(), Left)
+    assert isinstance(BackgroundCall(encode_until_gone).outcome(), ClientLeft)
     assert counts == [BLOCK_TEXTS]
 
 

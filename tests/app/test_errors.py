@@ -46,7 +46,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"k": 2.5}, "k", "it is 2.5"),
         ({"offset": -1}, "offset", "it is -1"),
         ({"offset": 10_000}, "offset", "less than 10000"),
-        ({"k": 1000, "offset": 9_001}, "offset", "offset + k must be at most 10000"),
+        ({"k": 1000, "offset": 9_001}, "offset", "offset + k at most 10,000"),
         ({"mode": "fuzzy"}, "mode", "'hybrid', 'dense' or 'lexical'; it is \"fuzzy\""),
         ({"rerank": True}, "rerank", "no reranker for corpora of kind code"),
         ({"filter": {"colour": "red"}}, "filter.colour", "It has: language, lines, tags"),

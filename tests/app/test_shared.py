@@ -60,7 +60,7 @@ def test_slots_hold_over_all_workers(events: list[tuple[str, int]]) -> None:
         model = Model()
 
         def report(worker: int) -> None:
-            slots[worker].queue_is(len(queues[worker]), (queues[worker] or [0.0])[0])
+            slots[worker].report_queue(len(queues[worker]), (queues[worker] or [0.0])[0])
 
         for clock, (event, worker) in enumerate(events, 1):
             if event == "enter":
@@ -95,11 +95,11 @@ def test_a_slot_for_a_request_that_has_left_goes_on() -> None:
         first, second = (Slots(shared, running=1, waiting=2) for shared in joined)
         assert first.enter() == "run"
         assert second.enter() == "wait"
-        second.queue_is(1, 1.0)
+        second.report_queue(1, 1.0)
         assert not first.release()
 
         # The request leaves before the second worker hears of its slot.
-        second.queue_is(0, 0.0)
+        second.report_queue(0, 0.0)
         assert second.collect() == 1
         assert not second.release()
         assert first.enter() == "run"

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from purlin.app.access import new_key
-from purlin.app.connections import bound
+from purlin.app.connections import bind
 from purlin.app.settings import Settings
 from purlin.cli.commands import app
 from purlin.index.cpus import available_cpus
@@ -267,9 +267,9 @@ def test_an_address_that_cannot_be_used_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         with pytest.raises(InvalidInput, match=f"Port {port} of 127.0.0.1 is in use"):
-            bound("127.0.0.1", port)
+            bind("127.0.0.1", port)
     with pytest.raises(InvalidInput, match=r"'192\.0\.2\.1' is not an address of this machine"):
-        bound("192.0.2.1", 0)
+        bind("192.0.2.1", 0)
 
 
 def test_the_number_of_workers_is_checked() -> None:

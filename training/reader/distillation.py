@@ -1,8 +1,8 @@
 """Distil a reader: the scores of a larger one as soft targets.
 
-Teacher and student may have different tokenizers, so that the teacher's probabilities of the first
-and last token of an answer become probabilities of its first and last character, and these again
-probabilities of the student's tokens.
+Teacher and student may have different tokenizers. So the teacher's probabilities of an answer's first
+and last token become probabilities of its first and last character, and these become probabilities
+of the student's tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from purlin.index.qa.reader import PackedPassage
 from purlin.training.reader.scores import Floats, PassageScores
 
-# Of the teacher's probability, on tokens that the student's shorter sequence still has.
+# At least so much of the teacher's probability must be on text that the student's sequence still has.
 MIN_KEPT = 0.5
 Offsets = Sequence[tuple[int, int]]
 
@@ -53,9 +53,9 @@ def soft_targets(
 ) -> SoftTargets:
     """Return the targets of a batch.
 
-    `scores` are those of each question's passages, or None for a question that the teacher has not
-    read; `packed` the student's sequences of all questions in the same order, padded to `width`
-    tokens.
+    `scores` has those of each question's passages, None for a question that the teacher has not read.
+    `packed` has the student's sequences of all questions in the same order; in the batch, they are
+    padded to `width` tokens.
     """
     start, end = torch.zeros(2, len(packed), width)
     has_target = torch.zeros(len(packed), dtype=torch.bool)
@@ -97,20 +97,28 @@ def aligned_distributions(
     end_tokens = np.searchsorted(first, last_characters, side="right") - 1
 
     inside = last_characters < last[-1]
-    start = _gathered(passage.start, start_tokens, inside, len(offsets), temperature)
-    end = _gathered(passage.end, end_tokens, inside & (end_tokens >= 0), len(offsets), temperature)
+    width = len(offsets)
+    start = _gathered(passage.start, start_tokens, inside, width, temperature)
+    end = _gathered(passage.end, end_tokens, inside & (end_tokens >= 0), width, temperature)
     return None if start is None or end is None else (start, end)
 
 
 def _gathered(
-    logits: Floats, tokens: NDArray[np.intp], inside: NDArray[np.bool_], count: int, t: float
+    logits: Floats,
+    tokens: NDArray[np.intp],
+    inside: NDArray[np.bool_],
+    width: int,
+    temperature: float,
 ) -> Floats | None:
-    """Return the softmax of logits / t, added up by `tokens` (of `count`) where `inside`."""
-    scaled = logits.astype(float) / t
+    """Return the distribution (width,) of a softmax over logits (t,), gathered by `tokens` (t,).
+
+    Only probabilities where `inside` (t,) is true count; None if they sum to less than MIN_KEPT.
+    """
+    scaled = logits.astype(float) / temperature
     probabilities = np.exp(scaled - scaled.max())
     probabilities /= probabilities.sum()
 
-    sums = np.bincount(tokens[inside], probabilities[inside], minlength=count)
+    sums = np.bincount(tokens[inside], probabilities[inside], minlength=width)
     if sums.sum() < MIN_KEPT:
         return None
     distribution: Floats = (sums / sums.sum()).astype(np.float32)
@@ -125,16 +133,16 @@ def distillation_loss(
     temperature: float,
     none_score: float | None,
 ) -> dict[str, Tensor]:
-    """Return the losses "soft select" and "soft span", each a mean over B questions, of which those
-    that the teacher has not read add nothing.
+    """Return the losses "soft select" and "soft span", each a mean over B questions.
 
-    They are temperature^2 times the Kullback-Leibler divergence of teacher and student (Hinton et
-    al. 2015): over passages, and over the first and the last token in each passage, weighted by the
-    teacher's probability of that passage. By the chain rule their sum is the divergence over
-    (passage, first token) and (passage, last token), where the passage counts once.
+    Questions that the teacher has not read add nothing. The losses are temperature^2 times the
+    Kullback-Leibler divergence of teacher and student (Hinton et al. 2015): over passages, and over
+    the first and the last token in each passage, weighted by the teacher's probability of that
+    passage. By the chain rule their sum is the divergence over (passage, first token) and (passage,
+    last token), where the passage counts once.
 
-    `starts`, `ends` (B * P, t) and `selected` (B * P,) are the student's logits; `none_score` is
-    that of "none of the passages" in both, or None if there is no such choice.
+    `starts`, `ends` (B * P, t) and `selected` (B * P,) are the student's logits. `none_score` is the
+    logit of "none of the passages", for teacher and student; None if there is no such choice.
     """
     b, p = targets.selected.shape
     columns = [selected.reshape(b, p), targets.selected.to(selected)]

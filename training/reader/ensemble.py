@@ -1,7 +1,8 @@
-"""Make an ensemble of readers: the logits of each passage are the weighted means of theirs.
+"""Make an ensemble of readers, whose logits are the weighted means of theirs.
 
-Readers of one tokenizer that were trained apart err in different places, so that their mean is right
-more often than each. Nothing is trained; all of them read each passage, in the sum of their times.
+Readers that share a tokenizer but were trained separately make different errors, so their mean is
+right more often than each of them. Nothing is trained. All of them read each passage, which takes the
+sum of their times.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class ReaderPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderEnsembleRecipe:
-    """All that decides an ensemble of readers.
+    """Which readers make an ensemble, and how it is exported.
 
-    The parts lie in one directory, where the ensemble is written; their shares add up to 1.
+    The parts must be in one directory, where the ensemble is written; their shares add up to 1.
     """
 
     name: str

@@ -27,10 +27,8 @@ from purlin.training.exporting.saturation import FloatArray
 from purlin.training.reader.model import ReaderModel, load_reader_model
 from purlin.training.reader.recipe import ReaderRecipe
 
-MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
-
-# int8 graph against torch: the mean overlap of their distributions over tokens.
-MIN_OVERLAP = 0.95
+MAX_LOGIT_DIFFERENCE = 1e-3  # of any logit, between the fp32 graph and torch
+MIN_OVERLAP = 0.95  # mean, of the distributions over tokens by the int8 graph and by torch
 
 
 def export_reader(
@@ -42,9 +40,9 @@ def export_reader(
 ) -> serving.Reader:
     """Write the reader directory `out` from a checkpoint, replacing it.
 
-    `samples` are sequences of question and passage. The scales of int8 are measured on them, and
-    the graph's logits are compared with the checkpoint's; ExportRefused is raised if they differ,
-    and `out` then stays as it was.
+    `samples` are sequences of question and passage. On them, the scales of int8 are measured, and the
+    graph's logits are compared with the checkpoint's. If these differ too much, raises ExportRefused
+    and leaves `out` as it was.
     """
     trained = load_reader_model(recipe.model, checkpoint).eval()
     expected = _torch_outputs(trained, samples)
@@ -65,7 +63,7 @@ def export_reader(
 
 
 class _ReaderGraph(nn.Module):
-    """What the ONNX graph computes: ids without padding -> logits."""
+    """What the ONNX graph computes: start, end and selection logits of ids (n, t) without padding."""
 
     def __init__(self, trained: ReaderModel) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class ReaderModel(CrossEncoder):
 
         def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor, ...]:
             starts, ends, selected = self(group_ids, group_mask)
-            # Groups are cut to their longest text: their logits are filled up again.
+            # A group is only as wide as its longest text: its logits are padded to the full width.
             missing = (0, ids.shape[1] - group_ids.shape[1])
             padded_starts = F.pad(starts, missing, value=HIDDEN)
             return padded_starts, F.pad(ends, missing, value=HIDDEN), selected
@@ -60,9 +60,10 @@ def load_reader_model(
 ) -> ReaderModel:
     """Load the base model, or what `save` wrote to `directory`.
 
-    The head is a new one unless the base is a reader, also one of DPR's; without `new_head`, a base
-    that is none is refused with InvalidInput. Raises what `purlin.training.models.text_model.load_text_model`
-    does, and Damaged for a head that cannot be read.
+    The head is new unless the base is a reader, be it one of DPR's. Without `new_head`, a base that is
+    not a reader is refused with InvalidInput. Also raises InvalidInput for a base that is not BERT-like,
+    Damaged for a head that cannot be read, and whatever
+    `purlin.training.models.text_model.load_text_model` raises.
     """
     text_model = load_text_model(settings, directory, decoder=False)
     if not isinstance(text_model, BertLike):

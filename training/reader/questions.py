@@ -28,9 +28,9 @@ from purlin.training.reader.recipe import ReaderRecipe, ReadingSettings
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions of one source, with their passages; a teacher reads them if they are `distilled`.
+    """The questions of one source, with their passages; a teacher reads them if they are `distilled`.
 
-    `wrong` (n, depth) are rows of passages that do not answer the question.
+    `wrong` (n, depth) has the rows of passages that do not answer each question.
     """
 
     pool: PassagePool
@@ -39,7 +39,7 @@ class Questions:
     distilled: bool = True
 
     def candidates(self, number: int, count: int) -> list[int]:
-        """Return the rows of a question's own passage, if that is known, and of the best others."""
+        """Return the rows of a question's own passage, if it is labelled, and of the best wrong ones."""
         item = self.items[number]
         own = [item.passage] if item.labelled else []
         return [*own, *self.wrong[number][: count - len(own)].tolist()]
@@ -55,7 +55,7 @@ def read_source_questions(
 ) -> tuple[list[Questions], list[Questions]]:
     """Return the questions of each training source and of each dev source.
 
-    Vectors of the references' passages are kept in `directory`, for a run that is resumed.
+    The vectors of the passages are kept in `directory`, so that a resumed run need not encode them again.
     """
     open_miner = _miner_opener(recipe.reading, directory, progress)
     pools: Pools = {}
@@ -63,7 +63,7 @@ def read_source_questions(
 
     def with_passages(source: QuestionSource) -> Questions:
         pool, items = _usable_questions(source, pools, recipe.reading)
-        # Sources of the same reference share a pool, and its index of passages.
+        # Sources over the same reference share a pool, and so its index of passages.
         if pool not in miners:
             miners[pool] = open_miner(pool)
         wrong = miners[pool].wrong(items, recipe.reading.depth)
@@ -76,7 +76,7 @@ def read_source_questions(
 def _miner_opener(
     reading: ReadingSettings, directory: Path, progress: StepProgress
 ) -> Callable[[PassagePool], Miner]:
-    """Return what opens the miner of a reference's passages."""
+    """Return a function that makes the miner of a pool of passages."""
     if not reading.encoder:
         return Miner
     source = Path(reading.encoder)
@@ -97,9 +97,9 @@ def _miner_opener(
 def _usable_questions(
     source: QuestionSource, pools: Pools, reading: ReadingSettings
 ) -> tuple[PassagePool, list[TrainingQuestion]]:
-    """Return a source's questions, with the paper's equations only those that have an answer.
+    """Return the pool and the questions of a source that can be trained on.
 
-    Raises InvalidInput if there is none.
+    With the paper's equations, these are the ones with an answer; raises InvalidInput if there are none.
     """
     pool, items = load_questions(source, pools)
     if not reading.equations:

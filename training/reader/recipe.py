@@ -17,23 +17,24 @@ from purlin.training.models.settings import ModelSettings
 
 STAGE = "reader"  # the directory of the checkpoints
 TEACHER = "teacher"  # the directory of a teacher's scores
-PASSAGES = "passages"  # the directory of the passages' vectors, by which wrong ones are found
+PASSAGES = "passages"  # the directory of the passages' vectors, to mine wrong ones with
 MAX_WEIGHT = 1e6
-NONE_SCORE = 0.0  # of the choice that no passage answers
+NONE_SCORE = 0.0  # the logit of the choice that no passage answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings:
     """Which passages the reader is trained on, and how long sequences are.
 
-    A question comes with `passages` passages: the one with the answer, and others drawn from the
-    `depth` best by BM25 and, with an `encoder` directory, as many again that are nearest by its
-    vectors. For a share `missing` of the questions the passage with the answer is left out, so that
-    no passage answers.
+    A question comes with `passages` passages: the one with the answer, and wrong ones drawn from the
+    `depth` best by BM25 and, with an `encoder` directory, from as many that are nearest by its vectors.
+    For a share `missing` of the questions, the passage with the answer is left out, so that none
+    answers.
 
-    `equations` "paper" is equations 1 to 3 as published: the softmax over passages has no choice of
-    none of them, that over tokens is over a whole sequence, and questions without an answer are not
-    used. By default there is such a choice, and answers are in passages.
+    By default, the softmax over passages has one more choice, that none answers, and the softmax over
+    tokens is over those of the passage. With `equations` "paper", which is equations 1 to 3 as
+    published, there is no such choice, the softmax is over the tokens of the whole sequence, and
+    questions without an answer are not used.
     """
 
     passages: int = 4
@@ -50,22 +51,22 @@ class ReadingSettings:
         in_range("max_tokens", self.max_tokens, 32, 8192)
         if self.equations and self.missing:
             raise InvalidInput(
-                'With equations = "paper" some passage has to answer: set missing = 0.',
+                'With equations = "paper", one of the passages must answer: set missing = 0.',
                 field="missing",
             )
 
     @property
     def none_score(self) -> float | None:
-        """The score of the choice that no passage answers; None if there is no such choice."""
+        """The logit of the choice that no passage answers; None if there is no such choice."""
         return None if self.equations else NONE_SCORE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleExport:
-    """How readers are exported as one; `prior_weight` and `calibration` as in
-    `purlin.index.qa.reader_settings.ReaderSettings`.
+    """How readers are exported as one.
 
-    `benchmarks/qa/reader.py --write` tunes the two on dev questions.
+    `prior_weight` and `calibration` are those of `purlin.index.qa.reader_settings.ReaderSettings`;
+    `benchmarks/qa/reader.py --write` tunes them on dev questions.
     """
 
     prior_weight: float = 0.55
@@ -84,13 +85,12 @@ class EnsembleExport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderExport(EnsembleExport):
-    """How the reader is exported; `prior_weight` and `calibration` as in
-    `purlin.index.qa.reader_settings.ReaderSettings`.
+    """How the reader is exported.
 
-    `benchmarks/qa/reader.py --write` tunes the two on dev questions. `base_share` is the share of the
-    base's weights that is mixed into the trained ones: the base has to be a reader, which then
-    forgets less. `base_model` is named in the model card, if the recipe's base is a checkpoint of
-    one's own.
+    `prior_weight` and `calibration` are those of `purlin.index.qa.reader_settings.ReaderSettings`.
+    The share `base_share` of the base's weights is mixed into the trained ones, so that the reader
+    forgets less; the base must then be a reader, too. `base_model` is the name for the model card, if
+    the recipe's base is a checkpoint of one's own.
     """
 
     quantization: Quantization = "int8"
@@ -100,14 +100,39 @@ class ReaderExport(EnsembleExport):
     trained_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Without arguments, super() is that of the class before `slots` made it anew.
+        # `slots=True` makes a new class, which super() without arguments does not know.
         super(ReaderExport, self).__post_init__()
         in_range("base_share", self.base_share, 0.0, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherSettings:
+    """Which reader teaches, and how much its scores count.
+
+    `base` is the directory of a reader's checkpoint, of an exported reader, or a reader of DPR's.
+    It reads each question with `passages` passages, from which training draws. `temperature` divides
+    the logits of teacher and student. `weight` is that of the teacher's losses, beside those of the
+    labels. `max_tokens` is the longest sequence of a checkpoint; None means the student's.
+    """
+
+    base: str
+    temperature: float = 2.0
+    weight: float = 1.0
+    passages: int = 8
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.base:
+            raise InvalidInput("Name the reader that teaches.", field="base")
+        in_range("temperature", self.temperature, 0.01, 100.0)
+        in_range("weight", self.weight, 1e-6, MAX_WEIGHT)
+        in_range("passages", self.passages, 2, 1000)
+        in_range("max_tokens", self.max_tokens or 32, 32, 8192)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderRecipe:
-    """All that decides a run."""
+    """Everything that a training run depends on."""
 
     name: str
     questions: tuple[QuestionSource, ...]
@@ -126,22 +151,23 @@ class ReaderRecipe:
             raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")
         if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
             raise InvalidInput(
-                f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
-                "recipe.",
+                f"{self.name!r} is the name of a directory beside the checkpoints. Rename the recipe.",
                 field="name",
             )
         if self.teacher is None:
             self._refuse_unlabelled(self.questions, "questions", "the recipe has no [teacher]")
         else:
-            low, high = self.reading.passages, self.reading.depth
-            in_range("teacher.passages", self.teacher.passages, low, high)
-            if not any(source.distilled for source in self.questions):
-                raise InvalidInput(
-                    "The recipe has a [teacher], but no [[questions]] is distilled. Remove [teacher], or "
-                    "distilled = false.",
-                    field="teacher",
-                )
+            self._check_teacher(self.teacher)
         self._refuse_unlabelled(self.dev, "dev", "nothing can be measured on them")
+
+    def _check_teacher(self, teacher: TeacherSettings) -> None:
+        in_range("teacher.passages", teacher.passages, self.reading.passages, self.reading.depth)
+        if not any(source.distilled for source in self.questions):
+            raise InvalidInput(
+                "The recipe has a [teacher], but every [[questions]] has distilled = false: remove "
+                "that from one, or remove [teacher].",
+                field="teacher",
+            )
 
     def _refuse_unlabelled(self, sources: Sequence[QuestionSource], name: str, reason: str) -> None:
         for source in sources:
@@ -149,28 +175,3 @@ class ReaderRecipe:
                 raise InvalidInput(
                     f"{source.path} has questions without labels, but {reason}.", field=name
                 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeacherSettings:
-    """Which reader teaches, and how much its scores count.
-
-    `base` is the directory of a reader's checkpoint, of an exported reader, or a reader of DPR's.
-    It reads each question with `passages` passages, from which training draws. `temperature`
-    divides the logits of teacher and student, and `weight` multiplies the loss beside that of the
-    labels. `max_tokens` is the longest sequence of a checkpoint; None is the student's.
-    """
-
-    base: str
-    temperature: float = 2.0
-    weight: float = 1.0
-    passages: int = 8
-    max_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.base:
-            raise InvalidInput("Name the reader that teaches.", field="base")
-        in_range("temperature", self.temperature, 0.01, 100.0)
-        in_range("weight", self.weight, 1e-6, 1e6)
-        in_range("passages", self.passages, 2, 1000)
-        in_range("max_tokens", self.max_tokens or 32, 32, 8192)

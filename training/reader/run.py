@@ -37,8 +37,8 @@ def train_reader(
 ) -> Path:
     """Train and export; return the reader directory `out`/NAME. A run that was killed is resumed.
 
-    `progress` returns the function that is called after each step; `say` is called with a line of
-    text now and then.
+    `progress` takes the name of a stage, and returns the function to call after each of its steps;
+    `say` is called with lines of text for the user.
     """
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
     # The new head starts with the same weights in every process.
@@ -47,7 +47,7 @@ def train_reader(
     reader = load_reader_model(recipe.model, new_head=new_head).to(accelerator.device)
     refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
 
-    # The others read the vectors that the main process has written.
+    # Other processes read the vectors that the main process has written.
     with accelerator.main_process_first():
         training, dev = read_source_questions(recipe, out / PASSAGES, progress(PASSAGES))
     if accelerator.is_main_process:
@@ -56,7 +56,7 @@ def train_reader(
     scores = teacher_scores(recipe, training, out / TEACHER, accelerator, progress(TEACHER))
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev, scores=scores)
 
-    # The export does not change the curve.
+    # A run can be resumed with other settings of the export, which do not change the training.
     texts = [source.digest() for source in (*training, *dev)]
     texts += [scores.digest] if scores else []
     checkpoint = train(

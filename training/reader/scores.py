@@ -1,4 +1,4 @@
-"""A teacher's scores, computed once into files."""
+"""A teacher's scores, computed once and kept in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 Floats = NDArray[np.float32]
 ScoredQuestion = tuple[str, Sequence[ReadingPassage]]
 Read = Callable[[Sequence[ScoredQuestion]], Sequence[PassageLogits]]
-"""Reads each question with its passages, and returns the logits of all passages in a row."""
+"""Reads each question with its passages, and returns the logits of all passages as one sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class ScoreFiles:
         processes: int = 1,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Write the files that are missing; each process writes a share of them.
+        """Write the missing files, or the share of process number `process` of `processes`.
 
-        Returns once all files exist: processes wait for each other's without a barrier, which could
-        time out.
+        Returns once all files exist. Processes wait for each other's files instead of at a barrier,
+        which could time out.
         """
         self._describe()
         numbers = range(-(-len(questions) // QUESTIONS_PER_FILE))
@@ -84,7 +84,7 @@ class ScoreFiles:
     def of(self, question: int) -> list[PassageScores]:
         """Return the scores of a question's passages, in their order.
 
-        Raises Damaged if its file is not readable.
+        Raises Damaged if its file cannot be read.
         """
         number, row = divmod(question, QUESTIONS_PER_FILE)
         if number not in self.loaded:

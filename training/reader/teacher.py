@@ -1,4 +1,4 @@
-"""A teacher's scores of the training questions: what opens a teacher and reads with it."""
+"""Opens the teacher of a recipe, and computes its scores of the training questions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def teacher_scores(
     accelerator: Accelerator,
     progress: StepProgress,
 ) -> ScoreFiles | None:
-    """Compute the scores of the recipe's teacher that `directory` lacks; None without a teacher."""
+    """Compute the scores by the recipe's teacher that are not in `directory` yet; None without a teacher.
+
+    Raises InvalidInput if the teacher is not a reader, or if `directory` has other scores.
+    """
     teacher = recipe.teacher
     if teacher is None:
         return None
@@ -56,9 +59,9 @@ def teacher_scores(
 def _open_teacher(
     recipe: ReaderRecipe, teacher: TeacherSettings, accelerator: Accelerator
 ) -> tuple[Read, str]:
-    """Return what reads passages as the teacher does, and the digest of the teacher.
+    """Return a function that reads with the teacher, and the teacher's digest.
 
-    Raises InvalidInput, naming the field, if it is not a reader.
+    Raises InvalidInput or NotFound, naming the field, if it cannot be opened as a reader.
     """
     if (Path(teacher.base) / READER_SETTINGS).is_file():
         exported = serving.Reader.load(Path(teacher.base))

@@ -1,13 +1,13 @@
 """BM25 over a tokenizer for identifiers and model numbers; scores are shares of the maximum.
 
 The maximum is the most that the query could get. Segments store term frequencies, and scores are
-computed when a query asks: so those of several segments, without rows that were removed since, are
-those of one index over the same texts.
+computed at query time. So several segments, some of whose rows were removed, give the same scores as
+one index over the remaining texts.
 
-A search finds the same first rows as scoring all of them, and reads little of a large corpus
-(MaxScore, by tiers). It reads the postings of rare tokens, and the first tiers of frequent ones,
-until no row that has not been met can enter the first ones: what the unread tiers can add at most
-is known from their least burdens. Then the unread tiers are read for the rows alone that still can.
+A search finds the same first rows as if all were scored, but reads little of a large corpus
+(MaxScore, by tiers). First it reads the postings of rare tokens and the first tiers of frequent ones,
+until no row that it has not met can be among the first: the least burden of a tier bounds what it
+can add to a score. Then it looks up in the unread tiers only the rows that can still be among them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from purlin.index.search.lexical.tokens import split, tokens
 Rows = NDArray[np.int64]
 LexicalScores = NDArray[np.float32]
 K1 = 1.2
-# A filter that leaves so few rows is scored as a whole.
+# If a filter leaves no more rows than this, all of them are scored.
 _FEW = 4096
-# Bounds are wider by this share per token than exact sums, because the order of a sum matters.
+# Bounds have this margin per token, because the sum of floats depends on their order.
 _ROUNDING = 1e-6
 _COUNTED_TOKENS = 65_536
 _CORRECTED_WORDS = 4096
@@ -72,9 +72,9 @@ class _Token:
 
 
 def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _Unread]]:
-    """Choose tiers to read, so that rows of the unread ones alone stay below the score `lowest`.
+    """Choose tiers to read next, such that rows in unread tiers alone stay below the score `lowest`.
 
-    As long as that is 0, one more of each token.
+    While `lowest` is 0, that is one more tier of each token.
     """
     if not lowest:
         return [(token, token.unread.pop(0)) for token in query if token.unread]
@@ -88,8 +88,8 @@ def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _U
 
 
 def _lowest(sums: LexicalScores, depth: int, before: float = 0.0) -> float:
-    """The score in position `depth`, which is not below `before`; 0 if there are fewer."""
-    # Few of many scores reach the one before: they are put in order sooner.
+    """Return the score in position `depth`, which is at least `before`; 0 if there are fewer scores."""
+    # Few of many scores reach the earlier bound, which makes the partition faster.
     if before:
         sums = sums[sums >= before]
     return float(np.partition(sums, -depth)[-depth]) if len(sums) >= depth else 0.0
@@ -98,8 +98,8 @@ def _lowest(sums: LexicalScores, depth: int, before: float = 0.0) -> float:
 class Lexical:
     """The lexical retriever: BM25 (Lucene's variant) over the postings of one or more segments.
 
-    The rows of a segment follow those of the one before it. `live` (rows,) is false for rows that
-    count no more; None means that all do. `rows` is their number in all.
+    The rows of a segment follow those of the one before it. `live` (rows,) is false for rows that were
+    removed; None means that none was. `rows` is the number of all rows.
     """
 
     def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
@@ -152,7 +152,7 @@ class Lexical:
     # ---- vocabulary
 
     def corrected(self, query: str) -> str:
-        """The query as it should be searched, see `purlin.index.search.lexical.spelling`."""
+        """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
         return corrected(query, self)
 
     def df(self, token: str) -> int:
@@ -165,14 +165,14 @@ class Lexical:
         return len(np.intersect1d(rows, others, assume_unique=True))
 
     def nearest(self, word: str) -> str | None:
-        """The token fewest edits away from a word or its stem; of several the most frequent."""
+        """Return the token fewest edits away from a word or its stem; of several, the most frequent."""
         return self._nearest(word)
 
     def _find_nearest(self, word: str) -> str | None:
         most = most_edits(word)
         (stem,) = split(word, self.language)
         sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
-        # What few of very many texts have is mostly misspelled itself, and there is a lot of it.
+        # Among very many texts, tokens that only few have are mostly misspellings, and they are many.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
         row_counts: Counter[bytes] = Counter()
         for segment in self._segments:
@@ -187,11 +187,11 @@ class Lexical:
             for distance, token in zip(distances, candidates, strict=True)
             if distance <= most
         )
-        # Rows that were removed since count no more.
+        # A token whose rows have all been removed does not count.
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
 
     def compounds(self, word: str) -> list[str]:
-        """Some words that end with a word, those first that most rows have."""
+        """Return some words that end with a word, the most frequent first."""
         return self._compounds(word)
 
     def _find_compounds(self, word: str) -> list[str]:
@@ -237,10 +237,10 @@ class Lexical:
     def _candidates(
         self, weights: Mapping[str, float], depth: int, allowed: NDArray[np.bool_] | None
     ) -> Rows:
-        """Rows, in ascending order, that include the best `depth`."""
+        """Return rows, in ascending order, that include the best `depth`."""
         query = [_Token(idf, self._tiers(token, idf)) for token, idf in weights.items()]
         slack = 1.0 - _ROUNDING * (len(query) + 10)
-        # What is short; if that is not enough, one more tier of each token until it is.
+        # Records without tiers come first. As long as these give too few rows, one more tier of each token.
         chosen = [
             (token, token.unread.pop(0))
             for token in query
@@ -264,7 +264,7 @@ class Lexical:
                     break
 
             most = sum(token.most for token in query)
-            # They are ascending parts, which a stable sort merges.
+            # The parts are ascending, so a stable sort merges them.
             rows = np.sort(rows[scores >= lowest - most], kind="stable")
             return self._refined(query, rows, sums.take(rows), depth, lowest, slack)
         finally:
@@ -272,7 +272,7 @@ class Lexical:
                 sums[rows] = 0.0
 
     def _sums(self) -> LexicalScores:
-        """Zeros (rows,) of this thread; a search puts back to 0 what it changes."""
+        """Return this thread's array of zeros (rows,); a search resets what it changes."""
         sums: LexicalScores | None = getattr(self._local, "sums", None)
         if sums is None:
             sums = self._local.sums = np.zeros(self.rows, dtype=np.float32)
@@ -287,10 +287,10 @@ class Lexical:
         lowest: float,
         slack: float,
     ) -> Rows:
-        """Those of the rows (n,) that can be among the best `depth`, by the unread tiers.
+        """Return those of the rows (n,) that can be among the best `depth`, given the unread tiers.
 
-        `sums` (n,) is what the rows have got by the tiers that were read, `lowest` a score that
-        the best ones have at least.
+        `sums` (n,) are the rows' scores by the tiers read so far; the best `depth` have at least the
+        score `lowest`.
         """
         while unfinished := [token for token in query if token.unread]:
             lowest = _lowest(sums, depth, lowest) * slack
@@ -298,11 +298,11 @@ class Lexical:
             rows, sums = rows[kept], sums[kept]
             if len(rows) <= depth:
                 break
-            # Small tiers of great effect leave fewer rows to look up in the large ones.
+            # Small tiers with a large effect first: they leave fewer rows to look up in the large ones.
             token = max(unfinished, key=_Token.value)
             unread = token.unread.pop(0)
             tier_rows, counts = self._read(unread.segment, unread.tier)
-            # Fewer rows are looked up among more; both ascend.
+            # The shorter list is looked up in the longer one; both ascend.
             if len(rows) <= len(tier_rows):
                 positions, entries = _common(rows, tier_rows)
             else:
@@ -320,14 +320,14 @@ class Lexical:
         return sorted(tiers, key=lambda unread: -unread.most)
 
     def _most(self, idf: float, segment: Postings, tier: Tier) -> float:
-        """The most that a tier can add to a score, whatever the mean length is by now."""
+        """Return the most that a tier can add to a score, whatever the mean length has become since."""
         burden = tier.least_burden * min(1.0, segment.mean / self._mean)
         return idf / (1.0 + K1 * burden) * (1.0 + _ROUNDING)
 
     def _entries(
         self, token: _Token, unread: _Unread, allowed: NDArray[np.bool_] | None
     ) -> tuple[Rows, LexicalScores]:
-        """Allowed rows of a tier, in ascending order, and what the token adds to their scores."""
+        """Return the allowed rows of a tier, ascending, and what the token adds to their scores."""
         tier_rows, counts = self._read(unread.segment, unread.tier)
         # Converted once, not at each look-up.
         rows = tier_rows.astype(np.int64)
@@ -337,7 +337,7 @@ class Lexical:
         return rows, self._gains(token.idf, rows, counts)
 
     def _read(self, segment: int, tier: Tier) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
-        """Rows of a tier among those of all segments, and how often each has the token."""
+        """Return the rows of a tier, counted over all segments, and how often each has the token."""
         rows, counts = self._segments[segment].read(tier)
         start = self._starts[segment]
         return (rows + np.int32(start) if start else rows), counts
@@ -345,7 +345,7 @@ class Lexical:
     def _gains(
         self, idf: float, rows: NDArray[np.integer], counts: NDArray[np.uint16]
     ) -> LexicalScores:
-        """BM25 (n,) that a token adds to these rows."""
+        """Return the BM25 (n,) that a token adds to these rows."""
         frequencies = counts.astype(np.float32)
         gains: LexicalScores = frequencies / (frequencies + self._norms.take(rows))
         gains *= np.float32(idf)
@@ -404,7 +404,7 @@ class Lexical:
 def _common(
     candidates: NDArray[np.integer], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions (m,) of candidates that are among ascending rows, and their positions there."""
+    """Return the positions (m,) of candidates that are among ascending rows, and their positions there."""
     entries = rows.searchsorted(candidates.astype(np.int32, copy=False))
     positions = (
         np.flatnonzero(rows.take(entries, mode="clip") == candidates) if len(rows) else entries[:0]
@@ -413,7 +413,7 @@ def _common(
 
 
 def top(scores: LexicalScores, depth: int) -> Rows:
-    """Rows of the `depth` best scores above 0, best first; ties in row order."""
+    """Return the rows of the `depth` best scores above 0, best first; ties in row order."""
     candidates = np.flatnonzero(scores > 0)
 
     # Sort only what reaches the score in position `depth`.

@@ -121,8 +121,8 @@ def _encoded(word: str, language: Language) -> list[bytes]:
 class LexicalBuilder:
     """Collects texts row by row, and rows of other segments, into the postings of a segment.
 
-    `directory` is created. The texts are in `language`; None means the one that the first of them
-    tell, which takes texts alone. `run_tokens` bounds the memory.
+    `directory` is created. `language` is that of the texts; with None it is detected by the first of
+    them, and rows can be added by `add` only. `run_tokens` bounds the memory.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class LexicalBuilder:
         self._copied: list[tuple[Postings, int, int, int]] = []
 
         self._language = language
-        # The first texts, until they tell their language.
+        # The first texts, until their language is detected.
         self._sample: list[str] = []
         self._sample_chars = 0
 
@@ -158,10 +158,10 @@ class LexicalBuilder:
         self._sample.append(text)
         self._sample_chars += len(text)
         if self._sample_chars >= SAMPLE_CHARS:
-            self._tell_language()
+            self._detect_language()
 
-    def _tell_language(self) -> None:
-        """Set the language of the sample, and append its rows."""
+    def _detect_language(self) -> None:
+        """Detect the language of the sample, and append its rows."""
         self._language = detect(fold(text).lower() for text in self._sample)
         self._numbers = _Numbers(self._language)
         for text in self._sample:
@@ -189,7 +189,7 @@ class LexicalBuilder:
     def close(self) -> None:
         """Write the files. Raises OSError."""
         if self._language is None:
-            self._tell_language()
+            self._detect_language()
         if self._tokens:
             self._end_run()
         sources: list[_Source] = [*self._runs, *self._copies()]
@@ -218,12 +218,12 @@ class LexicalBuilder:
         keys = rank[np.array(self._tokens)] * span
         keys += np.repeat(rows - first, np.array(self._text_lengths))
         unique, counts = np.unique(keys, return_counts=True)
-        tokens, of_run = np.divmod(unique, span)
+        tokens, rows_of_run = np.divmod(unique, span)
 
         entries = _Entries(
             ordered,
             np.bincount(tokens, minlength=len(ordered)),
-            (of_run + first).astype(np.int32),
+            (rows_of_run + first).astype(np.int32),
             np.minimum(counts, _MAX_COUNT).astype(np.uint16),
         )
         self._runs.append(_Run(self._scratch / str(len(self._runs)), entries))
@@ -236,8 +236,8 @@ class LexicalBuilder:
         segments = {id(postings): postings for postings, *_ in self._copied}
         for postings in segments.values():
             rows = np.full(len(postings), -1, np.int64)
-            for of, start, end, first in self._copied:
-                if of is postings:
+            for source, start, end, first in self._copied:
+                if source is postings:
                     rows[start:end] = np.arange(first, first + end - start)
             yield _Copy(postings, rows)
 
@@ -334,7 +334,7 @@ class _Copy:
     def _entries(
         self, counts: NDArray[np.int64], start: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint16]]:
-        """Sizes and entries of the copied rows in neighbouring records."""
+        """Return the sizes and entries of the copied rows in neighbouring records."""
         content = self._postings.read_bytes(start, start + int(record_bytes(counts).sum()))
         units = np.frombuffer(content, np.uint16)
         parts, number_of = _parts(counts)
@@ -357,14 +357,14 @@ class _Positions(NamedTuple):
 
 
 def _positions(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Positions:
-    """Positions of the entries in tiers that begin at these units."""
+    """Return the positions of the entries of tiers that begin at these units and have these sizes."""
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     starts_of = np.repeat(starts, sizes)
     return _Positions(starts_of + 2 * within, starts_of + 2 * np.repeat(sizes, sizes) + within)
 
 
 def _parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Start in units and size of each tier of neighbouring records, and the record it is of."""
+    """Return the start (in units) and size of each tier of neighbouring records, and its record."""
     sizes = record_bytes(counts)
     starts = (np.cumsum(sizes) - sizes) // 2
     numbers = np.arange(len(counts))
@@ -405,7 +405,7 @@ def _merged(sources: Sequence[_Source], rows: int) -> Iterator[_Entries]:
         order = np.argsort(numbers * rows + all_rows, kind="stable")
         sizes = np.bincount(numbers, minlength=len(tokens))
 
-        # No row that is copied has some tokens of its segment.
+        # Some tokens of a segment are in none of the rows that are copied from it.
         used = np.flatnonzero(sizes)
         yield _Entries(
             [tokens[number] for number in used.tolist()],
@@ -416,7 +416,7 @@ def _merged(sources: Sequence[_Source], rows: int) -> Iterator[_Entries]:
 
 
 def _stops(sources: Iterable[_Source]) -> Iterator[bytes]:
-    """Yield tokens between which there are about `_MERGED_ENTRIES`."""
+    """Yield tokens at which to cut, so that about `_MERGED_ENTRIES` lie between two cuts."""
     entries = 0
     for token, following in sorted(chain.from_iterable(source.marks() for source in sources)):
         if entries + following > _MERGED_ENTRIES and entries:
@@ -464,7 +464,7 @@ class _Writer:
         rows, counts, floors = self._in_tiers(entries)
         units = np.zeros(int(record_bytes(sizes).sum()) // 2, np.uint16)
         parts, records = _parts(sizes)
-        # Parts of long records come last: back into the order of the entries.
+        # `_parts` puts those of long records last: restore the order of the entries.
         order = np.argsort(records, kind="stable")
         positions = _positions(parts[order, 0], parts[order, 1])
         units[positions.rows] = rows & 0xFFFF
@@ -481,7 +481,7 @@ class _Writer:
     def _in_tiers(
         self, entries: _Entries
     ) -> tuple[NDArray[np.int32], NDArray[np.uint16], dict[int, NDArray[np.float32]]]:
-        """Rows and counts with those of long records by tier, and the least burdens of these."""
+        """Return rows and counts, in long records ordered by tier, and the least burden of each tier."""
         rows, counts = entries.rows.copy(), entries.counts.copy()
         ends = np.cumsum(entries.sizes)
         floors = {}

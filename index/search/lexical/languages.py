@@ -1,4 +1,4 @@
-"""The languages that texts are searched in: how words are cut, and which a catalogue is written in."""
+"""The languages that texts are searched in: how their words are stemmed, and how to detect them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 LANGUAGE_FILE = "language.txt"
-# Characters of the texts by which a language is told.
+# The language is detected by so many characters of the texts.
 SAMPLE_CHARS = 200_000
-# How many common words it must have, how many distinct ones, which share of all words, and how
-# many times as many as English.
+# At least so many common words of the language must occur, so many of them distinct; so large a share of
+# all words must be common ones, and so many times as many as English ones.
 _FEWEST_WORDS, _FEWEST_DISTINCT, _LEAST_SHARE, _TIMES_ENGLISH = 10, 5, 0.01, 2
 
 _WORD = re.compile(r"[a-z]+")
@@ -22,9 +22,9 @@ _WORD = re.compile(r"[a-z]+")
 class Language:
     """A language: Snowball's name of its stemmer, and its common words, without marks.
 
-    Searches leave out the words of `common`; `others` tell something of a product, such as "without".
-    `endings` are what the stemmer cuts off. `links` are what may be between the words of a compound,
-    none in languages that write it as several words.
+    Searches leave out the words of `common`, but not `others`, which may say something about a product,
+    such as "without". The stemmer cuts off `endings`. `links` may be between the words of a compound;
+    languages that write compounds as several words have none.
     """
 
     name: str
@@ -96,7 +96,7 @@ LANGUAGES: Mapping[str, Language] = {
 
 
 def _telling_words() -> dict[Language, frozenset[str]]:
-    """The words of two letters or more that only one language has, by language."""
+    """Return by language its common words, of two letters or more, that no other language has."""
     common = {language: language.common | language.others for language in LANGUAGES.values()}
     languages_of = Counter(chain.from_iterable(common.values()))
     return {
@@ -109,7 +109,10 @@ _TELLING = _telling_words()
 
 
 def detect(texts: Iterable[str]) -> Language:
-    """The language that clearly dominates the texts, which are in lower case and without marks."""
+    """Return the language that clearly dominates the texts, else English.
+
+    The texts are in lower case and without marks on letters.
+    """
     words = Counter(word for text in texts for word in _WORD.findall(text))
     counts = {
         language: sum(words[word] for word in telling) for language, telling in _TELLING.items()

@@ -9,10 +9,10 @@
     language.txt   the name of the texts' language, if that is not English
     lengths.npy    int32 (rows,): the number of tokens of each row
 
-A record has the rows, int32 in ascending order, and how often each has the token, uint16. That of
-more than `LONG` rows has several such tiers, first the rows to whose score the token can add most,
-and before them float32 (tiers,) the least burden of each tier: see `burdens`. So a search reads the
-first tier of a frequent token, and of the others only what some of its candidates may be in.
+A record has the rows, int32 in ascending order, and how often each has the token, uint16. A record
+of more than `LONG` rows has several such tiers. The first has the rows to whose score the token can
+add most; before them is the least burden of each tier, float32 (tiers,): see `burdens`. So a search
+reads the first tier of a frequent token, and only those others that some of its candidates may be in.
 
 `terms.bin` and `postings.bin` are read by verified block, see `purlin.index.blocks`.
 """
@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, BlockFile, Reader
+from purlin.index.blocks import UNCHECKED, BlockFile, FileReader
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
 
@@ -43,7 +43,7 @@ TIERS = (1 / 64, 3 / 64, 1 / 8)
 GROUP = 64
 POSTINGS_FILE, TERMS_FILE, LENGTHS_FILE = "postings.bin", "terms.bin", "lengths.npy"
 GROUPS_FILE, GROUP_TOKENS_FILE = "groups.npy", "groups.txt"
-# Bytes of tiers that were read lately and are kept: most queries share their frequent words.
+# Bytes of recently read tiers that are kept: queries have most of their frequent words in common.
 MOST_RECENT = 24 * 2**20
 _RECENT_TOKENS = 4096
 # Any text can be tokenized, even one with lone surrogates.
@@ -56,16 +56,16 @@ _Counts = NDArray[np.uint16]
 def burdens(
     lengths: NDArray[np.int32], counts: NDArray[np.uint16], mean: float
 ) -> NDArray[np.float32]:
-    """What lowers the part of a token in the scores of rows (n,): 1 / (1 + K1 * burden) of its idf.
+    """Return the burdens of rows (n,): a token adds 1 / (1 + K1 * burden) of its idf to a row's score.
 
-    If the mean length becomes m, none falls below min(1, mean / m) of what it was.
+    If the mean length becomes m, no burden falls below min(1, mean / m) of what it was.
     """
     by_length = np.float32(1.0 - B) + np.float32(B / mean) * lengths.astype(np.float32)
     return np.asarray(by_length / counts.astype(np.float32), dtype=np.float32)
 
 
 def mean_length(lengths: NDArray[np.int32]) -> float:
-    """Mean length of texts, at least a token altogether."""
+    """Return the mean length of texts, which count as having at least one token in all."""
     return max(int(lengths.sum(dtype=np.int64)), 1) / max(len(lengths), 1)
 
 
@@ -126,7 +126,7 @@ class Postings:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Postings:
+    def load(cls, directory: Path, files: FileReader = UNCHECKED) -> Postings:
         """Open the files of `purlin.index.search.lexical.builder`. Raises Damaged."""
         lengths, groups = (
             read_array(files.read(directory / name)) for name in (LENGTHS_FILE, GROUPS_FILE)
@@ -134,7 +134,7 @@ class Postings:
         group_tokens = files.read(directory / GROUP_TOKENS_FILE).split(b"\n")[:-1]
         terms, postings = (files.blocks(directory / name) for name in (TERMS_FILE, POSTINGS_FILE))
         language = ENGLISH
-        # An English one has no such file; that one of a build is missing is found by its manifest.
+        # English postings have no such file. If it is missing from a build, the manifest tells.
         if (directory / LANGUAGE_FILE).exists():
             language = LANGUAGES[files.read(directory / LANGUAGE_FILE).decode()]
         return cls(lengths, groups, group_tokens, terms, postings, language)
@@ -174,11 +174,9 @@ class Postings:
         return names, start + np.cumsum(sizes) - sizes, counts
 
     def words_like(self, letter: str, sizes: range, fewest_rows: int) -> dict[bytes, int]:
-        """Tokens of ASCII letters that begin with `letter`, of these sizes, and how many rows each has.
+        """Return tokens of ASCII letters with this first letter and one of these sizes, and their row counts.
 
-        Those that fewer rows have are left out.
-
-        Raises Altered.
+        Tokens in fewer than `fewest_rows` rows are left out. Raises Altered.
         """
         first = max(bisect_right(self._firsts, letter.encode()) - 1, 0)
         last = bisect_left(self._firsts, chr(ord(letter) + 1).encode())
@@ -192,9 +190,9 @@ class Postings:
         return row_counts
 
     def words_ending(self, ending: str, longer: int) -> dict[bytes, int]:
-        """Tokens of ASCII letters with this ending, at least `longer` letters longer, and their rows.
+        """Return tokens of ASCII letters with this ending, and their row counts. Raises Altered.
 
-        Raises Altered.
+        The tokens are longer than the ending by at least `longer` letters.
         """
         letters = ending.encode()
         row_counts: dict[bytes, int] = {}

@@ -1,4 +1,4 @@
-"""Spelling of queries: words that no passage has, and compounds in one word or two."""
+"""Corrects the spelling of queries: words that no passage has, and compounds in one word or two."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from purlin.index.search.lexical.tokens import fold, split
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
 FEWEST_IN_PART = 3
-# Compounds that stand for a word which the catalogue has in them alone.
+# So many compounds replace a word that the catalogue has only in compounds.
 MOST_COMPOUNDS = 8
-# Passages that have both parts of a compound; one may have them by chance.
+# At least so many passages must have both parts of a compound; a single one may have them by chance.
 _FEWEST_TOGETHER = 2
-# Words that are looked up, each of which reads all tokens with its first letter, and pairs.
+# So many words are looked up, each of which reads all tokens with its first letter, and so many pairs.
 _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
 _WORD = re.compile(r"(?<![\w'’./-])[^\W\d_]{3,32}(?![\w'’/-]|\.\w)")
@@ -55,12 +55,12 @@ class Vocabulary(Protocol):
 
 
 def corrected(query: str, vocabulary: Vocabulary) -> str:
-    """The query as it should be searched; the same if all its words are in the vocabulary.
+    """Return the query as it should be searched; the same if all its words are in the vocabulary.
 
-    A word that no passage has becomes the two words that it consists of, else, in a language that
-    writes compounds as one word, those that end with it, else the nearest one. Two words that are
-    mostly written as one are followed by that. The unit of a quantity stays: passages are searched in
-    another spelling of it.
+    A word that no passage has is replaced by the two words that it consists of; else, in a language
+    that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
+    two words that are mostly written as one, that one is appended. The unit of a quantity stays as it
+    is, because passages are searched by another spelling of it.
     """
     lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
@@ -85,7 +85,7 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
 
 
 def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
-    """An unknown word as passages have it."""
+    """Return an unknown word in the passages' spelling; None if they have nothing like it."""
     if two_words := _two_words(word, vocabulary):
         return two_words
     if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
@@ -94,7 +94,7 @@ def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
 
 
 def _two_words(word: str, vocabulary: Vocabulary) -> str:
-    """The word as the two that most passages have together; empty if there are none."""
+    """Return the word as the two words that most passages have together; empty if it has no such parts."""
     language = vocabulary.language
     counts = {}
     for end in range(FEWEST_IN_PART, len(word) - FEWEST_IN_PART + 1):
@@ -119,7 +119,7 @@ def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
 
 
 def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
-    """Two words as one, if more passages have that than both words."""
+    """Yield the compound of each two words, if more passages have it than have both words."""
     language = vocabulary.language
     fewest = 1 if language.links else _FEWEST_TOGETHER
     searched = {token for word in _words(text) for token in split(fold(word), language)}
@@ -143,7 +143,10 @@ def _words(text: str) -> list[str]:
 
 
 def _pairs(text: str, language: Language) -> Iterator[tuple[str, str]]:
-    """Words that may be one: those with a space between them, or only common words in some languages."""
+    """Yield pairs of words that may be one.
+
+    There is only a space between them or, in languages that write compounds as one word, common words.
+    """
     if language.links:
         yield from pairwise(word for word in _words(text) if fold(word) not in language.common)
         return
@@ -153,7 +156,7 @@ def _pairs(text: str, language: Language) -> Iterator[tuple[str, str]]:
 
 
 def _joined(first: str, second: str, language: Language) -> Iterator[str]:
-    """The ways to write two words as one."""
+    """Yield the ways to write two words as one."""
     for link in language.links or ("",):
         yield first + link + second
     # In "Tisch für den Garten" the word that says what it is comes first, in a compound last.
@@ -162,12 +165,12 @@ def _joined(first: str, second: str, language: Language) -> Iterator[str]:
 
 
 def most_edits(word: str) -> int:
-    """How many edits the nearest token of a word may be away."""
+    """Return how many edits the nearest token may be away from a word."""
     return 2 if len(word) >= _FEWEST_FOR_TWO_EDITS else 1
 
 
 def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
-    """How many letters (n,) are inserted, left out, replaced or swapped with the next one."""
+    """Return for each token (n,) how many letters differ: added, left out, replaced or swapped with the next."""
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     width = int(lengths.max(initial=0))
     padded = b"".join(token.ljust(width, b"\0") for token in tokens)
@@ -193,7 +196,7 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
 
 
 def _word_of(token: str, word: str, language: Language) -> str:
-    """The word with this stem that is nearest to `word`: encoders and people read no stems."""
+    """Return the word with this stem that is nearest to `word`, since encoders and people do not read stems."""
     endings = [token + ending for ending in language.endings]
     endings += [token[:-1] + end for end in _Y_ENDINGS]
     words = [spelled for spelled in endings if split(spelled, language) == (token,)]

@@ -33,12 +33,12 @@ _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
-# The same, and each run of a script without spaces, in a text that has such.
+# The same for a text with scripts without spaces, each run of which is a word.
 _WORD_OR_RUN = (
     rf"[A-Za-z](?:\+\+|\#)(?![^\W{_KATAKANA}{_OTHER_UNSPACED}])"
     rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}"
 )
-# Words in ASCII, where it takes half the time.
+# The same for ASCII, in half the time.
 _ASCII_WORD = re.compile(
     r"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*", re.ASCII
 )
@@ -91,7 +91,7 @@ def _pattern(folded: str) -> re.Pattern[str]:
 
 
 def tokens(text: str, language: Language = ENGLISH) -> list[str]:
-    """Every word of `text` as its whole and its parts, in order, lower case and stemmed.
+    """Return every word of `text` as a whole and in parts, in order, in lower case and stemmed.
 
     Common words of the language are left out.
 
@@ -191,7 +191,7 @@ def _beginnings(query_tokens: frozenset[str]) -> Sequence[str]:
 
 
 def _beginning(stem: str) -> str:
-    """Letters with which every word of this stem begins.
+    """Return letters with which every word of this stem begins.
 
     The stemmer cuts words, and replaces the end of what is left in a few ways only: happy -> happi,
     hoping -> hope, ability -> abl, skies -> sky, dying -> die.
@@ -214,7 +214,7 @@ _fold_character = lru_cache(maxsize=65_536)(fold)
 
 
 def _folded_characters(text: str) -> list[str]:
-    """What each character becomes, "" for one that is composed with the character before it."""
+    """Return what each character is folded to, "" for one that is composed with the character before it."""
     folded = list(map(_fold_character, text))
     if not _JOINING.search("".join(folded)):
         return folded
@@ -234,7 +234,7 @@ def _joined(word: str) -> str:
 
 
 def split(word: str, language: Language = ENGLISH) -> tuple[str, ...]:
-    """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces.
+    """Return the distinct tokens of a word: the joined whole, pieces between separators, parts of pieces.
 
     A run of a script without spaces is split into overlapping pairs of characters.
     """
@@ -244,7 +244,7 @@ def split(word: str, language: Language = ENGLISH) -> tuple[str, ...]:
 
 
 def pieces(word: str) -> list[str]:
-    """The parts of a name as they are written: `getHTTPResponse` -> get, HTTP, Response.
+    """Return the parts of a name as they are written: `getHTTPResponse` -> get, HTTP, Response.
 
     A run of a script without spaces has none.
     """

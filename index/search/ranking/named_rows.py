@@ -17,10 +17,10 @@ from purlin.index.search.ranking.uses import used_name
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
-# A code, such as a barcode or a model number, has a digit or a mark. One of fewer than four characters is
-# more often a size or a number of something.
+# A code, such as a barcode or a model number, has a digit or a mark. With fewer than four characters, it
+# is more often a size or a count.
 _CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
-# Few words with a digit, which may be a code in another spelling, and how many passages are compared.
+# A few words with a digit may be a code in another spelling; so many passages are compared with it.
 _SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za-z0-9]+){0,5}")
 _CODES_COMPARED = 20
 _MAX_CODED = 200  # passages by one field
@@ -37,16 +37,16 @@ class NamedRows:
         lexical: LexicalRetriever,
         weights: Callable[[str], Mapping[str, float]],
     ) -> None:
-        """`weights` gives what the lexical retriever searches for a query."""
+        """`weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them."""
         self._kind = kind
         self._passages = passages
         self._lexical = lexical
         self._weights = weights
 
     def named(self, query: str) -> Rows:
-        """Rows whose id, title or code is the query; in titles of code, every separator is a dot.
+        """Return the rows whose id, title or code is the query; titles of code have dots as separators.
 
-        Of code also those at the files and lines that the query has, as stack traces do.
+        In code, also those at the files and lines that the query names, as stack traces do.
         """
         rows = self._passages.rows_named(query)
         if self._kind == "product":
@@ -61,20 +61,20 @@ class NamedRows:
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
-        """Rows whose last name is the symbol that the query is, at most as many as are ranked."""
+        """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
         if not names or "name" not in self._passages.field_names:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
     def used_name(self, query: str) -> str | None:
-        """The name whose uses the query asks for, if it is that of a symbol."""
+        """Return the name whose uses the query asks for, if it is that of a symbol."""
         name = used_name(query)
         is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
         return name if is_symbol else None
 
     def _at(self, path: str, lines: Collection[int]) -> Rows:
-        """Rows of the innermost documents at lines of the file that a path ends with."""
+        """Return the rows of the innermost documents at some lines of the file that a path ends with."""
         existing = self._passages.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
         if file is None:
@@ -87,7 +87,7 @@ class NamedRows:
         return rows[[document.id in ids for document in documents]]
 
     def _coded(self, query: str) -> Rows:
-        """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
+        """Return the rows with the query as a code, such as a barcode; a word of letters is no code."""
         if not _CODE.fullmatch(query):
             return _NO_ROWS
 
@@ -101,7 +101,7 @@ class NamedRows:
         return np.concatenate([_NO_ROWS, *rows])
 
     def _coded_alike(self, query: str) -> Rows:
-        """Rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
+        """Return the rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
         if not _SPLIT_CODE.fullmatch(query):
             return _NO_ROWS
 

@@ -18,7 +18,7 @@ _PLACE = re.compile(
 
 
 def places(query: str) -> dict[str, set[int]]:
-    """Map the files that a query names to the lines, of its first MAX_PLACES places."""
+    """Map the files in a query to the lines that it names there, by its first MAX_PLACES places."""
     lines: dict[str, set[int]] = defaultdict(set)
     for match in islice(_PLACE.finditer(query), MAX_PLACES):
         lines[match["path"]].add(int(match["line"]))
@@ -26,9 +26,9 @@ def places(query: str) -> dict[str, set[int]]:
 
 
 def endings(path: str) -> Iterator[str]:
-    """Yield what a path may be below the root of a repository, longest first.
+    """Yield the endings of a path, longest first: one may be the path below a repository's root.
 
-    Of a path with several directories, the name alone says too little: many files share it.
+    The name alone is left out of a path with several directories, since many files share it.
     """
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
     for start in range(max(1, len(parts) - 1) if len(parts) > 2 else len(parts)):
@@ -36,13 +36,13 @@ def endings(path: str) -> Iterator[str]:
 
 
 def innermost(documents: Sequence[Document], line: int) -> Document | None:
-    """The shortest of a file's documents that has a line, counted from 1."""
+    """Return the shortest of a file's documents that contains a line, counted from 1."""
     here = [document for document in documents if distance(document, line) == 0]
     return min(here, key=_length, default=None)
 
 
 def distance(document: Document, line: int) -> int:
-    """Lines between a line of its file and a document, 0 inside it."""
+    """Return how many lines a document is away from a line of its file; 0 if it contains the line."""
     start, end = _lines(document)
     return max(start - line, line - end, 0)
 
@@ -53,6 +53,6 @@ def _length(document: Document) -> int:
 
 
 def _lines(document: Document) -> tuple[int, int]:
-    """First and last line of a document in its file; 0 and 0 for one without lines."""
+    """Return the first and last line of a document in its file; 0 and 0 for one without lines."""
     start, end = document.location.start_line, document.location.end_line
     return (start or 0, end or start or 0)

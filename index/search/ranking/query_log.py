@@ -1,8 +1,8 @@
 """Earlier queries and the documents they led to: a similar query finds that document, too.
 
-People's words for something often differ from the document's own; other people's words are closer.
-The nearness of a document is that of the nearest query that led to it: the part of its cosine above
-`FLOOR`, rescaled to 0-1. It raises the document's score to 1 - (1 - score) * (1 - `BLEND` *
+The words that people use often differ from the document's own, but are closer to other people's.
+The nearness of a document comes from the nearest query that led to it: it is the part of the cosine
+above `FLOOR`, rescaled to 0-1. It raises the document's score to 1 - (1 - score) * (1 - `BLEND` *
 nearness), the probability that at least one of two independent witnesses is right. Documents that
 no such query led to keep their scores.
 """
@@ -119,7 +119,7 @@ def write_log(
 
 
 def logged_vectors(directory: Path) -> dict[str, Vectors]:
-    """Query -> vector of the log in a build's directory; empty if it has none."""
+    """Return the queries of the log in a build's directory with their vectors; empty if it has none."""
     if not (directory / VECTORS_FILE).is_file():
         return {}
     texts = json.loads((directory / TEXTS_FILE).read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def logged_vectors(directory: Path) -> dict[str, Vectors]:
 
 
 class Nearness:
-    """Nearness in 0-1 of a query to documents: 0 but for those that an earlier query led to.
+    """Nearness in 0-1 of a query to documents: 0 except for those that an earlier query led to.
 
     `documents` (m,) ascend, and `values` (m,) are their nearness.
     """
@@ -180,7 +180,7 @@ class QueryLog:
         return Nearness(self._documents, near)
 
     def nearest(self, query: Vectors, document: int) -> str:
-        """Start of the nearest earlier query that led to the document in this row, or ""."""
+        """Return the start of the nearest earlier query that led to the document in this row, or ""."""
         position = int(np.searchsorted(self._documents, document))
         if position == len(self._documents) or self._documents[position] != document:
             return ""
@@ -191,5 +191,5 @@ class QueryLog:
 
 
 def blend(scores: Vectors, nearness: Vectors) -> Vectors:
-    """Scores (n,) raised by the nearness (n,) of their documents."""
+    """Return the scores (n,), raised by the nearness (n,) of their documents."""
     return np.asarray(1.0 - (1.0 - scores) * (1.0 - BLEND * nearness), dtype=np.float32)

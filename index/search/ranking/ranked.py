@@ -1,4 +1,4 @@
-"""What a search works on: the query as it is searched, the candidates, and their ranking."""
+"""What a search works on: the query, its candidates, and their ranking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
 from purlin.index.search.contracts import Allowed, Rows
-from purlin.index.search.highlights import Shown
+from purlin.index.search.highlights import HighlightTerms
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking.query_log import Nearness
 from purlin.index.search.ranking.repository import Evidence
@@ -25,8 +25,8 @@ _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 class Reading:
     """What a reranker made of the first n rows of a ranking.
 
-    `relevance` (n,) is its own score, `searched` (n,) the score that the search gave, and `weight`
-    the share of the relevance in their mean.
+    `relevance` (n,) is its own score, `searched` (n,) the score by the search, and `weight` the share
+    of the relevance in their mean.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Ranking:
         )
 
     def then(self, others: Ranking) -> Ranking:
-        """Append other rows, with scores that are no higher than those of these rows."""
+        """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
         lowest, highest = self.scores[-1:], others.scores[:1]
         factor = 1.0
         if len(lowest) and len(highest) and highest[0] > 0:
@@ -84,10 +84,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows (n,) to rank, ascending, with the scores of the retrievers that returned them.
-
-    Scores that nobody has computed yet are NaN.
-    """
+    """Rows (n,) to rank, ascending, with the retrievers' scores; NaN for those not computed yet."""
 
     rows: Rows
     cosines: Vectors
@@ -105,7 +102,7 @@ def aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
 class Query:
     """A query with everything that is computed once per search.
 
-    - `text`: the query as it is searched, `written` as the user wrote it.
+    - `text`: the query as it is searched; `written`: as the user wrote it.
     - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
     - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
     - `nearness`: that of documents to earlier queries.
@@ -113,7 +110,7 @@ class Query:
     - `defining`: rows whose last name is the query. They score 1, too.
     - `excluded`: rows that cannot be hits.
     - `used_name`: the symbol, if the query asks who uses one.
-    - `shown`: what is highlighted in hits.
+    - `highlight_terms`: what is highlighted in hits.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
     """
@@ -130,7 +127,7 @@ class Query:
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
     used_name: str | None = None
-    shown: Shown = field(default_factory=Shown)
+    highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False
     has_feedback: bool = False
 
@@ -163,8 +160,8 @@ class Ranked:
         """Name of the model that scored the first hits again, if one did."""
         return None if self.ranking.reading is None else self.ranking.reading.name
 
-    def reread(self, relevance: Vectors, reranker: str, weight: float) -> Ranking:
-        """The ranking with the first rows ordered anew by a reranker's `relevance` (n,) of them.
+    def reranked(self, relevance: Vectors, reranker: str, weight: float) -> Ranking:
+        """Return the ranking with its first n rows in a new order, by a reranker's `relevance` (n,).
 
         Rows that the query names exactly keep their scores.
         """

@@ -33,14 +33,14 @@ from purlin.index.encoder import Vectors
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.lexical.tokens import tokens
 
-# Documents that the model ranks, whatever page is asked for: those of the highest text scores among
+# So many documents are ranked by the model, whatever the page: those with the highest text scores among
 # the first ones of each retriever.
 DEPTH = 200
 # Divided by their sum, these are the weights of the formula above.
 RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.15, "file": 0.3}
-# A share of the query's words counts for more than it is: few queries match a path in full.
+# Raises shares of the query's words, because few queries match a path in full.
 SHARE_POWER = 0.7
-# A symbol that makes up half of a question counts a quarter: it may be only mentioned.
+# A symbol that makes up half of a question counts only a quarter: it may be mentioned in passing.
 SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
@@ -49,7 +49,7 @@ SECONDARY_ROLE = 0.6
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
 SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
-# What uses the symbol whose uses are asked for stands before what defines it.
+# If the query asks who uses a symbol, its uses come before its definition.
 USE, DEFINITION_OF_USED = 0.8, 0.2
 
 _MIN_PREFIX = 4
@@ -117,17 +117,17 @@ def weigh(
     """Weigh documents (n,) with their text scores, best first.
 
     `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
-    query, or whose file and line are in it. The order of documents decides which of a file's equal
-    hits comes first. A document without a path gets no evidence from files. `existing_paths` tells
-    which paths the corpus has. `users` masks the documents that use the symbol that is the query,
-    if it was asked who does.
+    query, or whose file and line are in it. The order of the documents decides which of a file's equal
+    hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
+    those of some paths that the corpus has. If the query asks who uses a symbol, `query` is that
+    symbol, and `users` masks the documents that use it.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]
     file_of = _file_numbers(documents.paths, files)
 
-    # The entries after those of the files are of documents without a path, and stay 0.
+    # The entries after those of the files belong to documents without a path, and stay 0.
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
     matched = _PathWords([tokens_of[path] for path in files]).matched(weights) / np.float32(total)
     path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
@@ -161,7 +161,7 @@ def weigh(
 
 
 def _file_numbers(paths: Sequence[str | None], files: Sequence[str]) -> Rows:
-    """Number (n,) of each document's file; one without a path is a file of its own."""
+    """Return the number (n,) of each document's file; one without a path is a file of its own."""
     numbers = {path: number for number, path in enumerate(files)}
     return np.array(
         [numbers[path] if path is not None else len(files) + row for row, path in enumerate(paths)],
@@ -215,7 +215,7 @@ def _is_abbreviation(word: str) -> bool:
 
 
 def _abbreviates(word: str, token: str) -> bool:
-    """Whether the consonants of `word` come in this order in the longer token, as ctx in context."""
+    """Return whether the longer token has the consonants of `word` in this order: ctx, context."""
     if word[0] != token[0] or len(token) <= len(word) + 1:
         return False
     letters = iter(token)
@@ -225,7 +225,7 @@ def _abbreviates(word: str, token: str) -> bool:
 def _superseded(
     paths: Sequence[str], existing_paths: Callable[[Iterable[str]], set[str]]
 ) -> set[str]:
-    """Those of the paths that say legacy code, or are of a version kept beside the current file."""
+    """Return the paths that say legacy code, or whose file also exists outside their version's folder."""
     superseded = {path for path in paths if _is_old(path)}
     current_of = {path: currents for path in paths if (currents := _unversioned(path))}
     if current_of:
@@ -241,7 +241,7 @@ def _is_old(path: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def _unversioned(path: str) -> Sequence[str]:
-    """Paths that the current file may have: `path` without one of its folders such as `v1`."""
+    """Return the paths that the current file may have: `path` without one of its folders such as `v1`."""
     parts = path.split("/")
     return tuple(
         "/".join((*parts[:at], *parts[at + 1 :]))
@@ -254,7 +254,7 @@ def _unversioned(path: str) -> Sequence[str]:
 
 
 def _shares(weights: Mapping[str, float], total: float, title_tokens: Sequence[str]) -> Vectors:
-    """Share (n,) of the query's weight that the words of each title match."""
+    """Return the share (n,) of the query's weight that the words of each title match."""
     shares = [
         sum(weights[token] for token in words.split() if token in weights) / total
         for words in title_tokens
@@ -263,13 +263,13 @@ def _shares(weights: Mapping[str, float], total: float, title_tokens: Sequence[s
 
 
 def names_of(query: str) -> list[str]:
-    """Return the names of the symbol that the query is, outermost first; none if it is more."""
+    """Return the names of the symbol that a query consists of, outermost first; none for other queries."""
     query = query.strip()
     return SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
 
 
 def is_telling(name: str) -> bool:
-    """Whether a word can only be the name of a symbol: CamelCase, snake_case and the like."""
+    """Return whether a word can only be the name of a symbol: CamelCase, snake_case and the like."""
     return _TELLING.search(name) is not None
 
 
@@ -288,7 +288,7 @@ def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[st
 
 
 def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]) -> Vectors:
-    """How much of the query names what each title defines, (n,) in 0-1."""
+    """Return how much of the query names what each title defines, (n,) in 0-1."""
     levels = np.zeros(len(titles), dtype=np.float32)
     for names, share in _symbols(query, weights):
         for row, title in enumerate(titles):
@@ -298,7 +298,7 @@ def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]
 
 
 def _agreement(names: Sequence[str], title: str) -> float:
-    """1 for the whole title, less for its last names, and less for other case."""
+    """Return 1 if the names are the whole title, less if only its last names, and less for other case."""
     defined = title.split(".")
     if names[-1].lower() != defined[-1].lower():
         return 0.0
@@ -318,7 +318,7 @@ def _agreement(names: Sequence[str], title: str) -> float:
 
 
 def _earlier_equals(values: Rows) -> Rows:
-    """Count (n,) for each of the values (n,) how many equal ones come before it."""
+    """Return for each of the values (n,) how many equal ones come before it."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -330,14 +330,14 @@ def _earlier_equals(values: Rows) -> Rows:
 
 
 def _is_first_of_file(files: Rows, order: Rows) -> NDArray[np.bool_]:
-    """Mask (n,) of the passages that come first of their file in this order."""
+    """Return the mask (n,) of the passages that are the first of their file in this order."""
     is_first = np.zeros(len(files), dtype=np.bool_)
     is_first[order] = _earlier_equals(files[order]) == 0
     return is_first
 
 
 def _other_hits(files: Rows, text: Vectors) -> Vectors:
-    """Mean text score (n,) of the `OTHER_HITS` hits after the best one of each passage's file."""
+    """Return the mean text score (n,) of the `OTHER_HITS` hits after the best one of a passage's file."""
     order = np.argsort(-text, kind="stable")
     position_in_file = np.empty(len(files), dtype=np.int64)
     position_in_file[order] = _earlier_equals(files[order])

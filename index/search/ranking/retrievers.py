@@ -35,7 +35,7 @@ class Retrievers:
         hybrid: Fusion,
         demote: bool,
     ) -> None:
-        """`hybrid` joins the scores in hybrid mode; with `demote`, tests and the like score lower."""
+        """`hybrid` fuses the scores in hybrid mode; with `demote`, tests and the like score lower."""
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
@@ -43,11 +43,11 @@ class Retrievers:
         self._has_roles = demote and "role" in passages.field_names
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
-        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
+        """Rank at least `needed` documents (passages unless `distinct`), if there are so many."""
         if not (query.has_evidence or query.has_feedback):
             return self._rank_by_text(query, needed, clock, distinct=distinct)
 
-        # The same documents whatever is asked for, so that pages are consistent.
+        # The same documents for every page, so that pages are consistent.
         candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
         pool = self._score(query, candidates, clock, distinct=True)
         clock.lap("fuse")
@@ -100,14 +100,14 @@ class Retrievers:
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
-        """Which of the rows use the name whose uses are asked for; None if the query asks for none."""
+        """Return which rows use the name whose uses the query asks for; None if it asks for none."""
         if query.used_name is None:
             return None
         stored = self._passages.fetch(rows.tolist())
         return users(query.used_name, [passage.document for passage in stored])
 
     def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
-        """Rank these rows by how similar they are to the first of them, too."""
+        """Rank these rows also by how similar they are to the first of them."""
         if len(ranking.rows) < feedback.DEPTH:
             return ranking
         center = self._dense.mean(ranking.rows[: feedback.FIRST])
@@ -127,7 +127,7 @@ class Retrievers:
     def _candidates(
         self, query: Query, depth: int, clock: Clock
     ) -> tuple[Candidates, float | None]:
-        """Rows that are named or among the first `depth` of a retriever.
+        """Return the rows that are named or among the first `depth` of a retriever.
 
         Also returns the highest score that any other row could get, or None if there is no other.
         """
@@ -174,7 +174,7 @@ class Retrievers:
         return candidates, float(bound[0]) if more else None
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
-        """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
+        """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
         named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
@@ -222,7 +222,7 @@ class Retrievers:
     def _text_scores(
         self, query: Query, rows: Rows, cosines: Vectors, shares: LexicalScores
     ) -> Vectors:
-        """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
+        """Return the scores (n,) of these rows by their texts and by earlier queries that led to them."""
         documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
@@ -232,17 +232,17 @@ class Retrievers:
         return texts
 
     def priors(self, documents: Rows) -> Vectors:
-        """Factors (n,) on the scores of passages by the roles of their documents."""
+        """Return factors (n,) on the scores of passages by the roles of their documents."""
         if not self._has_roles:
             return np.ones(len(documents), dtype=np.float32)
         secondary = self._passages.secondary(documents)
         return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
 
     def fusion(self, query: Query) -> Fusion:
-        """How the scores of both retrievers become one for this query."""
+        """Return how the scores of both retrievers become one for this query."""
         if query.mode != "hybrid" or query.vector is None:
             return DENSE if query.mode == "dense" else LEXICAL
-        # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
+        # A static encoder's vector is zero if it knows no word of the query, such as one in Japanese.
         return self.hybrid if query.vector.any() else replace(self.hybrid, dense_weight=0.0)
 
     def total(self, query: Query) -> int:

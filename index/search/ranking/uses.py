@@ -1,4 +1,4 @@
-"""Questions on where a name is used, such as "who calls parse_header", and the code that answers them."""
+"""Queries for the uses of a name, such as "who calls parse_header", and the code that answers them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[^\W\d][\w$]*")
 
 
 def used_name(query: str) -> str | None:
-    """The last name of the symbol whose uses a query asks for; None if it asks for something else."""
+    """Return the last name of the symbol whose uses a query asks for; None for other queries."""
     match = _QUESTION.fullmatch(" ".join(query.split()).rstrip("?.! "))
     if match is None:
         return None
@@ -34,9 +34,9 @@ def used_name(query: str) -> str | None:
 
 
 def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
-    """Which (n,) of the documents have a name as a word of their own and do not define it.
+    """Return which (n,) of the documents contain a name as a whole word, but do not define it.
 
-    An outline of a class that defines it has the name, too, and so has a comment.
+    The outline of a class that defines the name does not count; a comment with the name does.
     """
     word = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
     owners = {

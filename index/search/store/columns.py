@@ -30,13 +30,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BlockWriter, Buffer, Reader
-from purlin.index.search.store.filters import Clause, Held, Scalar
+from purlin.index.blocks import BlockWriter, Buffer, FileReader
+from purlin.index.search.store.filters import Clause, FieldType, Scalar
 
 COLUMNS_FILE, LAYOUTS_FILE = "columns.bin", "columns.json"
 ValueType = Literal["text", "integer", "real"]
-# Values between two that are in memory: a text is compared in Python.
-_TEXTS_TOGETHER, _NUMBERS_TOGETHER = 64, 512
+# Every n-th value is in memory, as a sample. Texts have more samples, because Python compares them.
+_TEXTS_PER_SAMPLE, _NUMBERS_PER_SAMPLE = 64, 512
 # What is collected in memory before it is sorted and written: entries, and bytes of new values.
 _MOST_ENTRIES, _MOST_BYTES = 4_000_000, 16 * 2**20
 _VALUE_OVERHEAD = 150  # bytes of a value and its number in a dictionary
@@ -46,7 +46,7 @@ _ROW, _END = np.dtype("<i4"), np.dtype("<i8")
 
 
 class Readable(Protocol):
-    """A file of which parts can be read."""
+    """A file that can be read in parts."""
 
     def read(self, start: int, stop: int) -> Buffer:
         """Bytes from `start` to `stop`."""
@@ -69,7 +69,7 @@ class Writable(Protocol):
 class Layout:
     """Where a column is in its file: `start`, and the sizes that its parts follow from.
 
-    `samples` has every n-th value, see `_TEXTS_TOGETHER` and `_NUMBERS_TOGETHER`.
+    `samples` has every n-th value, where n is `values_per_sample`.
     """
 
     field: str
@@ -81,9 +81,9 @@ class Layout:
     samples: Sequence[Any]
 
     @property
-    def together(self) -> int:
+    def values_per_sample(self) -> int:
         """Number of values from one sample to the next."""
-        return _TEXTS_TOGETHER if self.type == "text" else _NUMBERS_TOGETHER
+        return _TEXTS_PER_SAMPLE if self.type == "text" else _NUMBERS_PER_SAMPLE
 
 
 class Column:
@@ -106,7 +106,7 @@ class Column:
     # ---- conditions
 
     def select(self, clause: Clause, mask: NDArray[np.bool_]) -> None:
-        """Set `mask` for the documents that have a value which fulfils a clause."""
+        """Set `mask` (documents,) for those with a value that fulfils a clause."""
         ranges: list[tuple[Scalar | None, Scalar | None]]
         ranges = [(value, value) for value in clause.values] or [(clause.gte, clause.lte)]
         for lowest, highest in ranges:
@@ -130,10 +130,10 @@ class Column:
         return 0 if bound is None else self._position(bound, "right")
 
     def _position(self, bound: Any, side: Literal["left", "right"]) -> int:
-        """Where a value would stand among the sorted ones, before or after one like it."""
+        """Return where a value would be inserted among the sorted ones, before or after equal ones."""
         group = max(_bisect(self._samples, bound, side) - 1, 0)
-        start = group * self.layout.together
-        stop = min(start + self.layout.together, self.layout.distinct)
+        start = group * self.layout.values_per_sample
+        stop = min(start + self.layout.values_per_sample, self.layout.distinct)
         values = (
             self._read_texts(start, stop)
             if self.layout.type == "text"
@@ -230,7 +230,7 @@ def upper_bound(value: Scalar, type_: ValueType) -> Any:
 class Columns:
     """Reads the columns of one segment."""
 
-    def __init__(self, directory: Path, files: Reader) -> None:
+    def __init__(self, directory: Path, files: FileReader) -> None:
         self._file = files.blocks(directory / COLUMNS_FILE)
         layouts = json.loads(files.read(directory / LAYOUTS_FILE))
         self.columns = [Column(self._file, Layout(**layout)) for layout in layouts]
@@ -242,16 +242,13 @@ class Columns:
         """Release the file."""
         self._file.close()
 
-    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, Held]:
-        """Map each field name to what its values are, in the given `rows`.
-
-        `rows` is a mask (documents,).
-        """
-        types: dict[str, Held] = {}
+    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, FieldType]:
+        """Map each field to its type, in the documents of the mask `rows` (documents,) if given."""
+        types: dict[str, FieldType] = {}
         for column in self.columns:
             if rows is None or column.has_any(rows):
                 name = column.layout.field
-                own: Held = "texts" if column.layout.type == "text" else "numbers"
+                own: FieldType = "texts" if column.layout.type == "text" else "numbers"
                 types[name] = own if types.get(name, own) == own else "both"
         return types
 
@@ -379,12 +376,12 @@ def _write_values(file: Writable, field: str, type_: ValueType, values: Iterable
     if type_ != "text":
         numbers = np.fromiter(values, _DTYPES[type_])
         file.write(numbers.tobytes())
-        samples = numbers[::_NUMBERS_TOGETHER].tolist()
+        samples = numbers[::_NUMBERS_PER_SAMPLE].tolist()
         return Layout(field, type_, start, numbers.nbytes, len(numbers), 0, samples)
 
     ends, samples = array("q"), []
     for text in values:
-        if len(ends) % _TEXTS_TOGETHER == 0:
+        if len(ends) % _TEXTS_PER_SAMPLE == 0:
             samples.append(text.decode())
         file.write(text)
         ends.append(file.tell() - start)

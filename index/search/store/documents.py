@@ -1,4 +1,4 @@
-"""The documents of a build, in one or more segments."""
+"""The documents of a build, whichever segments they are in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import no_document
 from purlin.index.records import Document
 from purlin.index.search.store.document_records import Head
-from purlin.index.search.store.filters import Filter, Held, clauses
+from purlin.index.search.store.filters import FieldType, Filter, clauses
 from purlin.index.search.store.segment_store import Store, StoredPassage
 
 
@@ -20,16 +20,15 @@ class Documents:
 
     The rows of a segment follow those of the one before it. `live` (passages,) is false for
     passages that were removed since their segment was written; None means that there are none.
-    `held` maps each field to what its values are.
     """
 
     def __init__(
         self,
         stores: Sequence[Store],
-        held: Mapping[str, Held],
+        field_types: Mapping[str, FieldType],
         live: NDArray[np.bool_] | None = None,
     ) -> None:
-        self.held = held
+        self.field_types = field_types
         self.stores = stores
         self._live = live
         self._starts = [0, *accumulate(map(len, stores))]
@@ -139,13 +138,13 @@ class Documents:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return sorted(self.held)
+        return sorted(self.field_types)
 
     def allowed(self, conditions: Filter) -> NDArray[np.bool_]:
-        """Mask (documents,) of the documents for which every condition holds.
+        """Return the mask (documents,) of those for which every condition holds.
 
         Raises InvalidInput, which names the field.
         """
-        checked = clauses(conditions, self.held)
+        checked = clauses(conditions, self.field_types)
         masks = [store.matching(checked) for store in self.stores]
         return np.concatenate(masks) & self._live_documents

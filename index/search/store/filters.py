@@ -17,20 +17,21 @@ Scalar = str | int | float | bool
 # Mappings have the bounds `gte` and `lte`, and under `not` another condition.
 Condition = Scalar | Sequence[Scalar] | Mapping[str, Any]
 Filter = Mapping[str, Condition]
-# What the values of a field are; true and false are texts.
-Held = Literal["texts", "numbers", "both"]
+# The values of a field; true and false are texts.
+FieldType = Literal["texts", "numbers", "both"]
 
 # Kinds whose texts are compared in any case. Paths and names of code differ by theirs.
 ANY_CASE: frozenset[Kind] = frozenset({"product"})
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
+_LISTED = 30  # field names in an error
 _OPERATORS = ("gte", "lte")
 _NOT = "not"
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
-# Types in Python of the values that no value of a field equals.
-_OTHER: Mapping[Held, type | UnionType] = {"numbers": str | bool, "texts": int | float}
-# As people write one: 007 and 1.50 may be codes.
+# Python's types of values that cannot equal any of a field of this type.
+_OTHER: Mapping[FieldType, type | UnionType] = {"numbers": str | bool, "texts": int | float}
+# A number as people write one. Codes such as 007 and 1.50 are none.
 _PLAIN_NUMBER = re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{0,5}[1-9])?")
 _CATEGORY = "category"
 # Between the levels of a category, as Google and most shops write it.
@@ -62,10 +63,10 @@ def _folded(value: Scalar) -> Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition on the field `name`: a value that is one of `values`, or else within bounds.
+    """A condition on the field `name`: one of its values is among `values`, or else within the bounds.
 
-    With `excludes`, no value of the field may be so, and documents without the field pass. Integers
-    and real numbers are compared as numbers, and never with texts; true and false are texts.
+    With `excludes`, none may be, and documents without the field pass. Integers and real numbers are
+    compared as numbers, and never with texts; true and false are texts.
     """
 
     name: str
@@ -75,11 +76,10 @@ class Clause:
     excludes: bool = False
 
 
-def clauses(conditions: Filter, held: Mapping[str, Held]) -> list[Clause]:
+def clauses(conditions: Filter, field_types: Mapping[str, FieldType]) -> list[Clause]:
     """Check a filter, and return a clause for each condition; a document must fulfil all.
 
-    `held` maps each field of the corpus to what its values are. Raises InvalidInput, which names
-    the field.
+    `field_types` has the fields of the corpus. Raises InvalidInput, which names the field.
     """
     if len(conditions) > MAX_CONDITIONS:
         raise InvalidInput(
@@ -89,20 +89,20 @@ def clauses(conditions: Filter, held: Mapping[str, Held]) -> list[Clause]:
 
     checked = []
     for name, condition in conditions.items():
-        if name not in held:
-            raise InvalidInput(unknown_field(name, list(held)), field=f"filter.{name[:80]}")
+        if name not in field_types:
+            raise InvalidInput(unknown_field(name, list(field_types)), field=f"filter.{name[:80]}")
         for part, excludes in _parts(name, condition):
             field = f"filter.{name}.{_NOT}" if excludes else f"filter.{name}"
             if isinstance(part, Mapping):
-                clause = _range(name, field, part, has_numbers=held[name] != "texts")
+                clause = _range(name, field, part, has_numbers=field_types[name] != "texts")
             else:
-                clause = _one_of(name, field, part, is_mixed=held[name] == "both")
+                clause = _one_of(name, field, part, is_mixed=field_types[name] == "both")
             checked.append(replace(clause, excludes=excludes))
     return checked
 
 
 def _parts(name: str, condition: Condition) -> Iterator[tuple[Condition, bool]]:
-    """Yield what a field must be, and what it must not be (True)."""
+    """Yield what a field must be, and what it must not be (with True): a range may have a `not`, too."""
     if not isinstance(condition, Mapping) or _NOT not in condition:
         yield condition, False
         return
@@ -119,15 +119,15 @@ def _parts(name: str, condition: Condition) -> Iterator[tuple[Condition, bool]]:
 
 
 def only_excludes(condition: Condition) -> bool:
-    """Whether documents without the field of a condition pass it."""
+    """Return whether a condition only excludes, so that documents without the field pass."""
     return isinstance(condition, Mapping) and condition.keys() == {_NOT}
 
 
 def unknown_field(name: str, names: list[str]) -> str:
-    """A sentence on a field that a corpus does not have, with those of its `names` that are like it."""
+    """Return the error message for a field that a corpus lacks, with those of its `names` that are similar."""
     similar = ", ".join(map(repr, get_close_matches(name[:80], names, 3)))
-    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
-    some = (", ".join(names[:30]) or "none") + more
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    some = (", ".join(names[:_LISTED]) or "none") + more
     hint = f"Did you mean {similar}?" if similar else f"It has: {some}."
     return (
         f"This corpus has no filterable field {name[:80]!r}. {hint} "
@@ -159,7 +159,7 @@ def _one_of(
 
 
 def _as_other_type(value: Scalar) -> Iterator[Scalar]:
-    """Yield a number as its text, and a text that is one as the number: sizes are "M", "38" and 38."""
+    """Yield the text of a number, or the number in a text: sizes are "M", "38" and 38."""
     if isinstance(value, str):
         if _PLAIN_NUMBER.fullmatch(value):
             yield float(value)
@@ -167,21 +167,21 @@ def _as_other_type(value: Scalar) -> Iterator[Scalar]:
         yield text
 
 
-def check_types(conditions: Filter, held: Mapping[str, Held]) -> None:
-    """Raise WrongType for a condition that no value of its field can fulfil, as texts and numbers never meet.
+def check_types(conditions: Filter, field_types: Mapping[str, FieldType]) -> None:
+    """Raise WrongType for a condition of texts on a field of numbers, or the reverse.
 
-    A list may have both, where it is not known which the field has. What else is wrong with a
-    condition is left to `clauses`.
+    No value could fulfil it. A list with both texts and numbers passes. Whatever else may be wrong with
+    a condition is left to `clauses`.
     """
     for name, condition in conditions.items():
         for part, excludes in _parts(name, condition):
-            own = held.get(name, "both")
+            own = field_types.get(name, "both")
             if _is_of_other_type(part, own):
                 field = f"filter.{name[:80]}" + (f".{_NOT}" if excludes else "")
                 raise WrongType(_remedy(name, part, own), field=field)
 
 
-def _is_of_other_type(condition: Condition, own: Held) -> bool:
+def _is_of_other_type(condition: Condition, own: FieldType) -> bool:
     values: Sequence[object]
     if isinstance(condition, Mapping):
         values = list(condition.values())
@@ -197,15 +197,15 @@ def _is_of_other_type(condition: Condition, own: Held) -> bool:
     return own != "texts" or not any(isinstance(value, bool) for value in values)
 
 
-def _remedy(name: str, condition: Condition, held: Held) -> str:
-    """A sentence on a condition of the other type than the values of its field, which are `held`."""
+def _remedy(name: str, condition: Condition, field_type: FieldType) -> str:
+    """Return the error message for a condition whose type is not that of its field."""
     is_range = isinstance(condition, Mapping)
     value = next(iter(condition.values())) if isinstance(condition, Mapping) else condition
     if not isinstance(value, Scalar):
         value = value[0]
     shown = str(value)[:40]
 
-    if held == "texts":
+    if field_type == "texts":
         remedy = "give texts as bounds" if is_range else f'give it as a text, in quotes: "{shown}"'
         return f"{name!r} has texts only, no numbers to compare with; {remedy}."
     if isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -213,7 +213,7 @@ def _remedy(name: str, condition: Condition, held: Held) -> str:
     # Over HTTP, and on the command line.
     forms = f"""{{"lte": 50}}, or --filter '{name}<=50'"""
     remedy = "give numbers as bounds" if is_range else f"give a number, or a range as {forms}"
-    return f"{name!r} has numbers only, which {json.dumps(value)[:60]} is none of; {remedy}."
+    return f"{name!r} has numbers only, and {json.dumps(value)[:60]} is not a number; {remedy}."
 
 
 def _range(
@@ -247,7 +247,7 @@ def _range(
 
 
 def _check_order(gte: int | float | str | None, lte: int | float | str | None, field: str) -> None:
-    """Raise InvalidInput for bounds between which nothing can be."""
+    """Raise InvalidInput for bounds that nothing can lie between."""
     if gte is None or lte is None:
         return
 
@@ -264,7 +264,7 @@ def _check_order(gte: int | float | str | None, lte: int | float | str | None, f
 
 
 def _stored(value: Scalar, field: str) -> Scalar:
-    """The value as it is stored; checks that it can be."""
+    """Return a value in the form in which fields are stored. Raises InvalidInput if it has none."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -282,8 +282,8 @@ def filterable(
 ) -> Iterator[tuple[str, Scalar]]:
     """Yield (name, value) of all fields that are short enough; a list yields each of its values.
 
-    With `any_case`, as products have it, texts are folded, so that they equal those that differ by
-    their case alone, and a category that is a path yields those above it, too.
+    With `any_case`, as for products, texts are case-folded, and a category that is a path yields the
+    categories above it, too.
     """
     for name, field_value in fields.items():
         values: Iterable[Scalar]
@@ -313,7 +313,7 @@ def _with_levels(values: Iterable[Scalar]) -> Iterator[Scalar]:
 
 
 def _fitting(value: int | float) -> int | float:
-    """The value, as a float if it is an integer beyond 64 bits."""
+    """Return the value, as a float if it is an integer beyond 64 bits."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float(value)
     return value

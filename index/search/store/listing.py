@@ -64,7 +64,7 @@ class Listing:
         (directory / LISTING_FILE).write_text(content, encoding="utf-8")
 
     def digests(self) -> Mapping[str, tuple[Stamp, str]]:
-        """Stamp and digest of each file that need not be opened while it has this stamp."""
+        """Return stamp and digest of each file that need not be opened while it has this stamp."""
         return {
             file.path: (file.stamp, file.digest)
             for file in self.files
@@ -72,13 +72,16 @@ class Listing:
         }
 
     def names(self, most: int) -> tuple[list[str], list[str]]:
-        """Names of the files that were read, and of the skipped ones; at most `most` of each."""
+        """Return the names of the files that were read, and of the skipped ones; `most` of each at most."""
         read = dict.fromkeys(file.name for file in self.files)
         skipped = dict.fromkeys(item.path for item in self.skipped)
         return list(islice(read, most)), list(islice(skipped, most))
 
     def unread(self, beginning: str) -> str | None:
-        """Which files whose path begins so were left out, and why the first was; None if none was."""
+        """Say which files, whose paths have this beginning, were left out, and why the first one was.
+
+        None if none was left out.
+        """
         read = {file.name for file in self.files}
         left_out = {
             item.path: item.reason

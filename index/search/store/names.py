@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from purlin.index.blocks import BLOCK, BlockWriter, Reader
+from purlin.index.blocks import BLOCK, BlockWriter, FileReader
 from purlin.index.storage import read_array
 
 _ENTRY = np.dtype([("hash", "<u8"), ("row", "<i8")])
@@ -42,7 +42,7 @@ def write_names(
 class Names:
     """Reads one index."""
 
-    def __init__(self, directory: Path, name: str, files: Reader) -> None:
+    def __init__(self, directory: Path, name: str, files: FileReader) -> None:
         self._file = files.blocks(directory / f"{name}.bin")
         self._firsts = read_array(files.read(directory / f"{name}.npy"))
 

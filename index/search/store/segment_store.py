@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, Reader
+from purlin.index.blocks import UNCHECKED, FileReader
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
 from purlin.index.search.store.document_records import Head, folded_title, parse_record
-from purlin.index.search.store.filters import Clause, Held
+from purlin.index.search.store.filters import Clause, FieldType
 from purlin.index.search.store.names import Names
 from purlin.index.storage import read_array
 
@@ -60,11 +60,11 @@ class StoredPassage:
 class Store:
     """Reads the files of one segment; safe to share between threads.
 
-    Raises Damaged for a file that is not as `files` says, and Altered once one was changed. A file
-    that was removed can still be read.
+    Raises Damaged for a file that is not what `files` expects, and Altered for one that was changed
+    later. A file that was removed can still be read.
     """
 
-    def __init__(self, directory: Path, kind: Kind, files: Reader = UNCHECKED) -> None:
+    def __init__(self, directory: Path, kind: Kind, files: FileReader = UNCHECKED) -> None:
         self._kind: Kind = kind
         self.records = files.blocks(directory / DOCUMENTS_FILE)
         self.digest_file = files.blocks(directory / DIGESTS_FILE)
@@ -261,15 +261,12 @@ class Store:
 
     # ---- filters
 
-    def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, Held]:
-        """Map each field name to what its values are, in the given `rows`.
-
-        `rows` is a mask (documents,).
-        """
+    def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, FieldType]:
+        """Map each field to its type, in the documents of the mask `rows` (documents,) if given."""
         return self.columns.types(rows)
 
     def matching(self, checked: Sequence[Clause]) -> NDArray[np.bool_]:
-        """Mask (documents,) of the documents that fulfil every clause."""
+        """Return the mask (documents,) of those that fulfil every clause."""
         return self.columns.matching(checked, len(self))
 
 

@@ -48,7 +48,7 @@ class StoreWriter:
         self._ends = array("q")
         self._document_of, self._file_of = array("i"), array("i")
         self._ids, self._titles = array("Q"), array("Q")
-        # Where a path begins, the hash of it and the row.
+        # The hash of each path, and the first row that has it.
         self._paths, self._path_rows = array("Q"), array("q")
         self._last_path = ""
         self._copied: dict[Store, _Copied] = {}
@@ -91,9 +91,9 @@ class StoreWriter:
             self._columns.add(name, value, row)
 
     def copy(self, store: Store, file: int, number: int) -> None:
-        """Append what the store of an earlier segment has of its source file `file`, once each.
+        """Append all that an earlier segment's store has of its source file `file`; `number` is its number here.
 
-        `number` is the file's number here.
+        Each file may be copied once.
         """
         first, last = store.document_rows(file)
         first_passage, last_passage = store.passage_rows(file)

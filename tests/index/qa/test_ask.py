@@ -69,8 +69,8 @@ def test_every_step_is_timed(library: Corpus, reader: Reader) -> None:
 
 
 def test_hits_are_in_the_readers_order(library: Corpus, reader: Reader) -> None:
-    result = answer_question(library, reader, "first value", depth=2, hits=10)
-    assert result.read_passages == 2
+    result = answer_question(library, reader, "first value", depth=2, max_hits=10)
+    assert result.read_count == 2
     assert [hit.rank for hit in result.hits] == list(range(1, len(result.hits) + 1))
     relevance = [hit.scores["reader"] for hit in result.hits if "reader" in hit.scores]
     assert len(relevance) == 2
@@ -90,7 +90,7 @@ def test_passages_far_behind_the_best_are_not_read(
     library: Corpus, reader: Reader, question: str, titles: set[str]
 ) -> None:
     result = answer_question(library, reader, question)
-    assert result.read_passages == len(titles)
+    assert result.read_count == len(titles)
     assert len(result.hits) == 4
     assert {hit.title for hit in result.hits if "reader" in hit.scores} == titles
 
@@ -119,7 +119,13 @@ def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None
 
 @pytest.mark.parametrize(
     ("question", "k", "field"),
-    [("", 3, "question"), (" \n", 3, "question"), ("a", 0, "k"), ("a", 21, "k")],
+    [
+        ("", 3, "question"),
+        (" \n", 3, "question"),
+        ("\ud800", 3, "question"),
+        ("a", 0, "k"),
+        ("a", 21, "k"),
+    ],
 )
 def test_invalid_input_names_its_field(
     library: Corpus, reader: Reader, question: str, k: int, field: str
@@ -149,7 +155,7 @@ def test_only_returned_hits_have_highlights(library: Corpus, reader: Reader) -> 
 def test_the_named_entry_is_read_first(
     library: Corpus, reader: Reader, question: str, entry: str
 ) -> None:
-    [hit] = answer_question(library, reader, question, depth=1, hits=1).hits
+    [hit] = answer_question(library, reader, question, depth=1, max_hits=1).hits
     assert hit.title == entry
 
 

@@ -19,9 +19,9 @@ from purlin.index.qa.signatures import Parameter, PassageStructure
 from purlin.index.qa.spans import (
     MAX_ANSWER_TOKENS,
     SpanPrediction,
-    any_answer,
     best_spans,
     normalize_spans,
+    probability_of_any_answer,
     spans_with_features,
     whole_words,
 )
@@ -168,12 +168,12 @@ def test_passages_without_spans_are_normalized() -> None:
     assert normalize_spans([[], []])[0] == [[], []]
 
 
-def test_any_answer_is_a_softmax_with_one_more_choice() -> None:
+def test_probability_of_any_answer_is_a_softmax_with_one_more_choice() -> None:
     powers = np.exp(np.array([1.0, -0.5, 2.0]))
     expected = powers.sum() / (1 + powers.sum())
-    assert any_answer(np.log(powers).astype(np.float32)) == pytest.approx(expected)
-    assert any_answer(np.empty(0, dtype=np.float32)) == 0.0
-    assert any_answer(np.array([-900.0], dtype=np.float32)) < 1e-6
+    assert probability_of_any_answer(np.log(powers).astype(np.float32)) == pytest.approx(expected)
+    assert probability_of_any_answer(np.empty(0, dtype=np.float32)) == 0.0
+    assert probability_of_any_answer(np.array([-900.0], dtype=np.float32)) < 1e-6
 
 
 # Answers of all passages
@@ -186,7 +186,7 @@ def test_answers_are_best_first(reader: Reader) -> None:
         ReadingPassage(""),
     ]
     result = read_answers(reader, "What is the default step?", passages, k=4)
-    assert result.read_passages == 3
+    assert result.read_count == 3
     assert len(result.answers) == 4
     scores = [answer.score for answer in result.answers]
     assert scores == sorted(scores, reverse=True)
@@ -216,14 +216,14 @@ def test_answers_do_not_depend_on_other_passages(reader: Reader) -> None:
 
 def test_no_passages_have_no_answer(reader: Reader) -> None:
     result = read_answers(reader, "What?", [])
-    assert (result.answers, result.read_passages, result.relevance.size) == ((), 0, 0)
+    assert (result.answers, result.read_count, result.relevance.size) == ((), 0, 0)
     assert result.answerable < 0.5
 
 
 def test_passages_not_read_in_time_have_no_relevance(reader: Reader) -> None:
     late = time.monotonic() - 1
     result = read_answers(reader, "What is it?", [RANGE] * 6, deadline=late)
-    assert result.read_passages == 1
+    assert result.read_count == 1
     assert result.answers
     assert list(result.relevance[1:]) == [0.0] * 5
 

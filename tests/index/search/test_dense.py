@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.blocks import UNCHECKED
-from purlin.index.errors import Altered, InvalidInput
+from purlin.index.errors import Altered
 from purlin.index.search import ann, dense
 from purlin.index.search.dense import Dense, VectorSegment
 
@@ -125,9 +125,9 @@ def test_many_rows_are_linked_more_widely(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_is_as_near_as_the_last_one_is_found() -> None:
     nearest = np.array([0.9, 0.8, 0.8, 0.7], np.float32)
-    assert ann.share_found(nearest, np.array([0.7, 0.7, 0.8, 0.9, 0.6], np.float32)) == 1
-    assert ann.share_found(nearest, np.array([0.9, 0.8], np.float32)) == 0.5
-    assert ann.share_found(nearest, np.array([0.69], np.float32)) == 0
+    assert ann.recall(nearest, np.array([0.7, 0.7, 0.8, 0.9, 0.6], np.float32)) == 1
+    assert ann.recall(nearest, np.array([0.9, 0.8], np.float32)) == 0.5
+    assert ann.recall(nearest, np.array([0.69], np.float32)) == 0
 
 
 def test_exact_cosines_are_those_of_all_rows() -> None:
@@ -231,17 +231,14 @@ def test_graph_is_read_without_a_copy(tmp_path: Path) -> None:
     assert start < graph._codes.ctypes.data < start + len(content)
 
 
-def test_memory_limits_the_links(tmp_path: Path) -> None:
-    np.save(tmp_path / "vectors.npy", _vectors(5000, 384, seed=6))
-    sizes = []
-    for memory in (None, 310.0, 280.0):
-        chosen = dense.build_index(tmp_path, memory=memory)
-        rows = (tmp_path / "dense.faiss").stat().st_size / 5000
-        assert rows == pytest.approx(chosen["bytes_per_passage"], rel=0.02)
-        sizes.append(chosen["degree"])
-    assert sizes == [16, 12, 8]
-    with pytest.raises(InvalidInput, match=r"memory is 100 bytes a passage; .* need at least 273"):
-        dense.build_index(tmp_path, memory=100)
+@pytest.mark.parametrize(("dim", "degree"), [(192, 16), (144, 12), (96, 8), (64, 8)])
+def test_short_vectors_have_fewer_links(dim: int, degree: int, tmp_path: Path) -> None:
+    """Codes and links take a share of the vectors' memory, if any degree fits that."""
+    np.save(tmp_path / "vectors.npy", _vectors(5000, dim, seed=6))
+    chosen = dense.build_index(tmp_path)
+    assert chosen["degree"] == degree
+    bytes_per_row = (tmp_path / "dense.faiss").stat().st_size / 5000
+    assert bytes_per_row == pytest.approx(chosen["bytes_per_passage"], rel=0.02)
 
 
 def test_copies_of_one_vector_are_found(tmp_path: Path) -> None:

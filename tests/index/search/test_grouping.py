@@ -119,7 +119,7 @@ def test_pages_beyond_the_limits_are_refused(corpus: Corpus) -> None:
     search = partial(corpus.search, "shirt")
     with pytest.raises(InvalidInput, match="it must be 1 to 1000"):
         search_grouped(search, "parent", k=1001, offset=0)
-    with pytest.raises(InvalidInput, match="at most 10000"):
+    with pytest.raises(InvalidInput, match="at most 10,000"):
         search_grouped(search, "parent", k=1, offset=10_000)
 
 

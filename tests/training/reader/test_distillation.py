@@ -498,7 +498,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
                 "questions": [{"format": "squad", "path": "squad.jsonl", "distilled": False}],
                 "teacher": {"base": "x"},
             },
-            r"no \[\[questions\]\] is distilled",
+            r"every \[\[questions\]\] has distilled = false",
         ),
         (
             {

@@ -19,7 +19,7 @@ from purlin.index.errors import WrongType
 from purlin.index.records import Value
 from purlin.index.search.store import columns
 from purlin.index.search.store.columns import Columns, ColumnsWriter, lower_bound, upper_bound
-from purlin.index.search.store.filters import Filter, Held, check_types, clauses, filterable
+from purlin.index.search.store.filters import FieldType, Filter, check_types, clauses, filterable
 
 TEXTS = st.sampled_from(["", "10", "a", "A", "aé", "a\x00", "\U0001f600", "true"]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=3
@@ -119,8 +119,8 @@ def test_filters_select_what_a_loop_selects(
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         if together == "in parts":
             patch.setattr(columns, "_MOST_ENTRIES", 7)
-            patch.setattr(columns, "_TEXTS_TOGETHER", 2)
-            patch.setattr(columns, "_NUMBERS_TOGETHER", 2)
+            patch.setattr(columns, "_TEXTS_PER_SAMPLE", 2)
+            patch.setattr(columns, "_NUMBERS_PER_SAMPLE", 2)
             patch.setattr(columns, "_READ_TOGETHER", 3)
         stored = [{name: text_of(value) for name, value in fields.items()} for fields in documents]
         with closing(write(Path(directory), documents)) as opened:
@@ -193,7 +193,7 @@ def test_number_of_a_field_with_texts_is_one_however_it_is_written(
         assert np.flatnonzero(mask).tolist() == rows
 
 
-HELD: dict[str, Held] = {"price": "numbers", "brand": "texts", "size": "both"}
+FIELD_TYPES: dict[str, FieldType] = {"price": "numbers", "brand": "texts", "size": "both"}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ HELD: dict[str, Held] = {"price": "numbers", "brand": "texts", "size": "both"}
 )
 def test_conditions_that_no_value_can_fulfil_are_refused(conditions: Filter, message: str) -> None:
     with pytest.raises(WrongType, match=message):
-        check_types(conditions, HELD)
+        check_types(conditions, FIELD_TYPES)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_conditions_that_no_value_can_fulfil_are_refused(conditions: Filter, mes
     ],
 )
 def test_other_conditions_pass_the_check_of_types(conditions: Filter) -> None:
-    check_types(conditions, HELD)
+    check_types(conditions, FIELD_TYPES)
 
 
 def test_several_conditions_hold_together(tmp_path: Path) -> None:
