@@ -32,6 +32,7 @@ from purlin.index.search.dense import Dense
 from purlin.index.search.highlights import highlight_terms, highlights
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
+from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.local import LocalPassages
 from purlin.index.search.ranking import feedback, query_log
@@ -471,7 +472,18 @@ class Corpus:
 
     def _corrected(self, query: str) -> str:
         """Return the query to search for: corrected if for products; elsewhere, unknown words may be names."""
-        return self._lexical.corrected(query) if self.manifest.kind == "product" else query
+        if self.manifest.kind != "product":
+            return query
+        text = self._lexical.corrected(query)
+        if text == query:
+            return query
+        return as_written(text, query, self._passage_with, self._lexical.language)
+
+    def _passage_with(self, token: str) -> str:
+        """Return the passage that has a token and is ranked first for it, or an empty text."""
+        rows, _ = self._lexical.search({token: 1.0}, 1)
+        stored = self._passages.fetch(rows.tolist())
+        return "".join(f"{each.document.title}\n{each.document.body}" for each in stored)
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
         """Return what a filter allows, and how many documents that is."""

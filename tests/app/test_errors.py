@@ -97,6 +97,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             "filter.language",
             "(texts: 1000 characters; numbers: finite)",
         ),
+        ({"filter": {"lines": {"gte": 1, "lte": None}}}, "filter.lines", "no null: leave lte out"),
         ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
         ({"filter": ["language"]}, "filter", "it is a list of 1"),

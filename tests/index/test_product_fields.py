@@ -168,16 +168,25 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         # The code as it is written counts alone.
         ("11-22-3", ["11-22-3"]),
         ("11 22 3", ["11-22-3", "1-12-23"]),
-        # Part of a code, and a code with more.
+        # Part of a code.
         ("kt 1700", []),
-        ("kettle kt 1700 s", []),
+        # A code beside other words, which the product has, too, or no product.
+        ("steel kettle kt1700s", ["KT-1700-S"]),
+        ("buy: (KT 1700 S)!", ["KT-1700-S"]),
+        ("red mixer b86422b", ["b"]),
+        ("lid for kt1700s", []),
+        # Few digits are rather a size or a count.
+        ("bricks 75192", ["bricks"]),
+        ("1000 bricks", []),
     ],
 )
 def test_a_code_scores_one_whatever_separates_its_parts(
     tmp_path: Path, encoder: HashEncoder, query: str, ids: list[str]
 ) -> None:
     records = [
-        {"sku": "KT-1700-S", "name": "Kettle"},
+        {"sku": "KT-1700-S", "name": "Steel kettle"},
+        {"sku": "lid", "name": "Lid"},
+        {"sku": "bricks", "name": "Bricks", "mpn": "75192", "model_number": "1000"},
         {"sku": "a", "name": "Mixer", "mpn": "B864-22/B"},
         {"sku": "b", "name": "Mixer, red", "mpn": "B864-22/B"},
         {"sku": "c", "name": "Aurora", "ean": 4006381333931},

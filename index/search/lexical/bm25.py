@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
 from purlin.index.search.lexical.spelling import (
     FEWEST_IN_PART,
+    LONGEST_WORD,
     MOST_COMPOUNDS,
     corrected,
     edits,
@@ -126,6 +127,7 @@ class Lexical:
         # Where rows were removed, a token's postings are read to count those left.
         self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
         self._nearest = lru_cache(_CORRECTED_WORDS)(self._find_nearest)
+        self._completion = lru_cache(_CORRECTED_WORDS)(self._find_completion)
         self._compounds = lru_cache(_CORRECTED_WORDS)(self._find_compounds)
 
     def weights(self, query: str) -> dict[str, float]:
@@ -189,6 +191,18 @@ class Lexical:
         )
         # A token whose rows have all been removed does not count.
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
+
+    def completion(self, word: str) -> str | None:
+        """The token that begins with a word; of several the most frequent."""
+        return self._completion(word)
+
+    def _find_completion(self, word: str) -> str | None:
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(segment.words_like(word, range(len(word), LONGEST_WORD + 1), 1))
+        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
+        # Rows that were removed since count no more.
+        return next(filter(self.df, map(bytes.decode, ranked)), None)
 
     def compounds(self, word: str) -> list[str]:
         """Return some words that end with a word, the most frequent first."""

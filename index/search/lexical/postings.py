@@ -173,19 +173,20 @@ class Postings:
         sizes = record_bytes(counts)
         return names, start + np.cumsum(sizes) - sizes, counts
 
-    def words_like(self, letter: str, sizes: range, fewest_rows: int) -> dict[bytes, int]:
-        """Return tokens of ASCII letters with this first letter and one of these sizes, and their row counts.
+    def words_like(self, beginning: str, sizes: range, fewest_rows: int) -> dict[bytes, int]:
+        """Return tokens of ASCII letters with this beginning and one of these sizes, and their row counts.
 
         Tokens in fewer than `fewest_rows` rows are left out. Raises Altered.
         """
-        first = max(bisect_right(self._firsts, letter.encode()) - 1, 0)
-        last = bisect_left(self._firsts, chr(ord(letter) + 1).encode())
+        letters = beginning.encode()
+        first = max(bisect_right(self._firsts, letters) - 1, 0)
+        last = bisect_left(self._firsts, letters[:-1] + bytes([letters[-1] + 1]))
         row_counts = {}
         for content, starts, ends, counts in self._tables(first, last):
             lengths = ends - starts
             fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
             for token, count in _words(content, starts[fits], ends[fits], counts[fits]):
-                if token.startswith(letter.encode()):
+                if token.startswith(letters):
                     row_counts[token] = count
         return row_counts
 

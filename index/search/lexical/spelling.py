@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Protocol
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from purlin.index.quantities import quantities
 from purlin.index.search.lexical.languages import Language
-from purlin.index.search.lexical.tokens import fold, split
+from purlin.index.search.lexical.tokens import fold, matches, split
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
+# Fewer letters begin too many words.
+_FEWEST_BEGUN = 3
 FEWEST_IN_PART = 3
 # So many compounds replace a word that the catalogue has only in compounds.
 MOST_COMPOUNDS = 8
@@ -24,7 +26,8 @@ _FEWEST_TOGETHER = 2
 # So many words are looked up, each of which reads all tokens with its first letter, and so many pairs.
 _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
-_WORD = re.compile(r"(?<![\w'’./-])[^\W\d_]{3,32}(?![\w'’/-]|\.\w)")
+LONGEST_WORD = 32
+_WORD = re.compile(rf"(?<![\w'’./-])[^\W\d_]{{3,{LONGEST_WORD}}}(?![\w'’/-]|\.\w)")
 # What the English stemmer replaces by i.
 _Y_ENDINGS = ("y", "ies", "ied")
 
@@ -49,6 +52,10 @@ class Vocabulary(Protocol):
         """The token nearest to a word in lower case, or None if none is near."""
         ...
 
+    def completion(self, word: str) -> str | None:
+        """The token that begins with a word in lower case, or None if none does."""
+        ...
+
     def compounds(self, word: str) -> Sequence[str]:
         """Some words that end with a word in lower case, the most frequent first."""
         ...
@@ -59,17 +66,20 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
 
     A word that no passage has is replaced by the two words that it consists of; else, in a language
     that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
-    two words that are mostly written as one, that one is appended. The unit of a quantity stays as it
-    is, because passages are searched by another spelling of it.
+    two words that are mostly written as one, that one is appended. The last word of the query may be the
+    beginning of one, as it is while people type. The unit of a quantity stays as it is, because passages
+    are searched by another spelling of it.
     """
     lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
+    query_end = len(query.rstrip())
 
     def spelled(match: re.Match[str]) -> str:
         nonlocal lookups
         word = fold(match[0])
+        is_last = match.end() == query_end
         stays = (
-            len(word) < _FEWEST_LETTERS
+            len(word) < (_FEWEST_BEGUN if is_last else _FEWEST_LETTERS)
             or not (word.isascii() and word.isalpha())
             or word.lower() in language.common
             or match.end() in unit_ends
@@ -78,10 +88,36 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         if stays or lookups == _MOST_LOOKED_UP:
             return match[0]
         lookups += 1
-        return _catalogue_spelling(word, vocabulary) or match[0]
+        spelling = None if len(word) < _FEWEST_LETTERS else _catalogue_spelling(word, vocabulary)
+        if spelling is None and is_last:
+            spelling = _completed(word, vocabulary)
+        return spelling or match[0]
 
     text = _WORD.sub(spelled, query)
     return " ".join([text, *_compounds(text, vocabulary)])
+
+
+def as_written(
+    text: str, query: str, passage_with: Callable[[str], str], language: Language
+) -> str:
+    """A corrected query with the words that are not the query's as a passage has them: tokens are stems.
+
+    `passage_with` gives a passage that has a token, or an empty text.
+    """
+    typed = tuple(map(fold, _words(query)))
+
+    def written(match: re.Match[str]) -> str:
+        word_tokens = split(fold(match[0]), language)
+        # Compounds end as the query has their last word.
+        if fold(match[0]).lower().endswith(typed) or len(word_tokens) != 1:
+            return match[0]
+        passage = passage_with(word_tokens[0])
+        spans = matches(passage, frozenset(word_tokens), language)
+        spellings = (passage[start:end] for start, end in spans)
+        same = (each for each in spellings if split(fold(each), language) == word_tokens)
+        return next(same, match[0]).lower()
+
+    return _WORD.sub(written, text)
 
 
 def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
@@ -116,6 +152,12 @@ def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
     # Stems are nearer than their words: that of "extension" is two edits from that of "external".
     edit_count = int(edits(word.lower(), [spelled.encode()])[0])
     return spelled if edit_count <= most_edits(word) else None
+
+
+def _completed(word: str, vocabulary: Vocabulary) -> str | None:
+    """The most frequent word that begins with this one."""
+    token = vocabulary.completion(word.lower())
+    return None if token is None else _word_of(token, word.lower(), vocabulary.language)
 
 
 def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:

@@ -23,6 +23,10 @@ _CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
 # A few words with a digit may be a code in another spelling; so many passages are compared with it.
 _SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za-z0-9]+){0,5}")
 _CODES_COMPARED = 20
+# Letters and digits of a code beside other words, where few digits are rather a size or a count.
+_CODE_WITHIN = re.compile(r"(?=.*\d)(?=.*[^\W\d_]).{4,}|\d{5,}")
+_PIECE = re.compile(r"[^\W_]+")
+_MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
@@ -51,7 +55,8 @@ class NamedRows:
         rows = self._passages.rows_named(query)
         if self._kind == "product":
             rows = np.union1d(rows, self._coded(query))
-            return rows if len(rows) else self._coded_alike(query)
+            rows = rows if len(rows) else self._coded_alike(query)
+            return rows if len(rows) else self._coded_within(query)
 
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
@@ -110,3 +115,48 @@ class NamedRows:
         stored = self._passages.fetch(rows.tolist())
         is_alike = [joined in map(letters_and_digits, codes_of(each.document)) for each in stored]
         return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))
+
+    def _coded_within(self, query: str) -> Rows:
+        """Rows with a code that is among the words of the query, and with all the other words.
+
+        "acme ab12" names AB-12 of Acme; "case for ab12" does not, unless no passage has "case".
+        """
+        spans = _codes_within(query)
+        if not spans:
+            return _NO_ROWS
+
+        rows, _ = self._lexical.search(self._weights(query), _CODES_COMPARED)
+        rows_by_span: dict[tuple[int, int], list[int]] = {}
+        for row, stored in zip(rows.tolist(), self._passages.fetch(rows.tolist()), strict=True):
+            for code in spans.keys() & set(map(letters_and_digits, codes_of(stored.document))):
+                rows_by_span.setdefault(spans[code], []).append(row)
+        complete = [
+            self._with_all_words(f"{query[:start]} {query[end:]}", np.array(coded))
+            for (start, end), coded in rows_by_span.items()
+        ]
+        return np.unique(np.concatenate([_NO_ROWS, *complete]))
+
+    def _with_all_words(self, words: str, rows: Rows) -> Rows:
+        """Those of the rows that have each token of the words, but for tokens that no passage has."""
+        weights = self._weights(words)
+        absent = [weights.keys() - parts.keys() for parts in self._lexical.explain(weights, rows)]
+        existing = {
+            token
+            for token in set().union(*absent)
+            if len(self._lexical.search({token: weights[token]}, 1)[0])
+        }
+        return rows[[existing.isdisjoint(tokens) for tokens in absent]]
+
+
+def _codes_within(query: str) -> dict[str, tuple[int, int]]:
+    """What may be a code, as `letters_and_digits`, and where it begins and ends in the query."""
+    pieces = list(_PIECE.finditer(query))
+    if len(pieces) > _MOST_PIECES:
+        return {}
+    spans = {}
+    for first, last in itertools.combinations_with_replacement(range(len(pieces)), 2):
+        start, end = pieces[first].start(), pieces[last].end()
+        code = letters_and_digits(query[start:end])
+        if last - first < _MOST_PIECES_OF_CODE and _CODE_WITHIN.fullmatch(code):
+            spans[code] = start, end
+    return spans

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Literal, cast
 
 from purlin.index.errors import InvalidInput, WrongType
+from purlin.index.product_fields import key_of
 from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
 
 Scalar = str | int | float | bool
@@ -125,7 +126,9 @@ def only_excludes(condition: Condition) -> bool:
 
 def unknown_field(name: str, names: list[str]) -> str:
     """Return the error message for a field that a corpus lacks, with those of its `names` that are similar."""
-    similar = ", ".join(map(repr, get_close_matches(name[:80], names, 3)))
+    names_by_key = {key_of(other): other for other in names}
+    similar_keys = get_close_matches(key_of(name[:80]), names_by_key, 3)
+    similar = ", ".join(repr(names_by_key[key]) for key in similar_keys)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     some = (", ".join(names[:_LISTED]) or "none") + more
     hint = f"Did you mean {similar}?" if similar else f"It has: {some}."
@@ -207,6 +210,8 @@ def _remedy(name: str, condition: Condition, field_type: FieldType) -> str:
 
     if field_type == "texts":
         remedy = "give texts as bounds" if is_range else f'give it as a text, in quotes: "{shown}"'
+        if not is_range and value in (0, 1):
+            remedy += f", or as {str(bool(value)).lower()}"
         return f"{name!r} has texts only, no numbers to compare with; {remedy}."
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return f"{name!r} has numbers only; give a number, {shown} without quotes."

@@ -72,6 +72,12 @@ def _built(home: Path, name: str, rows: str) -> Corpus:
         ("laserprinter", "laser printer"),
         ("sun glasses", "sun glasses sunglasses"),
         ("silver ring", "silver ring"),
+        # The beginning of a word that is still being typed, as passages have the word; not of one before.
+        ("blue", "bluetooth"),
+        ("wireless headp", "wireless headphones"),
+        ("rea", "reading"),
+        ("headp wireless", "headp wireless"),
+        ("ba", "ba"),
     ],
 )
 def test_query_is_searched_in_the_spelling_of_the_catalogue(

@@ -205,6 +205,8 @@ FIELD_TYPES: dict[str, FieldType] = {"price": "numbers", "brand": "texts", "size
         ({"price": ["cheap", "dear"]}, "'price' has numbers only"),
         ({"price": {"lte": "cheap"}}, "'price' has numbers only.*give numbers as bounds"),
         ({"brand": 5}, "'brand' has texts only.*in quotes: \"5\""),
+        ({"brand": 1}, "'brand' has texts only.*in quotes: \"1\", or as true"),
+        ({"brand": [0]}, "'brand' has texts only.*in quotes: \"0\", or as false"),
         ({"brand": {"gte": 5}}, "'brand' has texts only.*give texts as bounds"),
         ({"price": 1, "brand": [5, 6]}, "'brand' has texts only"),
     ],

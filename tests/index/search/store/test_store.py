@@ -199,6 +199,7 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
         ),
         ({"long": "w"}, "filter.long", "256"),
         ({"prise": 1}, "filter.prise", "Did you mean 'price'?"),
+        ({"PRICE": 1}, "filter.PRICE", "Did you mean 'price'?"),
         ({"price": {"gt": 1}}, "filter.price", "gte, lte and not; 'gt' was given"),
         ({"price": {}}, "filter.price", "nothing was given"),
         ({"price": {"gte": True}}, "filter.price.gte", "number"),
