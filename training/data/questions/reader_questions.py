@@ -52,7 +52,8 @@ class TrainingQuestion:
     """A question, the pool row of the passage that answers it, and the span of the answer there.
 
     `start` and `end` (characters) are None if it is known that the passage answers the question,
-    but not which words of it do. If it is not `answered`, the passage only looks like an answer. Of
+    but not which words of it do. `alternatives` are other spans of the passage that answer as
+    well: other accepted answers, and the same words elsewhere. If it is not `answered`, the passage only looks like an answer. Of
     one that is not `labelled` nothing is known; its passage is -1.
     """
 
@@ -63,6 +64,7 @@ class TrainingQuestion:
     form: str = ""
     answered: bool = True
     labelled: bool = True
+    alternatives: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         # Checkpoints store a digest of this text: another one would refuse to resume them.
@@ -246,7 +248,8 @@ def _question_set(
 def _locate(
     question: Question, reference: SplitReference, definitions: Sequence[Document]
 ) -> TrainingQuestion | None:
-    """Find the first answer that is in a passage of the definitions; None if none is.
+    """Find the first answer that is in a passage of the definitions, and where else that passage
+    has one; None if none has.
 
     An unanswerable question gets the first passage as one that only looks like an answer.
     """
@@ -254,13 +257,22 @@ def _locate(
         row = reference.rows(definitions[0].id)[0]
         return TrainingQuestion(question.question, row, form=question.form, answered=False)
 
-    for answer in question.answers:
-        for document in definitions:
-            for start, end in answer_spans(answer, document.body):
-                for row, first in reference.locate(document.id, start, end):
-                    last = first + end - start
-                    return TrainingQuestion(question.question, row, first, last, question.form)
-    return None
+    places = [
+        (row, first, first + end - start)
+        for answer in question.answers
+        for document in definitions
+        for start, end in answer_spans(answer, document.body)
+        for row, first in reference.locate(document.id, start, end)
+    ]
+    if not places:
+        return None
+
+    row, start, end = places[0]
+    alternatives = dict.fromkeys(place[1:] for place in places[1:] if place[0] == row)
+    alternatives.pop((start, end), None)
+    return TrainingQuestion(
+        question.question, row, start, end, question.form, alternatives=tuple(alternatives)
+    )
 
 
 def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
