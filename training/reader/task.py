@@ -26,6 +26,8 @@ from purlin.training.reader.recipe import ReaderRecipe
 from purlin.training.reader.scores import PassageScores, ScoreFiles
 from purlin.training.schedule import Schedule
 
+_NO_SPAN = (-1, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadingBatch:
@@ -109,7 +111,7 @@ class ReaderTask(CrossEncoderTask):
         passages = [source.pool.passages[candidates[position]] for position in positions]
         packed = self.packer.pack(item.question, passages)
 
-        right, spans = 0, [(-1, -1)]
+        right, spans = 0, [_NO_SPAN]
         if not item.labelled:
             right = UNKNOWN
         elif item.answered and not missing:
@@ -242,7 +244,7 @@ class ReaderTask(CrossEncoderTask):
         )
         spans = best_spans(passages[best], best_logits)
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
-        return answer == item.answer(source.pool) != "", chosen[best] == item.passage
+        return answer in item.answers(source.pool), chosen[best] == item.passage
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
@@ -254,16 +256,11 @@ def token_spans(
 ) -> list[tuple[int, int]]:
     """Return the first and last tokens of a question's answers in a sequence.
 
-    An answer that is unknown or cut off has -1 and -1; others than the first are left out then.
+    Those of the first answer come first, -1 and -1 if it is unknown or cut off. Others that are cut
+    off are left out.
     """
-    if item.start is None or item.end is None:
-        return [(-1, -1)]
-
-    own, *others = [
-        _token_span(packed, passage, *span)
-        for span in ((item.start, item.end), *item.alternatives)
-    ]
-    return [own, *(span for span in dict.fromkeys(others) if span not in (own, (-1, -1)))]
+    spans = [_token_span(packed, passage, *span) for span in item.spans] or [_NO_SPAN]
+    return [spans[0], *dict.fromkeys(span for span in spans if span not in (spans[0], _NO_SPAN))]
 
 
 def _token_span(
@@ -280,14 +277,14 @@ def _token_span(
     ]
 
     if not inside or packed.offsets[inside[-1]][1] < end:
-        return -1, -1
+        return _NO_SPAN
     return packed.first + inside[0], packed.first + inside[-1]
 
 
 def _padded(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
     """Return (B, S, 2) the spans of B questions, with -1 for those that a question lacks."""
     widest = max(map(len, spans))
-    return torch.tensor([[*each, *[(-1, -1)] * (widest - len(each))] for each in spans])
+    return torch.tensor([[*each, *[_NO_SPAN] * (widest - len(each))] for each in spans])
 
 
 def hidden(packed: Sequence[serving.PackedPassage], width: int) -> Tensor:

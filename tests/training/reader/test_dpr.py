@@ -302,7 +302,8 @@ def test_the_papers_equations_have_no_additions() -> None:
     expected = {
         "select": -torch.log_softmax(selected.reshape(2, 2), 1)[[0, 1], [1, 0]].mean(),
         "span": -(
-            torch.log_softmax(starts, 1)[[1, 2], [0, 3]] + torch.log_softmax(ends, 1)[[1, 2], [4, 3]]
+            torch.log_softmax(starts, 1)[[1, 2], [0, 3]]
+            + torch.log_softmax(ends, 1)[[1, 2], [4, 3]]
         ).mean(),
     }
     for name, loss in expected.items():

@@ -122,7 +122,7 @@ def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
 
 def test_squad_gives_spans_and_unanswerable_questions(squad: Path) -> None:
     pool, items = load_questions(QuestionSource(format="squad", path=squad), {})
-    assert [item.answer(pool) for item in items] == ["1", "0", "close", ""]
+    assert [item.answers(pool) for item in items] == [["1"], ["0"], ["close"], []]
     assert [item.answered for item in items] == [True, True, True, False]
     assert len(pool.passages) == 5  # also that of the row whose answer is not in it
 
@@ -135,7 +135,7 @@ def test_templates_give_spans_in_served_passages() -> None:
     assert pools[HTML, None] is pool
     assert len(items) >= 3
     for item in items:
-        assert item.answer(pool)
+        assert item.answers(pool)
         assert item.question.strip()
     assert load_questions(source, pools)[0] is pool
 
@@ -169,8 +169,8 @@ def test_linked_questions_are_answered_by_the_entrys_term(tmp_path: Path) -> Non
     pool, (item,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
 
     assert pool.entries[item.passage] == entry
-    assert item.answer(pool)
-    assert item.answer(pool).replace("_", "-").lower() in entry.lower()
+    (answer,) = item.answers(pool)
+    assert answer.replace("_", "-").lower() in entry.lower()
 
 
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         QuestionSource(format="questions", path=path, reference=HTML), {}
     )
 
-    assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
+    assert (none.question, none.answered, none.answers(pool)) == ("question 5", False, [])
     assert pool.entries[none.passage] == rows[0]["entry"]
-    assert (item.question, item.answer(pool), item.form) == ("question 0", "weave", "module")
+    assert (item.question, item.answers(pool)[0], item.form) == ("question 0", "weave", "module")
     assert pool.entries[item.passage] == rows[0]["entry"]
 
 
@@ -227,13 +227,15 @@ def test_answers_are_searched_in_all_documents_of_an_entry(tmp_path: Path) -> No
     path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
     pool, items = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
 
-    assert {item.question: item.answer(pool) for item in items} == answers
+    assert {item.question: item.answers(pool)[0] for item in items} == answers
     assert len({item.passage for item in items}) == 4
 
 
 def test_every_place_of_every_accepted_answer_counts(tmp_path: Path) -> None:
     manual = tmp_path / "manual.md"
-    manual.write_text("# keep\n\nKeep 14 days, 14 by default. Not 141; fourteen days are two weeks.\n")
+    manual.write_text(
+        "# keep\n\nKeep 14 days, 14 by default. Not 141; fourteen days are two weeks.\n"
+    )
     row = {
         "id": "1",
         "question": "How long?",
@@ -248,8 +250,8 @@ def test_every_place_of_every_accepted_answer_counts(tmp_path: Path) -> None:
     pool, (item,) = load_questions(source, {})
 
     text = pool.passages[item.passage].text
-    assert item.answer(pool) == "14 days"
-    assert [(text[start:end], start) for start, end in item.alternatives] == [
+    assert [(text[start:end], start) for start, end in item.spans] == [
+        ("14 days", text.index("14 days")),
         ("14", text.index("14 days")),
         ("14", text.index("14 by")),
         ("two weeks", text.index("two weeks")),
@@ -414,14 +416,15 @@ def test_of_several_answers_the_sum_of_their_probabilities_counts() -> None:
     no_answer = reading_loss(starts, ends, torch.zeros(2), right, torch.full((2, 3, 2), -1))["span"]
     no_answer.backward()
     assert float(no_answer.detach()) == 0.0
-    assert starts.grad is not None and not starts.grad.any()
+    assert starts.grad is not None
+    assert not starts.grad.any()
 
 
 def test_token_spans_of_answers(base: Path, squad: Path) -> None:
     task = task_of(base, squad)
     passage = ReadingPassage("If step is omitted, it defaults to 1.", "range")
     (packed,) = task.packer.pack("What is it?", [passage])
-    ((first, last),) = token_spans(packed, passage, TrainingQuestion("", 0, 23, 36))
+    ((first, last),) = token_spans(packed, passage, TrainingQuestion("", 0, ((23, 36),)))
     text = "range\n" + passage.text
     read = [text[slice(*packed.offsets[token - packed.first])] for token in (first, last)]
 
@@ -429,12 +432,12 @@ def test_token_spans_of_answers(base: Path, squad: Path) -> None:
     assert token_spans(packed, passage, TrainingQuestion("", 0)) == [(-1, -1)]
 
     # Spans of the same tokens are one, and one that the passage does not have is left out.
-    several = TrainingQuestion("", 0, 23, 36, alternatives=((24, 36), (35, 36), (90, 91)))
+    several = TrainingQuestion("", 0, ((23, 36), (24, 36), (35, 36), (90, 91)))
     assert token_spans(packed, passage, several) == [(first, last), (last, last)]
 
     far = ReadingPassage("the " * 90 + "step")
     (cut,) = task.packer.pack("What is it?", [far])
-    assert token_spans(cut, far, TrainingQuestion("", 0, 360, 364)) == [(-1, -1)]
+    assert token_spans(cut, far, TrainingQuestion("", 0, ((360, 364),))) == [(-1, -1)]
     allowed = hidden([packed], 40)[0]
     assert allowed.logical_not().nonzero().flatten().tolist() == list(
         range(packed.first, packed.first + len(packed.offsets))
