@@ -26,14 +26,16 @@ from purlin.training.reader.recipe import ReaderRecipe
 from purlin.training.reader.scores import PassageScores, ScoreFiles
 from purlin.training.schedule import Schedule
 
+_NO_SPAN = (-1, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadingBatch:
     """B questions with P passages each.
 
     `ids`, `mask`, `hidden` (B * P, t), `hidden` where no answer can be; `right` (B,) the passage
-    with the answer, counted from 1, or 0 for none, or UNKNOWN; `spans` (B, 2) the answer's first
-    and last token in it, or -1 if unknown; `soft` a teacher's targets.
+    with the answer, counted from 1, or 0 for none, or UNKNOWN; `spans` (B, S, 2) the first and last
+    tokens of its S answers in it, or -1 if unknown; `soft` a teacher's targets.
     """
 
     rows: NDArray[np.int64]
@@ -47,9 +49,9 @@ class ReadingBatch:
 
 @dataclass(frozen=True, slots=True)
 class DrawnQuestion:
-    """A question of a batch: its packed passages, the one with the answer, and the answer's tokens.
+    """A question of a batch: its packed passages, the one with the answer, and the answers' tokens.
 
-    `right` and `span` as in `ReadingBatch`. `number` counts questions over all sources, and
+    `right` and `spans` as in `ReadingBatch`. `number` counts questions over all sources, and
     `positions` are those of the passages among `Questions.candidates`.
     """
 
@@ -57,7 +59,7 @@ class DrawnQuestion:
     packed: list[serving.PackedPassage]
     positions: list[int]
     right: int
-    span: tuple[int, int]
+    spans: list[tuple[int, int]]
 
 
 class ReaderTask(CrossEncoderTask):
@@ -109,12 +111,12 @@ class ReaderTask(CrossEncoderTask):
         passages = [source.pool.passages[candidates[position]] for position in positions]
         packed = self.packer.pack(item.question, passages)
 
-        right, span = 0, (-1, -1)
+        right, spans = 0, [_NO_SPAN]
         if not item.labelled:
             right = UNKNOWN
         elif item.answered and not missing:
-            right, span = 1, token_span(packed[0], passages[0], item)
-        return DrawnQuestion(row, packed, positions, right, span)
+            right, spans = 1, token_spans(packed[0], passages[0], item)
+        return DrawnQuestion(row, packed, positions, right, spans)
 
     def _positions(
         self, source: Questions, number: int, rng: random.Random, *, with_own: bool
@@ -146,7 +148,7 @@ class ReaderTask(CrossEncoderTask):
         if self.recipe.reading.equations:
             outside = mask == 0
         right = torch.tensor([question.right for question in drawn])
-        spans = torch.tensor([question.span for question in drawn])
+        spans = _padded([question.spans for question in drawn])
         soft = self._soft_targets(drawn, packed, ids.shape[1])
         return ReadingBatch(rows, ids, mask, outside, right, spans, soft)
 
@@ -242,23 +244,32 @@ class ReaderTask(CrossEncoderTask):
         )
         spans = best_spans(passages[best], best_logits)
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
-        return answer == item.answer(source.pool) != "", chosen[best] == item.passage
+        return answer in item.answers(source.pool), chosen[best] == item.passage
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
         self.model.load_state_dict(load_reader_model(self.recipe.model, directory).state_dict())
 
 
-def token_span(
+def token_spans(
     packed: serving.PackedPassage, passage: serving.ReadingPassage, item: TrainingQuestion
-) -> tuple[int, int]:
-    """Return the answer's first and last token in a sequence, or -1, -1 if unknown or cut off."""
-    if item.start is None or item.end is None:
-        return -1, -1
+) -> list[tuple[int, int]]:
+    """Return the first and last tokens of a question's answers in a sequence.
 
+    Those of the first answer come first, -1 and -1 if it is unknown or cut off. Others that are cut
+    off are left out.
+    """
+    spans = [_token_span(packed, passage, *span) for span in item.spans] or [_NO_SPAN]
+    return [spans[0], *dict.fromkeys(span for span in spans if span not in (spans[0], _NO_SPAN))]
+
+
+def _token_span(
+    packed: serving.PackedPassage, passage: serving.ReadingPassage, start: int, end: int
+) -> tuple[int, int]:
+    """Return the first and last token of characters of a passage, or -1, -1 if it is cut before."""
     # Offsets count from the start of what is shown: the passage's title comes before its text.
     skip = len(serving.model_text(passage)) - len(passage.text)
-    start, end = item.start + skip, item.end + skip
+    start, end = start + skip, end + skip
     inside = [
         number
         for number, (first, last) in enumerate(packed.offsets)
@@ -266,8 +277,14 @@ def token_span(
     ]
 
     if not inside or packed.offsets[inside[-1]][1] < end:
-        return -1, -1
+        return _NO_SPAN
     return packed.first + inside[0], packed.first + inside[-1]
+
+
+def _padded(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
+    """Return (B, S, 2) the spans of B questions, with -1 for those that a question lacks."""
+    widest = max(map(len, spans))
+    return torch.tensor([[*each, *[_NO_SPAN] * (widest - len(each))] for each in spans])
 
 
 def hidden(packed: Sequence[serving.PackedPassage], width: int) -> Tensor:

@@ -296,13 +296,15 @@ def test_the_papers_equations_have_no_additions() -> None:
     generator = torch.Generator().manual_seed(6)
     starts, ends = torch.randn(2, 4, 5, generator=generator)
     selected = torch.randn(4, generator=generator)
-    right, spans = torch.tensor([2, 1]), torch.tensor([[0, 4], [3, 3]])
+    right, spans = torch.tensor([2, 1]), torch.tensor([[[0, 4]], [[3, 3]]])
     losses = reading_loss(starts, ends, selected, right, spans, None)
 
     expected = {
         "select": -torch.log_softmax(selected.reshape(2, 2), 1)[[0, 1], [1, 0]].mean(),
-        "start": -torch.log_softmax(starts, 1)[[1, 2], [0, 3]].mean(),
-        "end": -torch.log_softmax(ends, 1)[[1, 2], [4, 3]].mean(),
+        "span": -(
+            torch.log_softmax(starts, 1)[[1, 2], [0, 3]]
+            + torch.log_softmax(ends, 1)[[1, 2], [4, 3]]
+        ).mean(),
     }
     for name, loss in expected.items():
         torch.testing.assert_close(losses[name], loss)

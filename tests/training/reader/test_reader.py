@@ -53,7 +53,7 @@ from purlin.training.reader.model import HIDDEN, load_reader_model
 from purlin.training.reader.questions import Questions, read_source_questions
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
-from purlin.training.reader.task import ReaderTask, hidden, token_span
+from purlin.training.reader.task import ReaderTask, hidden, token_spans
 from tests.support.paths import DATA, ROOT
 from tests.support.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.support.tiny import save_bert
@@ -122,7 +122,7 @@ def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
 
 def test_squad_gives_spans_and_unanswerable_questions(squad: Path) -> None:
     pool, items = load_questions(QuestionSource(format="squad", path=squad), {})
-    assert [item.answer(pool) for item in items] == ["1", "0", "close", ""]
+    assert [item.answers(pool) for item in items] == [["1"], ["0"], ["close"], []]
     assert [item.answered for item in items] == [True, True, True, False]
     assert len(pool.passages) == 5  # also that of the row whose answer is not in it
 
@@ -135,7 +135,7 @@ def test_templates_give_spans_in_served_passages() -> None:
     assert pools[HTML, None] is pool
     assert len(items) >= 3
     for item in items:
-        assert item.answer(pool)
+        assert item.answers(pool)
         assert item.question.strip()
     assert load_questions(source, pools)[0] is pool
 
@@ -169,8 +169,8 @@ def test_linked_questions_are_answered_by_the_entrys_term(tmp_path: Path) -> Non
     pool, (item,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
 
     assert pool.entries[item.passage] == entry
-    assert item.answer(pool)
-    assert item.answer(pool).replace("_", "-").lower() in entry.lower()
+    (answer,) = item.answers(pool)
+    assert answer.replace("_", "-").lower() in entry.lower()
 
 
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         QuestionSource(format="questions", path=path, reference=HTML), {}
     )
 
-    assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
+    assert (none.question, none.answered, none.answers(pool)) == ("question 5", False, [])
     assert pool.entries[none.passage] == rows[0]["entry"]
-    assert (item.question, item.answer(pool), item.form) == ("question 0", "weave", "module")
+    assert (item.question, item.answers(pool)[0], item.form) == ("question 0", "weave", "module")
     assert pool.entries[item.passage] == rows[0]["entry"]
 
 
@@ -227,8 +227,35 @@ def test_answers_are_searched_in_all_documents_of_an_entry(tmp_path: Path) -> No
     path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
     pool, items = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
 
-    assert {item.question: item.answer(pool) for item in items} == answers
+    assert {item.question: item.answers(pool)[0] for item in items} == answers
     assert len({item.passage for item in items}) == 4
+
+
+def test_every_place_of_every_accepted_answer_counts(tmp_path: Path) -> None:
+    manual = tmp_path / "manual.md"
+    manual.write_text(
+        "# keep\n\nKeep 14 days, 14 by default. Not 141; fourteen days are two weeks.\n"
+    )
+    row = {
+        "id": "1",
+        "question": "How long?",
+        "answers": ["14 days", "14", "two weeks", "not there"],
+        "entry": "manual.md#keep",
+        "form": "default value",
+        "split": "train",
+    }
+    path = tmp_path / "asked.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    source = QuestionSource(format="questions", path=path, reference=manual)
+    pool, (item,) = load_questions(source, {})
+
+    text = pool.passages[item.passage].text
+    assert [(text[start:end], start) for start, end in item.spans] == [
+        ("14 days", text.index("14 days")),
+        ("14", text.index("14 days")),
+        ("14", text.index("14 by")),
+        ("two weeks", text.index("two weeks")),
+    ]
 
 
 def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
@@ -352,7 +379,7 @@ def test_the_loss_equals_the_papers_equations() -> None:
     starts, ends = torch.randn(2, b * p, t, generator=generator, dtype=torch.float64)
     selected = torch.randn(b * p, generator=generator, dtype=torch.float64)
     right, spans = torch.tensor([1, 0, 1, 1]), torch.tensor([[2, 4], [-1, -1], [0, 0], [-1, -1]])
-    expected = {"select": 0.0, "start": 0.0, "end": 0.0}
+    expected = {"select": 0.0, "span": 0.0}
     for question in range(b):
         scores = [0.0, *selected[question * p : (question + 1) * p].tolist()]
         expected["select"] -= (
@@ -360,30 +387,57 @@ def test_the_loss_equals_the_papers_equations() -> None:
         )
         if spans[question][0] >= 0:
             row = question * p + int(right[question]) - 1
-            for name, logits, end_number in (("start", starts, 0), ("end", ends, 1)):
+            for logits, end_number in ((starts, 0), (ends, 1)):
                 powers = [math.exp(value) for value in logits[row].tolist()]
-                expected[name] -= math.log(powers[spans[question][end_number]] / sum(powers)) / b
-    losses = reading_loss(starts, ends, selected, right, spans)
+                expected["span"] -= math.log(powers[spans[question][end_number]] / sum(powers)) / b
+    losses = reading_loss(starts, ends, selected, right, spans[:, None])
 
     assert {name: float(value) for name, value in losses.items()} == pytest.approx(
         expected, rel=1e-6
     )
 
 
+def test_of_several_answers_the_sum_of_their_probabilities_counts() -> None:
+    generator = torch.Generator().manual_seed(7)
+    starts, ends = torch.randn(2, 2, 5, generator=generator, dtype=torch.float64)
+    starts.requires_grad_()
+    right, none = torch.tensor([1, 1]), [-1, -1]
+    spans = torch.tensor([[[0, 1], [3, 3], [2, 4]], [[1, 1], none, none]])
+    expected = 0.0
+    for question in range(2):
+        first, last = (torch.softmax(logits[question].detach(), 0) for logits in (starts, ends))
+        likelihood = sum(
+            float(first[start] * last[end]) for start, end in spans[question] if start >= 0
+        )
+        expected -= math.log(likelihood) / 2
+    loss = reading_loss(starts, ends, torch.zeros(2, dtype=torch.float64), right, spans)["span"]
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-6)
+
+    no_answer = reading_loss(starts, ends, torch.zeros(2), right, torch.full((2, 3, 2), -1))["span"]
+    no_answer.backward()
+    assert float(no_answer.detach()) == 0.0
+    assert starts.grad is not None
+    assert not starts.grad.any()
+
+
 def test_token_spans_of_answers(base: Path, squad: Path) -> None:
     task = task_of(base, squad)
     passage = ReadingPassage("If step is omitted, it defaults to 1.", "range")
     (packed,) = task.packer.pack("What is it?", [passage])
-    first, last = token_span(packed, passage, TrainingQuestion("", 0, 23, 36))
+    ((first, last),) = token_spans(packed, passage, TrainingQuestion("", 0, ((23, 36),)))
     text = "range\n" + passage.text
     read = [text[slice(*packed.offsets[token - packed.first])] for token in (first, last)]
 
     assert read == ["defaults", "1"]
-    assert token_span(packed, passage, TrainingQuestion("", 0)) == (-1, -1)
+    assert token_spans(packed, passage, TrainingQuestion("", 0)) == [(-1, -1)]
+
+    # Spans of the same tokens are one, and one that the passage does not have is left out.
+    several = TrainingQuestion("", 0, ((23, 36), (24, 36), (35, 36), (90, 91)))
+    assert token_spans(packed, passage, several) == [(first, last), (last, last)]
 
     far = ReadingPassage("the " * 90 + "step")
     (cut,) = task.packer.pack("What is it?", [far])
-    assert token_span(cut, far, TrainingQuestion("", 0, 360, 364)) == (-1, -1)
+    assert token_spans(cut, far, TrainingQuestion("", 0, ((360, 364),))) == [(-1, -1)]
     allowed = hidden([packed], 40)[0]
     assert allowed.logical_not().nonzero().flatten().tolist() == list(
         range(packed.first, packed.first + len(packed.offsets))
@@ -405,7 +459,7 @@ def test_batches_leave_out_a_share_of_the_answers(base: Path, squad: Path) -> No
     assert (right > 0).float().mean() == pytest.approx(answered * 0.5, abs=0.12)
     for batch in batches:
         assert batch.ids.shape[0] == 8
-        assert ((batch.spans[:, 0] >= 0) <= (batch.right > 0)).all()
+        assert ((batch.spans[:, 0, 0] >= 0) <= (batch.right > 0)).all()
 
 
 def test_groups_of_similar_length_give_the_same_logits(base: Path, squad: Path) -> None:

@@ -47,35 +47,26 @@ class PassagePool:
 Pools = dict[tuple[Path, Splitter | None], PassagePool]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class TrainingQuestion:
-    """A question, the pool row of the passage that answers it, and the span of the answer there.
+    """A question, the pool row of the passage that answers it, and the spans of its answers there.
 
-    `start` and `end` (characters) are None if it is known that the passage answers the question,
-    but not which words of it do. If it is not `answered`, the passage only looks like an answer. Of
-    one that is not `labelled` nothing is known; its passage is -1.
+    `spans` are characters of the passage: of all accepted answers, wherever they stand, the first
+    one first. There are none if it is known that the passage answers the question, but not which
+    words of it do. If it is not `answered`, the passage only looks like an answer. Of one that is
+    not `labelled` nothing is known; its passage is -1.
     """
 
     question: str
     passage: int
-    start: int | None = None
-    end: int | None = None
+    spans: tuple[tuple[int, int], ...] = ()
     form: str = ""
     answered: bool = True
     labelled: bool = True
 
-    def __repr__(self) -> str:
-        # Checkpoints store a digest of this text: another one would refuse to resume them.
-        return (
-            f"Asked(question={self.question!r}, passage={self.passage!r}, start={self.start!r}, "
-            f"end={self.end!r}, form={self.form!r}, answered={self.answered!r})"
-        )
-
-    def answer(self, pool: PassagePool) -> str:
-        """Return the answer's words, or "" if they are unknown."""
-        if self.start is None:
-            return ""
-        return pool.passages[self.passage].text[self.start : self.end]
+    def answers(self, pool: PassagePool) -> list[str]:
+        """Return the words of the answers, none if they are unknown."""
+        return [pool.passages[self.passage].text[start:end] for start, end in self.spans]
 
 
 def load_questions(
@@ -134,7 +125,7 @@ def _in_passages(
         places = reference.locate(example.document_id, example.start, example.end)
         for row, start in places:
             end = start + example.end - example.start
-            yield example, TrainingQuestion(example.question, row, start, end, example.form)
+            yield example, TrainingQuestion(example.question, row, ((start, end),), example.form)
 
 
 def _limit_answers(
@@ -196,8 +187,8 @@ def _linked_questions(
             entry = str(record.get("entry", ""))
             if question and entry in rows:
                 row = rows[entry]
-                start, end = _find_term(pool.passages[row].text, titles[entry])
-                yield TrainingQuestion(question, row, start, end, "linked")
+                spans = _term_span(pool.passages[row].text, titles[entry])
+                yield TrainingQuestion(question, row, spans, "linked")
 
     return pool, questions()
 
@@ -208,14 +199,14 @@ def _records(path: Path) -> Iterator[Mapping[str, object]]:
             yield row.record
 
 
-def _find_term(text: str, title: str) -> tuple[int | None, int | None]:
-    """Return the span of the term in its definition's first line: all of it, or its last part."""
+def _term_span(text: str, title: str) -> tuple[tuple[int, int], ...]:
+    """Return where a term is in its definition's first line: all of it, or its last part."""
     line = text.partition("\n")[0]
     for name in (title, title.rpartition(".")[2]):
         start = line.find(name)
         if name and start >= 0:
-            return start, start + len(name)
-    return None, None
+            return ((start, start + len(name)),)
+    return ()
 
 
 # -- question sets ---------------------------------------------------------------------------------
@@ -246,7 +237,8 @@ def _question_set(
 def _locate(
     question: Question, reference: SplitReference, definitions: Sequence[Document]
 ) -> TrainingQuestion | None:
-    """Find the first answer that is in a passage of the definitions; None if none is.
+    """Find the first answer that is in a passage of the definitions, and where else that passage
+    has one; None if none has.
 
     An unanswerable question gets the first passage as one that only looks like an answer.
     """
@@ -254,13 +246,19 @@ def _locate(
         row = reference.rows(definitions[0].id)[0]
         return TrainingQuestion(question.question, row, form=question.form, answered=False)
 
-    for answer in question.answers:
-        for document in definitions:
-            for start, end in answer_spans(answer, document.body):
-                for row, first in reference.locate(document.id, start, end):
-                    last = first + end - start
-                    return TrainingQuestion(question.question, row, first, last, question.form)
-    return None
+    places = [
+        (row, first, first + end - start)
+        for answer in question.answers
+        for document in definitions
+        for start, end in answer_spans(answer, document.body)
+        for row, first in reference.locate(document.id, start, end)
+    ]
+    if not places:
+        return None
+
+    row = places[0][0]
+    spans = dict.fromkeys(place[1:] for place in places if place[0] == row)
+    return TrainingQuestion(question.question, row, tuple(spans), question.form)
 
 
 def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
@@ -325,7 +323,7 @@ def _squad_question(
         case [{"text": str(text), "answer_start": int(start)}] if text and context.startswith(
             text, max(start, 0)
         ):
-            yield TrainingQuestion(question, row, start, start + len(text), "squad")
+            yield TrainingQuestion(question, row, ((start, start + len(text)),), "squad")
 
 
 _Reader = Callable[[QuestionSource, Pools], tuple[PassagePool, Iterator[TrainingQuestion]]]

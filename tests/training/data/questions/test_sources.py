@@ -7,16 +7,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.questions.reader_questions import TrainingQuestion
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.dev import DevSet
-
-
-def test_repr_is_stable_for_checkpoint_digests() -> None:
-    question = TrainingQuestion("which", 3, 0, 2, "form")
-    assert repr(question) == (
-        "Asked(question='which', passage=3, start=0, end=2, form='form', answered=True)"
-    )
 
 
 def test_limit_of_no_questions_is_refused() -> None:

@@ -154,7 +154,7 @@ def test_pairs_of_a_splitter_have_its_passages(tmp_path: Path, page: Path) -> No
         pool, [question] = load_questions(
             QuestionSource(format="templates", path=page, rules=rules, splitter=splitter), {}
         )
-        assert question.answer(pool) == "loom.Loom"
+        assert question.answers(pool) == ["loom.Loom"]
 
 
 @pytest.mark.parametrize("kind", [PairSource, DevSet])
