@@ -100,7 +100,7 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
 def as_written(
     text: str, query: str, passage_with: Callable[[str], str], language: Language
 ) -> str:
-    """A corrected query with the words that are not the query's as a passage has them: tokens are stems.
+    """Return a corrected query whose new words are spelled as in a passage, as tokens are stems.
 
     `passage_with` gives a passage that has a token, or an empty text.
     """
@@ -155,7 +155,7 @@ def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
 
 
 def _completed(word: str, vocabulary: Vocabulary) -> str | None:
-    """The most frequent word that begins with this one."""
+    """Return the most frequent word that begins with this one; None if no passage has one."""
     token = vocabulary.completion(word.lower())
     return None if token is None else _word_of(token, word.lower(), vocabulary.language)
 

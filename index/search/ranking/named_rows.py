@@ -117,7 +117,7 @@ class NamedRows:
         return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))
 
     def _coded_within(self, query: str) -> Rows:
-        """Rows with a code that is among the words of the query, and with all the other words.
+        """Return the rows with a code that is among the query's words, and with all its other words.
 
         "acme ab12" names AB-12 of Acme; "case for ab12" does not, unless no passage has "case".
         """
@@ -130,14 +130,14 @@ class NamedRows:
         for row, stored in zip(rows.tolist(), self._passages.fetch(rows.tolist()), strict=True):
             for code in spans.keys() & set(map(letters_and_digits, codes_of(stored.document))):
                 rows_by_span.setdefault(spans[code], []).append(row)
-        complete = [
+        complete_rows = [
             self._with_all_words(f"{query[:start]} {query[end:]}", np.array(coded))
             for (start, end), coded in rows_by_span.items()
         ]
-        return np.unique(np.concatenate([_NO_ROWS, *complete]))
+        return np.unique(np.concatenate([_NO_ROWS, *complete_rows]))
 
     def _with_all_words(self, words: str, rows: Rows) -> Rows:
-        """Those of the rows that have each token of the words, but for tokens that no passage has."""
+        """Return those of the rows that have all tokens of the words, except tokens that no passage has."""
         weights = self._weights(words)
         absent = [weights.keys() - parts.keys() for parts in self._lexical.explain(weights, rows)]
         existing = {
@@ -149,7 +149,7 @@ class NamedRows:
 
 
 def _codes_within(query: str) -> dict[str, tuple[int, int]]:
-    """What may be a code, as `letters_and_digits`, and where it begins and ends in the query."""
+    """Return what may be codes in a query, as `letters_and_digits`, and where each begins and ends."""
     pieces = list(_PIECE.finditer(query))
     if len(pieces) > _MOST_PIECES:
         return {}

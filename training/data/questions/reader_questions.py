@@ -246,19 +246,19 @@ def _locate(
         row = reference.rows(definitions[0].id)[0]
         return TrainingQuestion(question.question, row, form=question.form, answered=False)
 
-    places = [
-        (row, first, first + end - start)
+    located = [
+        (row, (first, first + end - start))
         for answer in question.answers
         for document in definitions
         for start, end in answer_spans(answer, document.body)
         for row, first in reference.locate(document.id, start, end)
     ]
-    if not places:
+    if not located:
         return None
 
-    row = places[0][0]
-    spans = dict.fromkeys(place[1:] for place in places if place[0] == row)
-    return TrainingQuestion(question.question, row, tuple(spans), question.form)
+    right_row = located[0][0]
+    spans = dict.fromkeys(span for row, span in located if row == right_row)
+    return TrainingQuestion(question.question, right_row, tuple(spans), question.form)
 
 
 def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
