@@ -37,9 +37,8 @@ from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
 _MAX_NOTES = 400  # characters on what is not indexed
-_TELLING_ROWS = (
-    16  # long code is cut around the middle of so many rows, which say most about the query
-)
+# Long code is cut around the middle of so many rows, which say most about the query.
+_TELLING_ROWS = 16
 
 
 class SearchCode(Strict):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.places import MAX_PLACES, endings, places
 from purlin.index.search.why import why
-from purlin.index.sources import open_source
-from tests.support.hash_encoder import HashEncoder
+from tests.support.repositories import open_repository
 
 
 @pytest.mark.parametrize(
@@ -82,13 +78,7 @@ app.errors.EmptyTank: no water"""
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
-    home, sources = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("sources")
-    for path, content in FILES.items():
-        (sources / path).parent.mkdir(exist_ok=True)
-        (sources / path).write_text(content)
-    encoder = HashEncoder()
-    build(home, "code", "code", open_source("code", [sources]), encoder)
-    with closing(Corpus.load(builds.current(home, "code"), encoder)) as corpus:
+    with open_repository(tmp_path_factory.mktemp("repository"), FILES) as corpus:
         yield corpus
 
 
