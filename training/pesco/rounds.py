@@ -187,7 +187,7 @@ class SelfTraining:
         refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
         if checkpoint and self.recipe.student.base_share:
             base = load_text_model(self.recipe.model)
-            text_model = averaged(base, text_model, self.recipe.student.base_share)
+            text_model = averaged(text_model, [(base, self.recipe.student.base_share)])
 
         # PESCO does not train what starts at random.
         for weight in text_model.fresh():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder
 from purlin.training.models.padding import in_groups
 from purlin.training.models.pretrained import base_path
@@ -82,3 +83,15 @@ def load_reader_model(
             field="base",
         )
     return reader
+
+
+def load_other_reader(directory: str, settings: ModelSettings, field: str) -> ReaderModel:
+    """Load a reader beside the one that is trained, with all its layers.
+
+    Raises InvalidInput or NotFound, naming the recipe's `field`, if it cannot be opened as a reader.
+    """
+    settings = replace(settings, base=directory, dropout=None, layers=0, frozen_layers=0)
+    try:
+        return load_reader_model(settings, new_head=False).eval()
+    except (InvalidInput, NotFound) as error:
+        raise type(error)(f"{field}: {error.message}", field=field) from None

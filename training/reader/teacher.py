@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 
-from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress
 from purlin.training.models.architectures import refuse_longer
-from purlin.training.reader.model import ReaderModel, load_reader_model
+from purlin.training.reader.model import ReaderModel, load_other_reader
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderRecipe, TeacherSettings
 from purlin.training.reader.scores import Read, ScoredQuestion, ScoreFiles
@@ -68,11 +66,7 @@ def _open_teacher(
         return lambda questions: _read_exported(exported, questions), exported.fingerprint
 
     max_tokens = teacher.max_tokens or recipe.reading.max_tokens
-    settings = replace(recipe.model, base=teacher.base, dropout=None, layers=0, frozen_layers=0)
-    try:
-        reader = load_reader_model(settings, new_head=False).eval().to(accelerator.device)
-    except (InvalidInput, NotFound) as error:
-        raise type(error)(f"[teacher] {error.message}", field="teacher.base") from None
+    reader = load_other_reader(teacher.base, recipe.model, "teacher.base").to(accelerator.device)
     refuse_longer("teacher.max_tokens", max_tokens, reader)
 
     packer = reader.packer(max_tokens)

@@ -645,7 +645,7 @@ def test_base_weights_are_mixed_in(base: Path, tmp_path: Path) -> None:
         for weight in changed.parameters():
             weight += 1.0
     changed.save(tmp_path)
-    expected = averaged(training.base_model(), changed, 0.5).state_dict()
+    expected = averaged(changed, [(training.base_model(), 0.5)]).state_dict()
     mixed = training._load(tmp_path).state_dict()
     trained = [
         name for name in expected if name.startswith("transformer.") and "pooler" not in name

@@ -710,6 +710,48 @@ def test_a_share_of_the_base_is_mixed_in(base: Path, squad: Path, tmp_path: Path
         train(replace(recipe, model=replace(recipe.model, base=str(base))), tmp_path / "other")
 
 
+def test_the_mean_of_several_runs_is_exported(base: Path, squad: Path, tmp_path: Path) -> None:
+    """A run is named by a checkpoint or an exported reader; what does not fit is refused at once."""
+
+    def train(recipe: ReaderRecipe, out: Path) -> dict[str, torch.Tensor]:
+        train_reader(recipe, out, progress=lambda name: lambda *_: None, say=str, cpu=True)
+        mean = out / "averaged"
+        checkpoint = mean if mean.exists() else out / "reader" / "step-000002"
+        return load_reader_model(recipe.model, checkpoint).state_dict()
+
+    recipe = tiny_recipe(
+        base,
+        squad,
+        loop=LoopSettings(batch_size=4, steps=2, every=2, learning_rate=1e-2, precision="fp32"),
+        export=ReaderExport(quantization="none"),
+    )
+    runs = [train(replace(recipe, seed=seed), tmp_path / str(seed)) for seed in (1, 2)]
+    names = (str(tmp_path / "1" / "reader" / "step-000002"), str(tmp_path / "2" / recipe.name))
+    averaging = replace(recipe, seed=3, export=replace(recipe.export, mean_with=names))
+    mean = train(averaging, tmp_path / "mean")
+
+    third = load_reader_model(recipe.model, tmp_path / "mean" / "reader" / "step-000002")
+    for name, weight in third.state_dict().items():
+        if "pooler" in name:  # is not part of a reader, nor of its graph
+            continue
+        torch.testing.assert_close(mean[name], (weight + runs[0][name] + runs[1][name]) / 3)
+
+    def refused(directory: str, message: str) -> None:
+        export = replace(recipe.export, mean_with=(directory,))
+        with pytest.raises((InvalidInput, NotFound), match=message) as error:
+            train(replace(recipe, export=export), tmp_path / "other")
+        assert error.value.field == "export.mean_with"
+        assert not (tmp_path / "other" / "reader").exists()
+
+    refused(str(base), "is not a reader")
+    refused(str(tmp_path / "nowhere"), "export.mean_with: .*nowhere")
+    small = replace(recipe.model, layers=1)
+    load_reader_model(small).save(tmp_path / "small")
+    refused(str(tmp_path / "small"), "another size")
+    with pytest.raises(InvalidInput, match="set one of them"):
+        ReaderExport(base_share=0.5, mean_with=names)
+
+
 def test_eight_bits_answer_alike(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -565,7 +565,7 @@ def test_weights_are_averaged_with_the_base(bert: Path) -> None:
         name: 0.25 * weight + 0.75 * trained.state_dict()[name]
         for name, weight in base.state_dict().items()
     }
-    mixed = averaged(base, trained, 0.25).state_dict()
+    mixed = averaged(trained, [(base, 0.25)]).state_dict()
 
     assert mixed.keys() == expected.keys()
     for name, weight in mixed.items():
