@@ -19,8 +19,8 @@ def averaged(trained: AnyModel, others: Sequence[tuple[nn.Module, float]]) -> An
     """
     own_share = 1.0 - sum(share for _, share in others)
     mixed = {name: weight * own_share for name, weight in trained.state_dict().items()}
-    for other, share in others:
-        for name, weight in other.state_dict().items():
+    for model, share in others:
+        for name, weight in model.state_dict().items():
             mixed[name] = mixed[name] + share * weight
 
     # In place: `trained` is not used on its own afterwards.

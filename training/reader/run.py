@@ -127,16 +127,16 @@ def _average(task: ReaderTask, trained: Path, out: Path) -> tuple[Path, dict[str
 
 def _load_run(directory: str, recipe: ReaderRecipe, reader: ReaderModel) -> ReaderModel:
     """Load the reader of another run; raise InvalidInput unless its weights are those of `reader`."""
-    other = load_other_reader(directory, recipe.model, "export.mean_with")
-    shapes, other_shapes = (
+    run = load_other_reader(directory, recipe.model, "export.mean_with")
+    shapes, run_shapes = (
         {name: weight.shape for name, weight in model.state_dict().items()}
-        for model in (reader, other)
+        for model in (reader, run)
     )
-    vocabulary, other_vocabulary = (model.tokenizer.get_vocab() for model in (reader, other))
-    if shapes != other_shapes or vocabulary != other_vocabulary:
+    vocabulary, run_vocabulary = (model.tokenizer.get_vocab() for model in (reader, run))
+    if shapes != run_shapes or vocabulary != run_vocabulary:
         raise InvalidInput(
             f"export.mean_with: {directory} is of another size or vocabulary than the reader that is "
             "trained. Give readers that were trained from the same base.",
             field="export.mean_with",
         )
-    return other
+    return run

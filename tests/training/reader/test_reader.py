@@ -744,7 +744,7 @@ def test_the_mean_of_several_runs_is_exported(base: Path, squad: Path, tmp_path:
         assert not (tmp_path / "other" / "reader").exists()
 
     refused(str(base), "is not a reader")
-    refused(str(tmp_path / "nowhere"), "export.mean_with: .*nowhere")
+    refused(str(tmp_path / "nowhere"), r"export\.mean_with: .*nowhere")
     small = replace(recipe.model, layers=1)
     load_reader_model(small).save(tmp_path / "small")
     refused(str(tmp_path / "small"), "another size")
