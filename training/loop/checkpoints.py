@@ -138,10 +138,10 @@ def restore_optimizer(optimizer: Optimizer, checkpoint: Path) -> None:
         raise _damaged(checkpoint, error) from error
 
 
-def best_measures(checkpoint: Path) -> dict[str, float]:
+def dev_measures(checkpoint: Path) -> dict[str, float]:
     """Return the dev measures of a checkpoint that `train` returned."""
     state = read_record(checkpoint)["state"]
-    measures: dict[str, float] = state["measures"].get(str(state["best_step"]), {})
+    measures: dict[str, float] = state["measures"].get(str(state["step"]), {})
     return measures
 
 

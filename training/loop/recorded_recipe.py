@@ -25,6 +25,7 @@ LATER_KEYS: dict[str, Any] = {
     "translators": [],
     "distilled": True,
     "layers": 0,
+    "result": "best",
 }
 
 

@@ -58,7 +58,7 @@ def train(
     progress: StepProgress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Train until the end, or resume a killed run of the same recipe; return the best checkpoint.
+    """Train until the end, or resume a killed run of the same recipe; return the resulting checkpoint.
 
     `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png.
     `recipe` is all that decides the curve. `say` is called when the run is resumed in another
@@ -83,7 +83,7 @@ def train(
             loop.run(progress or (lambda step, total, values: None))
         accelerator.wait_for_everyone()
 
-    return loop.best_checkpoint()
+    return loop.result()
 
 
 class _Loop(Generic[B]):
@@ -257,9 +257,10 @@ class _Loop(Generic[B]):
 
     # -- checkpoints -----------------------------------------------------------------------------
 
-    def best_checkpoint(self) -> Path:
-        """Return the best checkpoint, or the last one if nothing was measured."""
-        return self.checkpoints.path(self.state.best_step or self.state.step)
+    def result(self) -> Path:
+        """Return the best checkpoint, or the last one if that is set or nothing was measured."""
+        best_step = self.state.best_step if self.settings.result == "best" else 0
+        return self.checkpoints.path(best_step or self.state.step)
 
     def _write_checkpoint(self) -> None:
         self.state.scaler = self.scaler.state_dict() if self.scaler is not None else {}

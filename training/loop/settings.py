@@ -16,9 +16,11 @@ class LoopSettings:
     `batch_size` counts pairs over all processes; a step uses `accumulation` batches. After each
     `every` steps (0: after each epoch) and at the end, the model is measured on the dev sets and a
     checkpoint is written; after `patience` measurements without a better one training stops (0:
-    never). `warmup` is a share of all steps; after it the learning rate falls linearly to 0.
-    `fresh_rate` multiplies the rate of parameters that the base model lacks and that start at
-    random. `epsilon` is Adam's. `precision` "auto" is bf16 if that is clearly faster, else fp32.
+    never). `result` is the checkpoint that the run results in: the best one by the first measure,
+    or the last, where the dev sets are too small to choose by. `warmup` is a share of all steps;
+    after it the learning rate falls linearly to 0. `fresh_rate` multiplies the rate of parameters
+    that the base model lacks and that start at random. `epsilon` is Adam's. `precision` "auto" is
+    bf16 if that is clearly faster, else fp32.
     """
 
     batch_size: int = 128
@@ -33,6 +35,7 @@ class LoopSettings:
     max_norm: float = 1.0
     every: int = 200
     patience: int = 0
+    result: Literal["best", "last"] = "best"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     workers: int | None = None
     timeout_minutes: int = 120

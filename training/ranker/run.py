@@ -15,7 +15,7 @@ import torch
 
 from purlin.index.encoder import load_encoder
 from purlin.training.data.pairs.loading import load_pairs
-from purlin.training.loop.checkpoints import best_measures
+from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import StepProgress, train
 from purlin.training.models.architectures import refuse_longer
@@ -74,6 +74,6 @@ def train_ranker(
 
     if accelerator.is_main_process:
         samples = [ids for number in range(SAMPLE_BATCHES) for ids in task.batch(number).sequences]
-        export_ranker(recipe, checkpoint, out / recipe.name, samples, best_measures(checkpoint))
+        export_ranker(recipe, checkpoint, out / recipe.name, samples, dev_measures(checkpoint))
     accelerator.wait_for_everyone()
     return out / recipe.name

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from purlin.index.errors import InvalidInput
-from purlin.training.loop.checkpoints import best_measures, storing
+from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import StepProgress, train
 from purlin.training.models.architectures import refuse_longer
@@ -81,7 +81,7 @@ def train_reader(
             for drawn in task.drawn(number)[0]
             for sequence in drawn.packed
         ]
-        measures = best_measures(checkpoint)
+        measures = dev_measures(checkpoint)
         if recipe.export.base_share or recipe.export.mean_with:
             checkpoint, measures = _average(task, checkpoint, out)
         export_reader(recipe, checkpoint, out / recipe.name, samples, measures)

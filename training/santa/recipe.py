@@ -41,7 +41,7 @@ class StageTeacher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of training, which starts from the best checkpoint of the stage before it.
+    """One stage of training, which starts from the resulting checkpoint of the stage before it.
 
     `pairs` names the sources, by default all; `weights` gives, for each of `pairs`, how often its
     pairs come in an epoch, by default the sources' own. Pairs are drawn in `forms`. `batches`

@@ -20,7 +20,7 @@ from purlin.training.dev import DevEvaluator
 from purlin.training.encoded import identity_of, require_encoder
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.loop.checkpoints import best_measures, storing
+from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress, train
@@ -148,7 +148,7 @@ def _teachers(stages: Sequence[Stage]) -> list[Path]:
 def _export(
     recipe: SantaRecipe, trained: Path, out: Path, report: Report, accelerator: Accelerator
 ) -> None:
-    checkpoint, measures = trained, best_measures(trained)
+    checkpoint, measures = trained, dev_measures(trained)
     if recipe.export.base_share:
         checkpoint, measures = _average_with_base(recipe, trained, out, accelerator)
 

@@ -19,7 +19,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training.data.pairs.loading import Report, load_pairs
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.exporting.model_card import Card
-from purlin.training.loop.checkpoints import best_measures
+from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress, train
@@ -95,6 +95,6 @@ def _card(recipe: StaticRecipe, report: Report, checkpoint: Path) -> Card:
         base_model=recipe.export.base_model,
         base_licence=recipe.export.base_licence,
         trained_on=recipe.export.trained_on or counts,
-        measures=best_measures(checkpoint),
+        measures=dev_measures(checkpoint),
         limits=recipe.export.limits,
     )

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
 from purlin.training.loop import precision, run
-from purlin.training.loop.checkpoints import OPTIMIZER, STATE, best_measures, recorded_precision
+from purlin.training.loop.checkpoints import OPTIMIZER, STATE, dev_measures, recorded_precision
 from purlin.training.loop.devices import add_gradients, make_accelerator
 from purlin.training.loop.metrics import CURVES, METRICS, plot
 from purlin.training.loop.prefetching import Prefetcher, default_workers
@@ -202,11 +202,19 @@ def test_training_stops_early_with_the_best_checkpoint(
 
     assert checkpoint == tmp_path / f"step-{best:06d}"
     assert checkpoints(tmp_path) == sorted({f"step-{best:06d}", f"step-{last:06d}"})
-    assert best_measures(checkpoint) == {
+    assert dev_measures(checkpoint) == {
         "dev mean": measures[best // 2 - 1],
         "dev other": -measures[best // 2 - 1],
     }
     assert metrics_rows(tmp_path)[-1]["step"] == last
+
+
+def test_a_run_may_result_in_its_last_checkpoint(tmp_path: Path) -> None:
+    loop_settings = settings(result="last", steps=6)
+    checkpoint = go(Regression(measures=[0.5, 0.9, 0.4]), tmp_path, loop_settings)
+
+    assert checkpoint == tmp_path / "step-000006"
+    assert dev_measures(checkpoint) == {"dev mean": 0.4, "dev other": -0.4}
 
 
 def test_patience_is_resumed(tmp_path: Path) -> None:
