@@ -17,6 +17,7 @@ from purlin.index.exported import MAX_PARTS
 _T = TypeVar("_T")
 
 MAX_RECIPE_BYTES = 1 << 20
+MAX_EXTENDED = 8  # recipes that one extends, directly or by way of others
 MAX_SEED = (1 << 32) - 1
 
 # The integers of TOML.
@@ -34,10 +35,38 @@ def load_recipe(path: Path, kind: type[_T], *, data: Path | None = None) -> _T:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a recipe, unchecked.
+    """Return the content of a recipe, unchecked, over that of the recipe that it `extends`.
 
-    Raises NotFound if there is no such file and InvalidInput if it is not TOML.
+    That is a file relative to the recipe's directory. Its tables are taken over key by key; any other
+    value, a list too, is replaced as a whole. Raises NotFound if a file does not exist and
+    InvalidInput if it is not TOML.
     """
+    paths, content = [path], _parse_toml(path)
+    while "extends" in content:
+        name = content.pop("extends")
+        _require(name, isinstance(name, str) and name != "", "the file name of a recipe", "extends")
+        if len(paths) > MAX_EXTENDED:
+            raise InvalidInput(
+                f"{path.name} extends more than {MAX_EXTENDED} recipes, one by way of another. Do they "
+                "extend each other?",
+                field="extends",
+            )
+        paths.append(paths[-1].parent / name)
+        content = _overlaid(_parse_toml(paths[-1]), content)
+    return content
+
+
+def _overlaid(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with the values of `changes`, tables key by key."""
+    tables = {
+        name: _overlaid(base[name], value)
+        for name, value in changes.items()
+        if isinstance(value, dict) and isinstance(base.get(name), dict)
+    }
+    return {**base, **changes, **tables}
+
+
+def _parse_toml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotFound(f"The recipe {path} does not exist.", field="config")
     if path.stat().st_size > MAX_RECIPE_BYTES:

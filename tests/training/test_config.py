@@ -109,6 +109,25 @@ def test_paths_are_relative_to_data(tmp_path: Path) -> None:
         load_recipe(tmp_path / "recipe.toml", Recipe)
 
 
+def test_a_recipe_extends_another(tmp_path: Path) -> None:
+    """Tables are taken over key by key, lists are replaced; files are relative to their recipe."""
+    (tmp_path / "first.toml").write_text(
+        'name = "a"\nseed = 3\nlimits = ["x", "y"]\n[loop]\nepochs = 2.0\nsteps = 5\n'
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "second.toml").write_text('extends = "../first.toml"\n[loop]\nsteps = 6\n')
+    recipe = read_text('extends = "more/second.toml"\nname = "b"\nlimits = ["z"]\n', tmp_path)
+    assert recipe == Recipe(name="b", seed=3, limits=("z",), loop=Loop(epochs=2.0, steps=6))
+
+    with pytest.raises(InvalidInput, match="Do they extend each other") as error:
+        read_text('extends = "recipe.toml"', tmp_path)
+    assert error.value.field == "extends"
+    with pytest.raises(NotFound, match=r"absent\.toml"):
+        read_text('extends = "absent.toml"', tmp_path)
+    with pytest.raises(InvalidInput, match="file name of a recipe"):
+        read_text("extends = 1", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("line", "key", "message"),
     [
