@@ -6,7 +6,6 @@ import json
 import math
 import random
 import shutil
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import RELEASED_READER, Packer, Reader, ReadingPassage
 from purlin.index.qa.reader_settings import READER_SETTINGS
-from purlin.training.config import load_recipe
+from purlin.training.config import load_recipe, read_toml
 from purlin.training.data.questions.reader_questions import (
     PassagePool,
     Pools,
@@ -863,15 +862,13 @@ def test_an_mpnet_is_trained_exported_and_served(squad: Path, tmp_path: Path) ->
 # -- shipped recipes -----------------------------------------------------------------------------
 
 CONFIGS = ROOT / "configs"
-RECIPES = [
-    path for path in CONFIGS.glob("refqa-*.toml") if "questions" in tomllib.loads(path.read_text())
-]
+RECIPES = [path for path in CONFIGS.glob("refqa-*.toml") if "questions" in read_toml(path)]
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
 def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path: Path) -> None:
     """Questions about Python's manual, which is measured, leave out all sets in questions/."""
-    content = tomllib.loads(path.read_text())
+    content = read_toml(path)
     tables = [*content["questions"], *content["dev"]]
     for name in [table[key] for table in tables for key in ("path", "reference") if key in table]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -887,7 +884,7 @@ def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path
 
 
 def test_the_released_reader_matches_its_recipe() -> None:
-    recipe = tomllib.loads((CONFIGS / "refqa-l12-onward.toml").read_text())
+    recipe = read_toml(CONFIGS / "refqa-l12-onward.toml")
     released = json.loads((RELEASED_READER / READER_SETTINGS).read_text())
 
     assert released["name"] == recipe["name"] == RELEASED_READER.name
