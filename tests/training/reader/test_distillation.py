@@ -471,7 +471,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=3, precision="fp32"),
     )
-    with pytest.raises(InvalidInput, match="teacher.base: .* is not a reader") as error:
+    with pytest.raises(InvalidInput, match=r"teacher.base: .* is not a reader") as error:
         train_reader(
             recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=str, cpu=True
         )
