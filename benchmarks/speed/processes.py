@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.speed.load import Client, Request
 
+READY = Request("GET", "/readyz")  # of Purlin's own server
 READY_SECONDS = 300
 STOP_SECONDS = 30
 
