@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from purlin.index.errors import Damaged
 from purlin.index.qa.reader import Packer
 from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.loop.task import FixedBatches
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.restore import HEAD
 from purlin.training.models.text_model import BertLike
@@ -79,10 +80,10 @@ class CrossEncoder(nn.Module):
             ) from error
 
 
-class CrossEncoderTask:
+class CrossEncoderTask(FixedBatches):
     """The part of a `purlin.training.loop.task.Task` that is the same for all cross-encoders.
 
-    No batch depends on the weights, and `schedule` decides what is in it.
+    `schedule` decides what is in a batch.
     """
 
     model: CrossEncoder
@@ -95,13 +96,6 @@ class CrossEncoderTask:
     def batches_per_epoch(self) -> int:
         """Return the number of batches in an epoch."""
         return self.schedule.batches_per_epoch()
-
-    def ready(self, number: int) -> bool:
-        """Return True: a batch does not depend on the weights."""
-        return True
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: a batch does not depend on the weights."""
 
     def save(self, directory: Path) -> None:
         """Write the model."""

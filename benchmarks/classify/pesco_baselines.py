@@ -41,6 +41,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings
+from purlin.training.loop.task import FixedBatches
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import load_text_model
@@ -190,7 +191,7 @@ class LabelBatch:
     pattern: int
 
 
-class LabelTask:
+class LabelTask(FixedBatches):
     """Cross-entropy of texts' labels, as the training loop runs it."""
 
     def __init__(
@@ -219,13 +220,6 @@ class LabelTask:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.texts))
         pattern = int(np.random.default_rng([self.seed, 1, number]).integers(self.model.patterns))
         return LabelBatch(order[position * self.size : (position + 1) * self.size], pattern)
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: the labels are given."""
-
-    def ready(self, number: int) -> bool:
-        """Every batch is ready."""
-        return True
 
     def backward(self, batch: LabelBatch) -> dict[str, float]:
         """Add the gradients of the mean cross-entropy, and return it."""
