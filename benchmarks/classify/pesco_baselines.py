@@ -35,7 +35,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from benchmarks.classify.pesco import POOL_FILE, log_line, log_progress, read_data
+from benchmarks.classify.pesco import POOL_FILE, read_data
+from benchmarks.progress import log_line, log_progress
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import make_accelerator

@@ -39,7 +39,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -50,6 +49,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.progress import log_line, log_progress
 from purlin.index.encoder import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
 from purlin.index.evaluation.ranking import difference, measure
@@ -71,7 +71,6 @@ from purlin.training.data.templates.generation import document_entry
 from purlin.training.dev import DevSet
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.loop.run import StepProgress
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.sentence_models import base_checkpoint
 from purlin.training.models.settings import ModelSettings
@@ -103,18 +102,6 @@ UNTRAINED: Kind = ("untrained", "none")
 BM25: Kind = ("bm25", "none")
 QuestionValues = dict[str, list[float]]
 """A value for each question, by `ranking, relevance measure`."""
-
-
-def log_progress(stage: str) -> StepProgress:
-    def step(number: int, total: int, values: Any) -> None:
-        if number % 10 == 0 or number == total:
-            log_line(f"{stage} {number}/{total} loss {values['loss']:.3f}")
-
-    return step
-
-
-def log_line(message: str) -> None:
-    print(f"  {message}", file=sys.stderr, flush=True)
 
 
 @cache
