@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from purlin.training.losses import IGNORED
-
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
     """Return rows of ids as (n, longest), padded with `value`; one column if all are empty."""
@@ -41,8 +39,3 @@ def in_groups(
 
     original_order = order.argsort()
     return tuple(torch.cat(parts)[original_order] for parts in zip(*results, strict=True))
-
-
-def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return targets as (n, longest), padded with IGNORED."""
-    return pad(rows, IGNORED)
