@@ -50,6 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.progress import log_line, log_progress
+from benchmarks.qa.anova import tukey_hsd, two_way_anova
 from purlin.index.encoder import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
 from purlin.index.evaluation.ranking import difference, measure
@@ -59,7 +60,6 @@ from purlin.index.records import Document, Passage, Splitter
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.builder import LexicalBuilder
 from purlin.index.search.lexical.postings import Postings
-from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
