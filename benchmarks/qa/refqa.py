@@ -39,7 +39,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -57,15 +56,13 @@ from purlin.index.evaluation.ranking import difference, measure
 from purlin.index.passages import render
 from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
 from purlin.index.records import Document, Passage, Splitter
-from purlin.index.search.lexical.bm25 import Lexical
-from purlin.index.search.lexical.builder import LexicalBuilder
-from purlin.index.search.lexical.postings import Postings
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.questions.reader_questions import answer_spans
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.data.questions.splitting import SplitReference, read_split
+from purlin.training.data.questions.wrong_passages import lexical_index
 from purlin.training.data.templates import generation
 from purlin.training.data.templates.generation import document_entry
 from purlin.training.dev import DevSet
@@ -398,14 +395,8 @@ class TemplateTest(Ablation):
 
 def bm25_scores(queries: Sequence[str], texts: Sequence[str]) -> NDArray[np.float32]:
     """Return BM25's scores (queries, texts)."""
-    with tempfile.TemporaryDirectory() as directory:
-        builder = LexicalBuilder(Path(directory))
-        for text in texts:
-            builder.add(text)
-        builder.close()
-        lexical = Lexical([Postings.load(Path(directory))])
-        every = np.arange(len(texts))
-        return np.stack([lexical.scores(lexical.weights(query), every) for query in queries])
+    lexical, every = lexical_index(texts), np.arange(len(texts))
+    return np.stack([lexical.scores(lexical.weights(query), every) for query in queries])
 
 
 @cache
