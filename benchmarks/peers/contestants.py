@@ -47,7 +47,6 @@ class Contestant:
     def serve(self) -> Iterator[Running]:
         port = free_port()
         log = self.scratch / "logs" / f"{self.name}.log"
-        log.parent.mkdir(exist_ok=True)
         ready = self.request("a function that opens a file")
         with serving(
             self.command(port), port, ready, log=log, environment=self.environment()

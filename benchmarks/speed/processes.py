@@ -44,6 +44,7 @@ def serving(
 ) -> Iterator[Running]:
     """Start a service and wait until `ready` is answered with 200; its output goes to `log`."""
     started = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             list(map(str, command)),
