@@ -43,7 +43,7 @@ from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.loop.task import FixedBatches
-from purlin.training.models.padding import pad_texts
+from purlin.training.models.padding import pad_texts, tokenized
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import load_text_model
 from purlin.training.pesco.teacher import PseudoLabels, sample_balanced
@@ -124,9 +124,8 @@ class SupervisedClassifier(nn.Module):
 
     def forward(self, texts: Sequence[str], pattern: int = 0) -> Tensor:
         """Logits (n, labels)."""
-        tokenizer = self.encoder.tokenizer
-        ids = tokenizer(list(texts), truncation=True, max_length=MAX_TOKENS)["input_ids"]
-        vectors = self.encoder.vectors(*on_device(pad_texts(ids, tokenizer.pad_token_id), self))
+        ids_and_mask = tokenized(self.encoder.tokenizer, texts, MAX_TOKENS)
+        vectors = self.encoder.vectors(*on_device(ids_and_mask, self))
         logits: Tensor = self.linear(vectors)
         return logits
 

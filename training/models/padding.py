@@ -1,8 +1,9 @@
-"""Texts of different lengths as one tensor, and in groups of similar length."""
+"""Texts as token ids: those of different lengths in one tensor, and in groups of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,12 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
 def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
     """Return ids and mask, both (n, longest)."""
     return pad(rows, filler), pad([[1] * len(row) for row in rows], 0)
+
+
+def tokenized(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> tuple[Tensor, Tensor]:
+    """Return ids and mask (n, longest) of texts, which are cut at `max_tokens`."""
+    rows = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+    return pad_texts(rows, tokenizer.pad_token_id)
 
 
 def in_groups(

@@ -15,7 +15,7 @@ from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import add_gradients, gathered
 from purlin.training.loop.task import FixedBatches
-from purlin.training.models.padding import pad_texts
+from purlin.training.models.padding import tokenized
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
@@ -119,7 +119,11 @@ class PescoTask(FixedBatches):
         if self.student.loss != "lct":
             class_prompts = [self._prompt(label, rng) for label in classes.tolist()]
 
-        ids, mask = self._tokenize([*texts, *keys, *class_prompts])
+        ids, mask = tokenized(
+            self.model.tokenizer,
+            [*texts, *keys, *class_prompts],
+            self.recipe.model.max_passage_tokens,
+        )
         has_key = torch.tensor([bool(key) for _, key in pairs])
         return PescoBatch(
             rows, ids, mask, torch.from_numpy(labels), torch.from_numpy(classes), has_key
@@ -149,11 +153,6 @@ class PescoTask(FixedBatches):
     def _prompt(self, label: int, rng: np.random.Generator) -> str:
         of_label = prompts(self.data.label_names[label], self.recipe.templates)
         return of_label[int(rng.integers(len(of_label)))]
-
-    def _tokenize(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        tokenizer, most = self.model.tokenizer, self.recipe.model.max_passage_tokens
-        tokens = tokenizer(list(texts), truncation=True, max_length=most)
-        return pad_texts(tokens["input_ids"], tokenizer.pad_token_id)
 
     def backward(self, batch: PescoBatch) -> dict[str, float]:
         """Add the gradients of `matching_loss`, and return its value.
