@@ -290,13 +290,19 @@ class Ablation:
 
     def _train_reader(self, splitter: Splitter, kind: str, seed: int, directory: Path) -> None:
         source = QuestionSource(
-            format="questions" if kind == "questions" else "templates",
-            path=TRAINING_QUESTIONS if kind == "questions" else self.root,
-            reference=self.root if kind == "questions" else None,
-            rules=None if kind == "questions" else "paper",
-            leave_out=() if kind == "questions" else tuple(self.options.questions),
+            format="templates",
+            path=self.root,
+            rules="paper",
+            leave_out=tuple(self.options.questions),
             splitter=splitter,
         )
+        if kind == "questions":
+            source = QuestionSource(
+                format="questions",
+                path=TRAINING_QUESTIONS,
+                reference=self.root,
+                splitter=splitter,
+            )
         options = self.options
         recipe = ReaderRecipe(
             name="reader-int8",
