@@ -116,12 +116,11 @@ def traced_once() -> Callable[..., None]:
 @pytest.fixture(scope="module")
 def graphs_once(traced_once: Callable[..., None]) -> Iterator[None]:
     """Trace each architecture once for all exports: torch takes seconds."""
+    from purlin.training import cross_encoder
     from purlin.training.exporting import encoder as encoder_export
-    from purlin.training.ranker import export as ranker_export
-    from purlin.training.reader import export as reader_export
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in (encoder_export, ranker_export, reader_export):
+        for module in (encoder_export, cross_encoder):
             patched.setattr(module, "trace", traced_once)
         yield
 

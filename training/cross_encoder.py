@@ -1,8 +1,11 @@
-"""What readers and rerankers share: a BERT-class encoder that reads two texts, and a linear head."""
+"""What readers and rerankers share: a BERT-class encoder that reads two texts, and a linear head.
+
+The model, its part of a task, and its graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,16 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from purlin.index.encoder import open_session
 from purlin.index.errors import Damaged
+from purlin.index.exported import MODEL, TOKENIZER
 from purlin.index.qa.reader import Packer
+from purlin.training.exporting.checks import Quantization, quantize_graphs
+from purlin.training.exporting.directory import write_tokenizer
+from purlin.training.exporting.graphs import trace
 from purlin.training.exporting.layer_inputs import TokenIds
+from purlin.training.exporting.saturation import FloatArray
+from purlin.training.loop.task import FixedBatches
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.restore import HEAD
 from purlin.training.models.text_model import BertLike
@@ -23,6 +33,15 @@ from purlin.training.schedule import Schedule
 
 # Pairs of texts are few in a batch and differ much in length: groups of 32 are a third padding.
 PAIRS_PER_GROUP = 8
+
+PRECISIONS: dict[Quantization, str] = {
+    "int8": "8-bit, with 8-bit activations at fixed scales",
+    "none": "32-bit",
+}
+"""What model cards say of the weights."""
+
+Outputs = list[tuple[FloatArray, ...]]
+"""The outputs of a model for each of some sequences."""
 
 
 class CrossEncoder(nn.Module):
@@ -79,10 +98,10 @@ class CrossEncoder(nn.Module):
             ) from error
 
 
-class CrossEncoderTask:
+class CrossEncoderTask(FixedBatches):
     """The part of a `purlin.training.loop.task.Task` that is the same for all cross-encoders.
 
-    No batch depends on the weights, and `schedule` decides what is in it.
+    `schedule` decides what is in a batch.
     """
 
     model: CrossEncoder
@@ -96,13 +115,59 @@ class CrossEncoderTask:
         """Return the number of batches in an epoch."""
         return self.schedule.batches_per_epoch()
 
-    def ready(self, number: int) -> bool:
-        """Return True: a batch does not depend on the weights."""
-        return True
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: a batch does not depend on the weights."""
-
     def save(self, directory: Path) -> None:
         """Write the model."""
         self.model.save(directory)
+
+
+def export_graph(
+    trained: CrossEncoder,
+    directory: Path,
+    names: Sequence[str],
+    samples: Sequence[TokenIds],
+    quantization: Quantization,
+    compare: Callable[[Outputs, Outputs, Quantization], None],
+) -> None:
+    """Write the tokenizer and the graph of a model, whose outputs are `names`, to `directory`.
+
+    The scales of int8 are measured on `samples`, sequences of two texts. `compare` gets the
+    checkpoint's outputs for them and the graph's, first without quantization; it raises
+    ExportRefused if they differ.
+    """
+    with torch.no_grad():
+        expected = [_first(trained(torch.from_numpy(ids)[None])) for ids in samples]
+
+    path = directory / MODEL
+    write_tokenizer(trained.tokenizer, directory / TOKENIZER)
+    trace(_Graph(trained), trained.transformer, path, names)
+    compare(expected, _graph_outputs(path, samples), "none")
+
+    if quantization == "int8":
+        quantize_graphs(directory, samples)
+        compare(expected, _graph_outputs(path, samples), "int8")
+
+
+class _Graph(nn.Module):
+    """What the ONNX graph computes: the model's outputs for ids (n, t) without padding."""
+
+    def __init__(self, trained: CrossEncoder) -> None:
+        super().__init__()
+        self.trained = trained
+
+    def forward(self, input_ids: Tensor) -> Tensor | tuple[Tensor, ...]:
+        outputs: Tensor | tuple[Tensor, ...] = self.trained(input_ids)
+        return outputs
+
+
+def _first(outputs: Tensor | tuple[Tensor, ...]) -> tuple[FloatArray, ...]:
+    """Return the outputs of the only sequence."""
+    parts = outputs if isinstance(outputs, tuple) else (outputs,)
+    return tuple(part[0].numpy() for part in parts)
+
+
+def _graph_outputs(path: Path, samples: Sequence[TokenIds]) -> Outputs:
+    session = open_session(path.read_bytes())
+    return [
+        tuple(output[0] for output in session.run(None, {"input_ids": ids[None]}))
+        for ids in samples
+    ]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.encoder import Vectors
+from purlin.index.storage import atomic_write
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.loop.checkpoints import storing
 from purlin.training.models.encoding import encode
@@ -85,11 +86,8 @@ def mine(
 
     if accelerator.is_main_process:
         whole = _interleaved(_wait_for(parts, "mined", accelerator))
-        # Renamed at the end, so that a run that was killed leaves no partial file.
-        new = path.with_name(f".{path.name}")
-        with storing(path.parent):
-            np.save(new, whole)
-            new.rename(path)
+        with storing(path.parent), atomic_write(path) as stream:
+            np.save(stream, whole)
         shutil.rmtree(parts, ignore_errors=True)
 
     while not path.is_file():
@@ -119,10 +117,8 @@ def _encoded_together(
 def _save(array: NDArray[np.generic], parts: Path, name: str, accelerator: Accelerator) -> None:
     """Write this process's part, under a name that others see when it is complete."""
     path = parts / f"{name}-{accelerator.process_index}.npy"
-    with storing(parts.parent):
-        new = path.with_name(f".{path.name}")
-        np.save(new, array)
-        new.rename(path)
+    with storing(parts.parent), atomic_write(path, durable=False) as stream:
+        np.save(stream, array)
 
 
 def _wait_for(parts: Path, name: str, accelerator: Accelerator) -> list[Path]:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.progress import log_line, log_progress
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.training.loop.run import StepProgress
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
 from purlin.training.pesco.figure import draw_accuracy
@@ -132,19 +131,6 @@ def recipe_of_cell(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
     tables["check"] = replace(recipe.check, kept=0.0, halves=2.0, spread=0.0)
 
     return replace(recipe, seed=seed, **tables, **changes)
-
-
-def log_progress(stage: str) -> StepProgress:
-    def step(number: int, total: int, values: Mapping[str, float]) -> None:
-        if number % 25 == 0 or number == total:
-            loss = f" loss {values['loss']:.4f}" if "loss" in values else ""
-            log_line(f"{stage} {number}/{total}{loss}")
-
-    return step
-
-
-def log_line(message: str) -> None:
-    print(f"  {message}", file=sys.stderr, flush=True)
 
 
 def cell_result(name: str, cell: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -35,13 +35,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from benchmarks.classify.pesco import POOL_FILE, log_line, log_progress, read_data
+from benchmarks.classify.pesco import POOL_FILE, read_data
+from benchmarks.progress import log_line, log_progress
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings
-from purlin.training.models.padding import pad_texts
+from purlin.training.loop.task import FixedBatches
+from purlin.training.models.padding import pad_texts, tokenized
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import load_text_model
 from purlin.training.pesco.teacher import PseudoLabels, sample_balanced
@@ -122,9 +124,8 @@ class SupervisedClassifier(nn.Module):
 
     def forward(self, texts: Sequence[str], pattern: int = 0) -> Tensor:
         """Logits (n, labels)."""
-        tokenizer = self.encoder.tokenizer
-        ids = tokenizer(list(texts), truncation=True, max_length=MAX_TOKENS)["input_ids"]
-        vectors = self.encoder.vectors(*on_device(pad_texts(ids, tokenizer.pad_token_id), self))
+        ids_and_mask = tokenized(self.encoder.tokenizer, texts, MAX_TOKENS)
+        vectors = self.encoder.vectors(*on_device(ids_and_mask, self))
         logits: Tensor = self.linear(vectors)
         return logits
 
@@ -190,7 +191,7 @@ class LabelBatch:
     pattern: int
 
 
-class LabelTask:
+class LabelTask(FixedBatches):
     """Cross-entropy of texts' labels, as the training loop runs it."""
 
     def __init__(
@@ -219,13 +220,6 @@ class LabelTask:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.texts))
         pattern = int(np.random.default_rng([self.seed, 1, number]).integers(self.model.patterns))
         return LabelBatch(order[position * self.size : (position + 1) * self.size], pattern)
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: the labels are given."""
-
-    def ready(self, number: int) -> bool:
-        """Every batch is ready."""
-        return True
 
     def backward(self, batch: LabelBatch) -> dict[str, float]:
         """Add the gradients of the mean cross-entropy, and return it."""

@@ -60,7 +60,7 @@ def serve_purlin(shared: Shared) -> AbstractContextManager[Running]:
     home = shared.scratch / "home-empty"
     command = [sys.executable, "-m", "purlin", "serve", "--home", home, "--port", str(port)]
     ready = request("purlin", "a text", LABELS[:FEW])
-    log = log_of(shared, "purlin-classify")
+    log = shared.scratch / "logs" / "purlin-classify.log"
     return serving([*command, "--encoder", shared.encoder_directory], port, ready, log=log)
 
 
@@ -74,14 +74,8 @@ def serve_txtai(shared: Shared) -> AbstractContextManager[Running]:
     command = [python, "-m", "uvicorn", "txtai.api:app", "--port", str(port), "--no-access-log"]
     environment = {"CONFIG": str(directory / "config.yml"), "HF_HUB_OFFLINE": "1"}
     ready = request("txtai-label", "a text", LABELS[:FEW])
-    log = log_of(shared, "txtai-classify")
+    log = shared.scratch / "logs" / "txtai-classify.log"
     return serving(command, port, ready, log=log, environment=environment)
-
-
-def log_of(shared: Shared, name: str) -> Path:
-    log = shared.scratch / "logs" / f"{name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    return log
 
 
 def request(name: str, text: str, labels: Sequence[str]) -> Request:
@@ -114,9 +108,7 @@ def measure_accuracy(
     client = Client(running.port)
     hits = 0
     for text, label in zip(texts, expected, strict=True):
-        status, reply = client.send(request(name, text, labels))
-        if status != 200:
-            raise RuntimeError(f"{name} answers {status}: {reply[:300]!r}")
+        reply = client.content(request(name, text, labels))
         hits += best_label(name, reply, labels) == label
     client.close()
     records.add(**key, accuracy=hits / len(texts), texts=len(texts))

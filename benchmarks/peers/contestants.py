@@ -26,6 +26,7 @@ class Contestant:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.scratch = shared.scratch
+        self.directory = self.scratch / f"{self.name}-{shared.judged.name}"
 
     def prepare(self) -> None:
         """Make its index, if it keeps one on disk."""
@@ -47,7 +48,6 @@ class Contestant:
     def serve(self) -> Iterator[Running]:
         port = free_port()
         log = self.scratch / "logs" / f"{self.name}.log"
-        log.parent.mkdir(exist_ok=True)
         ready = self.request("a function that opens a file")
         with serving(
             self.command(port), port, ready, log=log, environment=self.environment()
@@ -107,15 +107,11 @@ class Txtai(Contestant):
     name = "txtai"
     options: tuple[str, ...] = ()
 
-    @property
-    def _directory(self) -> Path:
-        return self.scratch / f"{self.name}-{self.shared.judged.name}"
-
     def prepare(self) -> None:
         python = python_of("txtai", self.scratch)
-        if not (self._directory / "config.yml").exists():
+        if not (self.directory / "config.yml").exists():
             shared = self.shared
-            inputs = [shared.texts, shared.vectors, shared.checkpoint, self._directory]
+            inputs = [shared.texts, shared.vectors, shared.checkpoint, self.directory]
             run_script(python, "txtai_index.py", *inputs, *self.options)
 
     def command(self, port: int) -> list[str | Path]:
@@ -123,7 +119,7 @@ class Txtai(Contestant):
         return [*uvicorn, "--port", str(port), "--no-access-log", "--log-level", "warning"]
 
     def environment(self) -> Mapping[str, str]:
-        return {"CONFIG": str(self._directory / "config.yml"), "HF_HUB_OFFLINE": "1"}
+        return {"CONFIG": str(self.directory / "config.yml"), "HF_HUB_OFFLINE": "1"}
 
     def request(self, query: str) -> Request:
         return Request("GET", "/search?" + urlencode({"query": query, "limit": DEPTH}))
@@ -144,19 +140,15 @@ class HomeMade(Contestant):
 
     name = "home-made"
 
-    @property
-    def _directory(self) -> Path:
-        return self.scratch / f"{self.name}-{self.shared.judged.name}"
-
     def prepare(self) -> None:
         python = python_of("home_made", self.scratch)
-        if not (self._directory / "documents.jsonl").exists():
-            inputs = [self.shared.texts, self.shared.vectors, self._directory]
+        if not (self.directory / "documents.jsonl").exists():
+            inputs = [self.shared.texts, self.shared.vectors, self.directory]
             run_script(python, "home_made.py", "build", *inputs)
 
     def command(self, port: int) -> list[str | Path]:
         python = python_of("home_made", self.scratch)
-        arguments = [self._directory, self.shared.checkpoint, str(port)]
+        arguments = [self.directory, self.shared.checkpoint, str(port)]
         return [python, HERE / "home_made.py", "serve", *arguments]
 
 

@@ -18,6 +18,7 @@ import faiss
 import numpy as np
 
 from benchmarks.peers.contestants import DEPTH, Purlin
+from benchmarks.peers.home_made import HNSW_BUILD, HNSW_LINKS, HNSW_SEARCH
 from benchmarks.speed.corpora import Shared, judged_set, load_queries
 from benchmarks.speed.load import Client
 from benchmarks.speed.records import Records
@@ -25,8 +26,6 @@ from purlin.index.encoder import Vectors
 
 QUERIES = 300
 WARM_UP = 30
-# As in `home_made.py`.
-HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 200, 128
 
 Search = Callable[[int], Sequence[int]]
 

@@ -65,10 +65,7 @@ def measure_quality(contestant: Contestant, running: Running, records: Records) 
     run: dict[str, list[str]] = {}
     for identifier, query in judged.queries().items():
         if identifier in qrels:
-            status, reply = client.send(contestant.request(query))
-            if status != 200:
-                raise RuntimeError(f"{contestant.name} answers {status}: {reply[:300]!r}")
-            run[identifier] = contestant.ids(reply)
+            run[identifier] = contestant.ids(client.content(contestant.request(query)))
     client.close()
 
     records.add(**key, ndcg=judged.ndcg(run), queries=len(run), opening_s=running.seconds)

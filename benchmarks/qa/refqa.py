@@ -39,8 +39,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -50,28 +48,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.progress import log_line, log_progress
+from benchmarks.qa.anova import tukey_hsd, two_way_anova
 from purlin.index.encoder import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
 from purlin.index.evaluation.ranking import difference, measure
 from purlin.index.passages import render
 from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
 from purlin.index.records import Document, Passage, Splitter
-from purlin.index.search.lexical.bm25 import Lexical
-from purlin.index.search.lexical.builder import LexicalBuilder
-from purlin.index.search.lexical.postings import Postings
-from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.questions.reader_questions import answer_spans
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.data.questions.splitting import SplitReference, read_split
+from purlin.training.data.questions.wrong_passages import lexical_index
 from purlin.training.data.templates import generation
 from purlin.training.data.templates.generation import document_entry
 from purlin.training.dev import DevSet
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.loop.run import StepProgress
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.sentence_models import base_checkpoint
 from purlin.training.models.settings import ModelSettings
@@ -103,18 +99,6 @@ UNTRAINED: Kind = ("untrained", "none")
 BM25: Kind = ("bm25", "none")
 QuestionValues = dict[str, list[float]]
 """A value for each question, by `ranking, relevance measure`."""
-
-
-def log_progress(stage: str) -> StepProgress:
-    def step(number: int, total: int, values: Any) -> None:
-        if number % 10 == 0 or number == total:
-            log_line(f"{stage} {number}/{total} loss {values['loss']:.3f}")
-
-    return step
-
-
-def log_line(message: str) -> None:
-    print(f"  {message}", file=sys.stderr, flush=True)
 
 
 @cache
@@ -306,13 +290,19 @@ class Ablation:
 
     def _train_reader(self, splitter: Splitter, kind: str, seed: int, directory: Path) -> None:
         source = QuestionSource(
-            format="questions" if kind == "questions" else "templates",
-            path=TRAINING_QUESTIONS if kind == "questions" else self.root,
-            reference=self.root if kind == "questions" else None,
-            rules=None if kind == "questions" else "paper",
-            leave_out=() if kind == "questions" else tuple(self.options.questions),
+            format="templates",
+            path=self.root,
+            rules="paper",
+            leave_out=tuple(self.options.questions),
             splitter=splitter,
         )
+        if kind == "questions":
+            source = QuestionSource(
+                format="questions",
+                path=TRAINING_QUESTIONS,
+                reference=self.root,
+                splitter=splitter,
+            )
         options = self.options
         recipe = ReaderRecipe(
             name="reader-int8",
@@ -411,14 +401,8 @@ class TemplateTest(Ablation):
 
 def bm25_scores(queries: Sequence[str], texts: Sequence[str]) -> NDArray[np.float32]:
     """Return BM25's scores (queries, texts)."""
-    with tempfile.TemporaryDirectory() as directory:
-        builder = LexicalBuilder(Path(directory))
-        for text in texts:
-            builder.add(text)
-        builder.close()
-        lexical = Lexical([Postings.load(Path(directory))])
-        every = np.arange(len(texts))
-        return np.stack([lexical.scores(lexical.weights(query), every) for query in queries])
+    lexical, every = lexical_index(texts), np.arange(len(texts))
+    return np.stack([lexical.scores(lexical.weights(query), every) for query in queries])
 
 
 @cache

@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.speed.vectors import read_documents
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, Role, TextEncoder, Vectors, load_encoder
 from purlin.index.evaluation import ranking
@@ -52,7 +53,6 @@ from purlin.index.indexing.build import build
 from purlin.index.passages import render, split
 from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
-from purlin.index.sources import open_source
 from purlin.training.data.pairs.augment import with_comment
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.pairs.rows import function_key, pairs_from_rows, plain_pair
@@ -148,18 +148,13 @@ def load_set(name: str, data: Path, full: bool = False) -> JudgedSet:
 def _beir(directory: Path, kind: Kind, measure: str) -> JudgedSet:
     qrels = ranking.read_qrels(directory / "qrels" / "dev.tsv")
     column = Column(directory.name, measure, _queries(directory, qrels), qrels)
-    return JudgedSet(directory.name, kind, tuple(_documents(directory, kind)), (column,))
+    documents = read_documents(directory / "corpus.jsonl.gz", kind)
+    return JudgedSet(directory.name, kind, tuple(documents), (column,))
 
 
 def _queries(directory: Path, qrels: Qrels) -> dict[str, str]:
     texts = ranking.read_queries(directory / "queries.jsonl")
     return {query: texts[query] for query in qrels}
-
-
-def _documents(directory: Path, kind: Kind) -> Iterator[Document]:
-    for file in open_source(kind, [directory / "corpus.jsonl.gz"]):
-        if isinstance(file, SourceFile):
-            yield from (item for item in file.read() if isinstance(item, Document))
 
 
 def _csn(directory: Path, full: bool) -> JudgedSet:
@@ -173,7 +168,7 @@ def _csn(directory: Path, full: bool) -> JudgedSet:
         for grades in qrels.values():
             judged.update(grades)
 
-    documents = list(_documents(directory, "code"))
+    documents = list(read_documents(directory / "corpus.jsonl.gz"))
     chosen = documents if full else pooled(documents, judged)
     return JudgedSet("csn", "code", tuple(chosen), tuple(columns), pooled=not full)
 
@@ -441,18 +436,6 @@ def corpus_of(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
 # ---- measures
 
 
-def measure_dense(
-    encoder: TextEncoder,
-    data: Path,
-    sets: Sequence[str] = SETS,
-    *,
-    full: bool = False,
-    cache: Path | None = None,
-) -> dict[str, Result]:
-    """A result of exhaustive dense search for each column: `cosqa`, `csn.go`, `csn.mean`."""
-    return measure_modes(encoder, data, sets, ["dense"], full=full, cache=cache)["dense"]
-
-
 def measure_modes(
     encoder: TextEncoder,
     data: Path,
@@ -462,7 +445,10 @@ def measure_modes(
     full: bool = False,
     cache: Path | None = None,
 ) -> dict[Mode, dict[str, Result]]:
-    """Results by mode and column; a set's corpus is built once for all modes."""
+    """Results by mode and column (`cosqa`, `csn.go`, `csn.mean`).
+
+    Dense search is exhaustive. For the others, a set's corpus is built once.
+    """
     results: dict[Mode, dict[str, Result]] = {mode: {} for mode in modes}
     for name in sets:
         started = time.perf_counter()
@@ -516,13 +502,14 @@ def per_query(run: Run, column: Column) -> dict[str, float]:
     """The measure of each query with a relevant document; their mean is the column's measure."""
     values = {}
 
-    for query, grades in column.qrels.items():
+    for query, ids in run.items():
+        grades = column.qrels[query]
         relevant = {document for document, grade in grades.items() if grade > 0}
         # Queries without a relevant document have no reciprocal rank, and the means skip them.
         if relevant and column.measure == "MRR@100":
-            values[query] = ranking.reciprocal_rank(run[query], relevant)
+            values[query] = ranking.reciprocal_rank(ids, relevant)
         elif relevant:
-            values[query] = ranking.ndcg(run[query], grades)
+            values[query] = ranking.ndcg(ids, grades)
     return values
 
 

@@ -28,7 +28,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.quality import SETS, CachingEncoder, Column, cache_file, corpus_of, load_set
+from benchmarks.search.quality import (
+    SETS,
+    CachingEncoder,
+    Column,
+    cache_file,
+    corpus_of,
+    load_set,
+    per_query,
+)
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
@@ -117,15 +125,8 @@ def manual_column(name: str, questions: Path, split: str) -> Column:
 
 def values(rows: Sequence[ReadHits], column: Column, weight: float) -> NDArray[np.float64]:
     """Return the column's measure (queries,) of the rankings with this weight."""
-    measured = []
-    for row in rows:
-        grades, ids = column.qrels[row.query], row.ranked(weight)
-        relevant = {document for document, grade in grades.items() if grade > 0}
-        if column.measure == "MRR@100":
-            measured.append(ranking.reciprocal_rank(ids, relevant))
-        else:
-            measured.append(ranking.ndcg(ids, grades))
-    return np.array(measured)
+    run = {row.query: row.ranked(weight) for row in rows}
+    return np.array(list(per_query(run, column).values()))
 
 
 def table(rows: Sequence[ReadHits], columns: Sequence[Column]) -> str:

@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +29,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.speed.search import wait_ready
+from benchmarks.speed.processes import READY, free_port, serving
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import LABEL_ENCODER, TOKENIZER, Encoder
 from purlin.index.evaluation.ranking import read_list
@@ -55,7 +53,6 @@ NOUNS = (
 def measure_label_counts(url: str, texts: list[str], rounds: int) -> None:
     """Print the median latency of a request with few and with many labels."""
     client = httpx.Client(base_url=url, timeout=600)
-    wait_ready(client)
     labels = [f"{adjective} {noun}" for adjective, noun in product(ADJECTIVES, NOUNS)]
 
     for size in (1, 16):
@@ -180,19 +177,12 @@ def main() -> None:
     with options.rows.open(encoding="utf-8") as file:
         texts = [json.loads(line)["text"] for line in islice(file, options.texts)]
 
-    # The system chooses a free port; it is released for the server to bind.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-
-    with tempfile.TemporaryDirectory() as home:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as scratch:
+        home, log = Path(scratch) / "home", Path(scratch) / "server.log"
         command = [sys.executable, "-m", "purlin", "serve", "--home", home, "--port", str(port)]
-        server = subprocess.Popen(command)
-        try:
+        with serving(command, port, READY, log=log):
             measure_label_counts(f"http://127.0.0.1:{port}", texts, options.rounds)
-        finally:
-            server.terminate()
-            server.wait(30)
     measure_designs(texts, read_list(options.labels), options)
 
 

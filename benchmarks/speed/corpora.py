@@ -15,14 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.speed.functions import read_rows
-from benchmarks.speed.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
+from benchmarks.speed.vectors import (
+    CachedEncoder,
+    VectorCache,
+    corpus_texts,
+    encode_corpus,
+    read_documents,
+)
 from purlin.index import builds
 from purlin.index.encoder import Encoder, TextEncoder
 from purlin.index.errors import Damaged
 from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from purlin.index.indexing.build import build
 from purlin.index.manifests import read_manifest
-from purlin.index.records import Document, SourceFile
 from purlin.index.sources import open_source
 
 CORPORA = {"cosqa": "cosqa", "csn": "csn_challenge"}
@@ -115,7 +120,7 @@ def build_corpus(home: Path, name: str, source: Path, encoder: TextEncoder) -> f
 
 def write_shared(source: Path, cache: VectorCache, texts: Path, vectors: Path) -> None:
     """Write ids with texts, and their vectors in the same order; both or neither."""
-    ids = document_ids(source)
+    ids = [document.id for document in read_documents(source)]
     contents = list(corpus_texts(source))
     if len(ids) != len(contents):
         raise ValueError(f"{len(ids)} documents have {len(contents)} passages: not one each")
@@ -127,16 +132,6 @@ def write_shared(source: Path, cache: VectorCache, texts: Path, vectors: Path) -
     staging.replace(texts)
 
     np.save(vectors, cache.vectors(contents))
-
-
-def document_ids(source: Path) -> list[str]:
-    return [
-        document.id
-        for file in open_source("code", [source])
-        if isinstance(file, SourceFile)
-        for document in file.read()
-        if isinstance(document, Document)
-    ]
 
 
 def judged_set(name: str, data: Path) -> Judged:

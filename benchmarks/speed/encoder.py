@@ -11,9 +11,7 @@ dependencies; rows of OpenVINO appear if it is installed.
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib.util
-import json
 import logging
 import random
 import sys
@@ -45,6 +43,7 @@ from onnxruntime.quantization.matmul_nbits_quantizer import (
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from sentence_transformers import SentenceTransformer
 
+from benchmarks.speed.functions import read_rows
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import (
     Encoder,
@@ -54,6 +53,7 @@ from purlin.index.encoder import (
     open_session,
     open_tokenizer,
 )
+from purlin.index.evaluation.ranking import read_qrels, read_queries, reciprocal_rank
 from purlin.training.exporting.encoder import export_encoder, write_graph
 from purlin.training.exporting.model_card import Card
 from purlin.training.exporting.quantize import QuantizationRecipe, quantize
@@ -372,24 +372,16 @@ def openvino_variants(
     yield graph("OpenVINO, int8 static (QDQ)", static, partial(OpenVino, precision="f32"))
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) as lines:
-        yield from lines
-
-
 def read_cosqa(data: Path) -> Cosqa:
     directory = data / "cosqa"
-    corpus = [json.loads(line) for line in read_lines(directory / "corpus.jsonl.gz")]
+    corpus = list(read_rows(directory / "corpus.jsonl.gz"))
     rows = {document["_id"]: row for row, document in enumerate(corpus)}
-    with (directory / "queries.jsonl").open() as lines:
-        texts = {query["_id"]: query["text"] for query in map(json.loads, lines)}
-
-    relevant: dict[str, set[int]] = {}
-    for line in (directory / "qrels" / "dev.tsv").read_text().splitlines()[1:]:
-        query, document, grade = line.split("\t")
-        if int(grade) > 0:
-            relevant.setdefault(query, set()).add(rows[document])
-
+    texts = read_queries(directory / "queries.jsonl")
+    relevant = {
+        query: {rows[document] for document, grade in grades.items() if grade > 0}
+        for query, grades in read_qrels(directory / "qrels" / "dev.tsv").items()
+        if any(grade > 0 for grade in grades.values())
+    }
     return Cosqa(
         passages=[document["text"] for document in corpus],
         queries=[texts[query] for query in relevant],
@@ -399,8 +391,7 @@ def read_cosqa(data: Path) -> Cosqa:
 
 def read_sample(data: Path, count: int) -> list[str]:
     """`count` functions of csn_challenge, the same in every call."""
-    lines = read_lines(data / "csn_challenge" / "corpus.jsonl.gz")
-    texts = [json.loads(line)["text"] for line in lines]
+    texts = [row["text"] for row in read_rows(data / "csn_challenge" / "corpus.jsonl.gz")]
     return random.Random(0).sample(texts, count)
 
 
@@ -411,12 +402,8 @@ def measure_quality(variant: Variant, cosqa: Cosqa) -> None:
     queries = np.concatenate([variant.encode([query]) for query in cosqa.queries])
     ranked = np.argsort(-(queries @ variant.passages.T), axis=1, kind="stable")[:, :100]
 
-    reciprocal_ranks = []
-    for rows, relevant in zip(ranked, cosqa.relevant, strict=True):
-        ranks = (rank for rank, row in enumerate(rows, 1) if row in relevant)
-        first_rank = next(ranks, None)
-        reciprocal_ranks.append(1 / first_rank if first_rank else 0.0)
-    variant.reciprocal_ranks = np.array(reciprocal_ranks)
+    pairs = zip(ranked.tolist(), cosqa.relevant, strict=True)
+    variant.reciprocal_ranks = np.array([reciprocal_rank(*pair) for pair in pairs])
 
 
 def measure_speed(variants: Sequence[Variant], texts: Sequence[str]) -> None:

@@ -65,6 +65,13 @@ class Client:
             self._connection.close()
             return 0, b""
 
+    def content(self, request: Request) -> bytes:
+        """Content of the reply. Raises RuntimeError for a status other than 200."""
+        status, content = self.send(request)
+        if status != 200:
+            raise RuntimeError(f"{request.path} answers {status}: {content[:300]!r}")
+        return content
+
     def close(self) -> None:
         self._connection.close()
 

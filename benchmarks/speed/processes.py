@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.speed.load import Client, Request
 
+READY = Request("GET", "/readyz")  # of Purlin's own server
 READY_SECONDS = 300
 STOP_SECONDS = 30
 
@@ -43,6 +44,7 @@ def serving(
 ) -> Iterator[Running]:
     """Start a service and wait until `ready` is answered with 200; its output goes to `log`."""
     started = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             list(map(str, command)),

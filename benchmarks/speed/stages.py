@@ -28,7 +28,7 @@ def stage_means(port: int, requests: Sequence[Request]) -> dict[str, float]:
     client = Client(port)
     before = dict(_seconds(client))
     for request in requests:
-        _content(client, request)
+        client.content(request)
     after = dict(_seconds(client))
     client.close()
     return {
@@ -44,17 +44,10 @@ def share_elsewhere(stages: Mapping[str, float]) -> float:
 
 def _seconds(client: Client) -> Iterator[tuple[str, float]]:
     """Yield each stage, and the whole of a search, with the seconds of all requests so far."""
-    content = _content(client, Request("GET", "/metrics")).decode()
+    content = client.content(Request("GET", "/metrics")).decode()
     for family in text_string_to_metric_families(content):
         for sample in family.samples:
             if sample.name == _STAGE:
                 yield sample.labels["stage"], sample.value
             elif sample.name == _REQUEST and sample.labels["route"] == "/search":
                 yield WHOLE, sample.value
-
-
-def _content(client: Client, request: Request) -> bytes:
-    status, content = client.send(request)
-    if status != 200:
-        raise RuntimeError(f"{request.path} answers {status}: {content[:300]!r}")
-    return content

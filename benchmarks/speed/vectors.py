@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder
 from purlin.index.passages import render, split
-from purlin.index.records import Document, SourceFile
+from purlin.index.records import Document, Kind, SourceFile
 from purlin.index.sources import open_source
 
 CHUNK = 2048
@@ -37,9 +37,6 @@ class VectorCache:
         keys = [key for chunk in _chunks(directory) for key in chunk["keys"].tolist()]
         self._rows = {key: row for row, key in enumerate(keys)}
         self._vectors = read_matrix(directory)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def missing(self, texts: Sequence[str]) -> list[int]:
         """Positions of the texts that have no vector."""
@@ -68,30 +65,23 @@ class CachedEncoder:
 
     def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
         self._encoder, self._cache = encoder, cache
-        self.name = encoder.name
-        self.dim = encoder.dim
-        self.fingerprint = encoder.fingerprint
-        self.max_tokens = encoder.max_tokens
-        self.architecture = encoder.architecture
 
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        return self._encoder.count_tokens(texts, role=role)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        missing = set(self._cache.missing(texts)) if role == "passage" else set(range(len(texts)))
+        if role == "query":
+            return self._encoder.encode(texts, role=role, progress=progress)
+
+        missing = self._cache.missing(texts)
+        present = sorted({*range(len(texts))} - {*missing})
+        vectors = np.empty((len(texts), self._encoder.dim), np.float32)
         if missing:
-            encoded = self._encoder.encode([texts[number] for number in sorted(missing)], role=role)
-            if len(missing) == len(texts):
-                vectors = encoded
-            else:
-                vectors = np.empty((len(texts), self.dim), np.float32)
-                vectors[sorted(missing)] = encoded
-                present = [number for number in range(len(texts)) if number not in missing]
-                vectors[present] = self._cache.vectors([texts[number] for number in present])
-        else:
-            vectors = self._cache.vectors(texts)
+            vectors[missing] = self._encoder.encode([texts[row] for row in missing], role=role)
+        if present:
+            vectors[present] = self._cache.vectors([texts[row] for row in present])
 
         if progress is not None:
             progress(len(texts))
@@ -102,14 +92,17 @@ def text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=KEY_BYTES).digest()
 
 
+def read_documents(path: Path, kind: Kind = "code") -> Iterator[Document]:
+    """The documents of a corpus in BEIR's form."""
+    for file in open_source(kind, [path]):
+        if isinstance(file, SourceFile):
+            yield from (item for item in file.read() if isinstance(item, Document))
+
+
 def corpus_texts(path: Path) -> Iterator[str]:
     """What Purlin gives its encoder for each passage of a BEIR corpus of functions."""
-    for file in open_source("code", [path]):
-        if not isinstance(file, SourceFile):
-            continue
-        for document in file.read():
-            if isinstance(document, Document):
-                yield from (render(document, passage) for passage in split(document))
+    for document in read_documents(path):
+        yield from (render(document, passage) for passage in split(document))
 
 
 def encode_corpus(encoder: TextEncoder, texts: Iterator[str], directory: Path) -> int:

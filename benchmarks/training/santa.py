@@ -25,22 +25,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.progress import log_line, log_progress
 from benchmarks.search import quality
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
+from purlin.index.evaluation.ranking import Run
 from purlin.training import config
 from purlin.training.data import judged
 from purlin.training.data.published import JUDGED_NAMES, JudgedName, read_judged
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.loop.run import StepProgress
 from purlin.training.models.settings import BASE
 from purlin.training.models.text_model import load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
@@ -120,32 +120,13 @@ def _fine_tuning(recipe: SantaRecipe) -> list[Stage]:
     return list(recipe.stage[len(_decoder_stages(recipe)) + 1 :])
 
 
-def log_progress(stage: str) -> StepProgress:
-    def step(number: int, total: int, values: Mapping[str, float]) -> None:
-        if number % 10 == 0 or number == total:
-            log_line(f"  {stage} {number}/{total} {values}")
-
-    return step
-
-
-def log_line(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
 # ---- measures
 
 
 def measure_queries(encoder: TextEncoder, options: argparse.Namespace) -> ColumnValues:
     """The measure of each query; means over several columns are left out."""
-    results = quality.measure_dense(encoder, options.data, options.sets)
-    columns: ColumnValues = {
-        name: dict(result.values) for name, result in results.items() if result.values
-    }
-    for name, path in options.judged:
-        for judged_set in read_judged(name, path):
-            run = judged.rank(judged_set, encoder)
-            columns |= judged.query_values(judged_set, run)
-    return columns
+    results = quality.measure_modes(encoder, options.data, options.sets, ["dense"])["dense"]
+    return _columns(results, lambda judged_set: judged.rank(judged_set, encoder), options)
 
 
 def bm25_values(options: argparse.Namespace) -> ColumnValues:
@@ -153,12 +134,20 @@ def bm25_values(options: argparse.Namespace) -> ColumnValues:
     # Building a corpus needs an encoder, of which searching by words makes no use.
     encoder = load_encoder(STATIC_ENCODER)
     results = quality.measure_modes(encoder, options.data, options.sets, ["lexical"])["lexical"]
+    return _columns(results, judged.rank_by_words, options)
+
+
+def _columns(
+    results: Mapping[str, quality.Result],
+    rank: Callable[[judged.JudgedSet], Run],
+    options: argparse.Namespace,
+) -> ColumnValues:
     columns: ColumnValues = {
         name: dict(result.values) for name, result in results.items() if result.values
     }
     for name, path in options.judged:
         for judged_set in read_judged(name, path):
-            columns |= judged.query_values(judged_set, judged.rank_by_words(judged_set))
+            columns |= judged.query_values(judged_set, rank(judged_set))
     return columns
 
 

@@ -204,7 +204,6 @@ def _mean_of(name: str, means: Sequence[Measure]) -> Measure:
     mean = float(np.mean([item.mean for item in means]))
     below = math.hypot(*(item.mean - item.low for item in means)) / len(means)
     above = math.hypot(*(item.high - item.mean for item in means)) / len(means)
-    queries, left_out = (
-        sum(getattr(item, field) for item in means) for field in ("queries", "left_out")
-    )
+    queries = sum(item.queries for item in means)
+    left_out = sum(item.left_out for item in means)
     return Measure(name, mean, mean - below, mean + above, queries, left_out)

@@ -60,7 +60,9 @@ def write_settings(path: Path, settings: Any, details: Mapping[str, Any]) -> Non
 def file_digests(directory: Path, names: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each of the named files that exists in `directory`."""
     paths = [directory / name for name in names]
-    return {path.name: _sha256(path) for path in paths if path.is_file()}
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()
+    }
 
 
 @contextmanager
@@ -105,10 +107,6 @@ def _update_digests(settings_path: Path) -> None:
     names = {each.name for each in fields(settings_type)} & content.keys()
     settings = settings_type(**{name: content[name] for name in names})
     _write_json(settings_path, content | {"fingerprint": settings.fingerprint})
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -157,13 +157,7 @@ def _write_encoder_settings(
         file_digests(directory, (MODEL, QUERY_MODEL, TOKENIZER)),
         similarity,
     )
-    details = {
-        "quantization": quantization,
-        "base_model": card.base_model,
-        "base_licence": card.base_licence,
-        "trained_on": list(card.trained_on),
-        "measures": dict(card.measures),
-    }
+    details = {"quantization": quantization, **card.details()}
     write_settings(directory / SETTINGS, settings, details)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from purlin.index.errors import InvalidInput
 
@@ -31,6 +32,15 @@ class Card:
                 "dashes.",
                 field="name",
             )
+
+    def details(self) -> dict[str, Any]:
+        """Return what an `encoder.json` says of the model beside its settings."""
+        return {
+            "base_model": self.base_model,
+            "base_licence": self.base_licence,
+            "trained_on": list(self.trained_on),
+            "measures": dict(self.measures),
+        }
 
 
 BASE_CARD = Card(

@@ -61,3 +61,14 @@ class Task(Protocol[B]):
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
         ...
+
+
+class FixedBatches:
+    """The part of a `Task` whose batches do not depend on the weights."""
+
+    def ready(self, number: int) -> bool:
+        """Return True: every batch can be drawn while the steps before it are computed."""
+        return True
+
+    def prepare(self, number: int) -> None:
+        """Do nothing."""

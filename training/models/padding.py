@@ -1,13 +1,12 @@
-"""Texts of different lengths as one tensor, and in groups of similar length."""
+"""Texts as token ids: those of different lengths in one tensor, and in groups of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from purlin.training.losses import IGNORED
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
@@ -20,6 +19,12 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
 def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
     """Return ids and mask, both (n, longest)."""
     return pad(rows, filler), pad([[1] * len(row) for row in rows], 0)
+
+
+def tokenized(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> tuple[Tensor, Tensor]:
+    """Return ids and mask (n, longest) of texts, which are cut at `max_tokens`."""
+    rows = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+    return pad_texts(rows, tokenizer.pad_token_id)
 
 
 def in_groups(
@@ -41,8 +46,3 @@ def in_groups(
 
     original_order = order.argsort()
     return tuple(torch.cat(parts)[original_order] for parts in zip(*results, strict=True))
-
-
-def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return targets as (n, longest), padded with IGNORED."""
-    return pad(rows, IGNORED)

@@ -49,11 +49,10 @@ def matching_loss(
     key_scores = keyed_texts @ keys.T / temperature  # (texts with a key, K)
     is_own_key = keyed_labels[:, None] == key_labels
     mean_keyed = max(1, len(keys)) / processes
-    if kind == "lct":
-        return multi_positive_loss(key_scores, is_own_key).sum() / mean_keyed
-
-    if kind == "lct+pcl":
+    if kind in ("lct", "lct+pcl"):
         lct = multi_positive_loss(key_scores, is_own_key).sum() / mean_keyed
+        if kind == "lct":
+            return lct
         return lct + multi_positive_loss(prompt_scores, is_own_prompt).mean()
 
     scores = torch.cat([key_scores, prompt_scores[has_key]], dim=1)

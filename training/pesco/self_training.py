@@ -9,7 +9,7 @@ better one is published as a classifier.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from purlin.index import builds
@@ -103,14 +103,11 @@ def _assist(training: SelfTraining, home: Path, name: str) -> Path:
     """Train with the main process, which labels, compares and publishes; return the build."""
     # The main process refuses a directory that belongs to another run.
     training.accelerator.wait_for_everyone()
-    training.train(lambda name: _silent, lambda line: None)
+    # It reports, too.
+    training.train(lambda name: lambda step, total, values: None, lambda line: None)
 
     training.accelerator.wait_for_everyone()
     return builds.current(home, name, CLASSIFIERS)
-
-
-def _silent(step: int, total: int, values: Mapping[str, float]) -> None:
-    """Report nothing: the main process does."""
 
 
 def compare_outcome(training: SelfTraining, trained_model: TextModel, name: str) -> Outcome:

@@ -14,7 +14,8 @@ from torch import Tensor
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import add_gradients, gathered
-from purlin.training.models.padding import pad_texts
+from purlin.training.loop.task import FixedBatches
+from purlin.training.models.padding import tokenized
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
@@ -57,7 +58,7 @@ class PescoBatch:
     has_key: Tensor
 
 
-class PescoTask:
+class PescoTask(FixedBatches):
     """One round as the training loop runs it."""
 
     def __init__(
@@ -69,7 +70,7 @@ class PescoTask:
         *,
         seed: int,
     ) -> None:
-        self._model, self.recipe, self.data = text_model, recipe, data
+        self.model, self.recipe, self.data = text_model, recipe, data
         self.accelerator, self.seed = accelerator, seed
         self.student = recipe.student
         self.size = shared_size(self.student.loop.batch_size, len(data.rows), accelerator)
@@ -80,11 +81,6 @@ class PescoTask:
                 'use "plct" or "pcl".',
                 field="student.loss",
             )
-
-    @property
-    def model(self) -> TextModel:
-        """The model that is trained."""
-        return self._model
 
     def fresh(self) -> Sequence[torch.nn.Parameter]:
         """No parameters: what starts at random is not trained."""
@@ -123,7 +119,11 @@ class PescoTask:
         if self.student.loss != "lct":
             class_prompts = [self._prompt(label, rng) for label in classes.tolist()]
 
-        ids, mask = self._tokenize([*texts, *keys, *class_prompts])
+        ids, mask = tokenized(
+            self.model.tokenizer,
+            [*texts, *keys, *class_prompts],
+            self.recipe.model.max_passage_tokens,
+        )
         has_key = torch.tensor([bool(key) for _, key in pairs])
         return PescoBatch(
             rows, ids, mask, torch.from_numpy(labels), torch.from_numpy(classes), has_key
@@ -154,18 +154,6 @@ class PescoTask:
         of_label = prompts(self.data.label_names[label], self.recipe.templates)
         return of_label[int(rng.integers(len(of_label)))]
 
-    def _tokenize(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        tokenizer, most = self._model.tokenizer, self.recipe.model.max_passage_tokens
-        tokens = tokenizer(list(texts), truncation=True, max_length=most)
-        return pad_texts(tokens["input_ids"], tokenizer.pad_token_id)
-
-    def prepare(self, number: int) -> None:
-        """Do nothing, as the teacher has labelled the texts before the round."""
-
-    def ready(self, number: int) -> bool:
-        """Every batch is ready, as none needs preparation."""
-        return True
-
     def backward(self, batch: PescoBatch) -> dict[str, float]:
         """Add the gradients of `matching_loss`, and return its value.
 
@@ -173,7 +161,7 @@ class PescoTask:
         """
         device = self.accelerator.device
         with self.accelerator.autocast():
-            vectors = self._model.grouped_vectors(
+            vectors = self.model.grouped_vectors(
                 batch.ids.to(device), batch.mask.to(device), LENGTH_GROUP
             )
 
@@ -222,12 +210,12 @@ class PescoTask:
 
     def save(self, directory: Path) -> None:
         """Write the model."""
-        self._model.save(directory)
+        self.model.save(directory)
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
-        saved = load_text_model(self._model.settings, directory)
-        self._model.load_state_dict(saved.state_dict())
+        saved = load_text_model(self.model.settings, directory)
+        self.model.load_state_dict(saved.state_dict())
 
 
 def shared_size(batch_size: int, texts: int, accelerator: Accelerator) -> int:

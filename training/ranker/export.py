@@ -7,23 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from purlin.index import reranker as serving
-from purlin.index.encoder import open_session
 from purlin.index.exported import MODEL, TOKENIZER
-from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
-from purlin.training.exporting.directory import (
-    file_digests,
-    replacing_directory,
-    write_settings,
-    write_tokenizer,
-)
-from purlin.training.exporting.graphs import trace
+from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
+from purlin.training.exporting.checks import Quantization, refuse_difference
+from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
-from purlin.training.ranker.model import RankerModel, load_ranker_model
+from purlin.training.ranker.model import load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
 
 MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
@@ -46,51 +38,22 @@ def export_ranker(
     `out` then stays as it was.
     """
     trained = load_ranker_model(recipe.model, directory=checkpoint).eval()
-    with torch.no_grad():
-        expected = [float(trained(torch.from_numpy(ids)[None])) for ids in samples]
-
     with replacing_directory(out) as new:
-        graph_path = new / MODEL
-        write_tokenizer(trained.tokenizer, new / TOKENIZER)
-        trace(_RankerGraph(trained), trained.transformer, graph_path, ["logits"])
-        _compare(expected, graph_path, samples, "none")
-
-        if recipe.export.quantization == "int8":
-            quantize_graphs(new, samples)
-            _compare(expected, graph_path, samples, "int8")
-
+        export_graph(trained, new, ("logits",), samples, recipe.export.quantization, _compare)
         _write_reranker_settings(recipe, measures, new)
         (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reranker.load(out)
 
 
-class _RankerGraph(nn.Module):
-    """What the ONNX graph computes: ids without padding -> logits."""
-
-    def __init__(self, trained: RankerModel) -> None:
-        super().__init__()
-        self.trained = trained
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        logits: Tensor = self.trained(input_ids)
-        return logits
-
-
-def _compare(
-    expected: Sequence[float],
-    graph: Path,
-    samples: Sequence[TokenIds],
-    quantization: Quantization,
-) -> None:
+def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -> None:
     """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
-    session = open_session(graph.read_bytes())
-    computed = [float(session.run(None, {"input_ids": ids[None]})[0][0]) for ids in samples]
+    logits, graph_logits = np.array(expected)[:, 0], np.array(computed)[:, 0]
     refuse_difference(
         "logits",
         quantization,
-        difference=float(np.abs(np.subtract(expected, computed)).max()),
+        difference=float(np.abs(logits - graph_logits).max()),
         max_difference=MAX_LOGIT_DIFFERENCE,
-        similarity=float(np.corrcoef(expected, computed)[0, 1]),
+        similarity=float(np.corrcoef(logits, graph_logits)[0, 1]),
         min_similarity=MIN_CORRELATION,
         similarity_name="correlation",
     )
@@ -119,7 +82,6 @@ def _base_model(recipe: RankerRecipe) -> str:
 
 
 def _card_text(recipe: RankerRecipe, measures: Mapping[str, float]) -> str:
-    precisions = {"int8": "8-bit, with 8-bit activations at fixed scales", "none": "32-bit"}
     shares = recipe.export.shares()
     weights = [f"{kind}: {share:.2f} of the score" for kind, share in shares.items()]
 
@@ -131,7 +93,7 @@ logit of relevance (n,), where 0 is as likely as not.
 - **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
 - **Layers**: {recipe.model.layers or "all of the base model's"}
 - **Longest sequence**: {recipe.ranking.max_tokens} tokens, of which the query takes at most a third
-- **Weights**: {precisions[recipe.export.quantization]}
+- **Weights**: {PRECISIONS[recipe.export.quantization]}
 
 ## Trained on
 {markdown_list(recipe.export.trained_on)}

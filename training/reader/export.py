@@ -7,24 +7,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from purlin.index.encoder import open_session
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
-from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
-from purlin.training.exporting.directory import (
-    file_digests,
-    replacing_directory,
-    write_settings,
-    write_tokenizer,
-)
-from purlin.training.exporting.graphs import trace
+from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
+from purlin.training.exporting.checks import Quantization, refuse_difference
+from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
 from purlin.training.exporting.saturation import FloatArray
-from purlin.training.reader.model import ReaderModel, load_reader_model
+from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderRecipe
 
 MAX_LOGIT_DIFFERENCE = 1e-3  # of any logit, between the fp32 graph and torch
@@ -45,53 +37,12 @@ def export_reader(
     and leaves `out` as it was.
     """
     trained = load_reader_model(recipe.model, checkpoint).eval()
-    expected = _torch_outputs(trained, samples)
-
+    quantization = recipe.export.quantization
     with replacing_directory(out) as new:
-        graph_path = new / serving.MODEL
-        write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
-        trace(_ReaderGraph(trained), trained.transformer, graph_path, ["start", "end", "selected"])
-        _compare(expected, _graph_outputs(graph_path, samples), "none")
-
-        if recipe.export.quantization == "int8":
-            quantize_graphs(new, samples)
-            _compare(expected, _graph_outputs(graph_path, samples), "int8")
-
+        export_graph(trained, new, ("start", "end", "selected"), samples, quantization, _compare)
         _write_reader_settings(recipe, measures, new)
         (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reader.load(out)
-
-
-class _ReaderGraph(nn.Module):
-    """What the ONNX graph computes: start, end and selection logits of ids (n, t) without padding."""
-
-    def __init__(self, trained: ReaderModel) -> None:
-        super().__init__()
-        self.trained = trained
-
-    def forward(self, input_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits: tuple[Tensor, Tensor, Tensor] = self.trained(input_ids)
-        return logits
-
-
-Outputs = list[tuple[FloatArray, ...]]
-"""Start logits, end logits and selection logit of each sample."""
-
-
-def _torch_outputs(trained: ReaderModel, samples: Sequence[TokenIds]) -> Outputs:
-    with torch.no_grad():
-        return [
-            tuple(logits[0].numpy() for logits in trained(torch.from_numpy(ids)[None]))
-            for ids in samples
-        ]
-
-
-def _graph_outputs(path: Path, samples: Sequence[TokenIds]) -> Outputs:
-    session = open_session(path.read_bytes())
-    return [
-        tuple(logits[0] for logits in session.run(None, {"input_ids": ids[None]}))
-        for ids in samples
-    ]
 
 
 def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -> None:
@@ -149,8 +100,6 @@ def _base_model(recipe: ReaderRecipe) -> str:
 
 
 def _card_text(recipe: ReaderRecipe, measures: Mapping[str, float]) -> str:
-    precisions = {"int8": "8-bit, with 8-bit activations at fixed scales", "none": "32-bit"}
-
     return f"""# {recipe.name}
 
 A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without \
@@ -159,7 +108,7 @@ start and end logits (n, t) and a passage's selection logit (n,), where 0 is the
 
 - **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
 - **Longest sequence**: {recipe.reading.max_tokens} tokens, of which the question takes at most a third
-- **Weights**: {precisions[recipe.export.quantization]}
+- **Weights**: {PRECISIONS[recipe.export.quantization]}
 
 ## Trained on
 {markdown_list(recipe.export.trained_on)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 import zipfile
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import PassageLogits, ReadingPassage
+from purlin.index.storage import atomic_write
 from purlin.training.loop.checkpoints import storing
 
 QUESTIONS_PER_FILE = 64
@@ -107,7 +107,8 @@ class ScoreFiles:
 
         with storing(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-            _replace(path, json.dumps(description).encode())
+            with atomic_write(path) as stream:
+                stream.write(json.dumps(description).encode())
 
     def _path(self, number: int) -> Path:
         return self.directory / f"scores-{number:06d}.npz"
@@ -116,18 +117,16 @@ class ScoreFiles:
         self, number: int, questions: Sequence[ScoredQuestion], logits: Sequence[PassageLogits]
     ) -> None:
         parts = [_passage_scores(each) for each in logits]
-        content = io.BytesIO()
-        np.savez(
-            content,
-            passages=np.array([len(passages) for _, passages in questions]),
-            tokens=np.array([len(part.offsets) for part in parts]),
-            selected=np.array([part.selected for part in parts], dtype=np.float32),
-            start=np.concatenate([part.start for part in parts]),
-            end=np.concatenate([part.end for part in parts]),
-            offsets=np.concatenate([part.offsets for part in parts]),
-        )
-        with storing(self.directory):
-            _replace(self._path(number), content.getvalue())
+        with storing(self.directory), atomic_write(self._path(number)) as stream:
+            np.savez(
+                stream,
+                passages=np.array([len(passages) for _, passages in questions]),
+                tokens=np.array([len(part.offsets) for part in parts]),
+                selected=np.array([part.selected for part in parts], dtype=np.float32),
+                start=np.concatenate([part.start for part in parts]),
+                end=np.concatenate([part.end for part in parts]),
+                offsets=np.concatenate([part.offsets for part in parts]),
+            )
 
     def _read(self, number: int) -> list[list[PassageScores]]:
         path = self._path(number)
@@ -138,13 +137,6 @@ class ScoreFiles:
             raise Damaged(
                 f"{path} is damaged: {error}. Remove it: the same command computes it again."
             ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file aside and rename it, so that it is complete whenever it exists."""
-    new = path.with_name(f".{path.name}")
-    new.write_bytes(content)
-    new.replace(path)
 
 
 def _passage_scores(logits: PassageLogits) -> PassageScores:

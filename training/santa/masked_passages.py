@@ -12,7 +12,8 @@ from purlin.training.data.masking import masks
 from purlin.training.data.masking.entities import entities
 from purlin.training.data.masking.sentinels import encode_masked, prepare_tokenizer
 from purlin.training.data.pairs.pair import Pair
-from purlin.training.models.padding import pad_targets, pad_texts
+from purlin.training.losses import IGNORED
+from purlin.training.models.padding import pad, pad_texts
 from purlin.training.models.settings import ModelSettings
 from purlin.training.santa.recipe import Stage
 
@@ -41,7 +42,7 @@ class PassageMasker:
         )
 
         ids, mask = pad_texts([row for row, _ in encoded], self.tokenizer.pad_token_id)
-        return ids, mask, pad_targets([target for _, target in encoded])
+        return ids, mask, pad([target for _, target in encoded], IGNORED)
 
     def _mask_passage(self, pair: Pair, rng: random.Random) -> masks.Masked:
         """Mask a pair's entities, or random spans if the stage says so or the pair has none."""

@@ -47,7 +47,9 @@ def train_santa(
     A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
     called after each of its steps; `say` is called with a line of text now and then.
     """
-    _require_teachers(recipe.stage)
+    # Before hours of the stages before a teacher's own.
+    for base in _teachers(recipe.stage):
+        require_encoder(base)
     accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu, out=out, say=say)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
@@ -133,12 +135,6 @@ def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> d
     if teachers := _teachers(stages):
         content["teachers"] = [identity_of(base) for base in teachers]
     return content
-
-
-def _require_teachers(stages: Sequence[Stage]) -> None:
-    """Raise NotFound for a teacher that is missing, before hours of the stages before its own."""
-    for base in _teachers(stages):
-        require_encoder(base)
 
 
 def _teachers(stages: Sequence[Stage]) -> list[Path]:

@@ -29,7 +29,7 @@ from purlin.training.losses import (
     list_divergence,
     reconstruction,
 )
-from purlin.training.models.padding import pad_texts
+from purlin.training.models.padding import tokenized
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.hard_negatives import HardNegatives
 from purlin.training.santa.masked_passages import PassageMasker
@@ -166,17 +166,13 @@ class SantaTask:
         settings = self.model.settings
         return PairBatch(
             rows,
-            self._encoded(queries, settings.max_query_tokens),
-            self._encoded(passages, settings.max_passage_tokens),
+            tokenized(self.tokenizer, queries, settings.max_query_tokens),
+            tokenized(self.tokenizer, passages, settings.max_passage_tokens),
             masked,
             _digests([pair.queries[0] for pair in pairs]),
             _digests([*(pair.passage for pair in pairs), *negatives]),
             (list(queries), passages) if self.stage.teacher else None,
         )
-
-    def _encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[Tensor, Tensor]:
-        rows = self.tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-        return pad_texts(rows, self.tokenizer.pad_token_id)
 
     def ready(self, number: int) -> bool:
         """Tell whether the batch can be drawn before the steps that precede it are computed."""

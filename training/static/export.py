@@ -49,13 +49,7 @@ def export_static(
 
         digests = file_digests(new, (VECTORS, WEIGHTS, VOCABULARY))
         settings = StaticSettings("static", card.name, vectors.shape[1], max_tokens, digests)
-        details = {
-            "base_model": card.base_model,
-            "base_licence": card.base_licence,
-            "trained_on": list(card.trained_on),
-            "measures": dict(card.measures),
-        }
-        write_settings(new / SETTINGS, settings, details)
+        write_settings(new / SETTINGS, settings, card.details())
         _compare(model, StaticEncoder.load(new))
         (new / CARD).write_text(_card_text(card, vectors.shape, max_tokens))
     return StaticEncoder.load(out)

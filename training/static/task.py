@@ -18,6 +18,7 @@ from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair, text_digest
 from purlin.training.dev import read_dev_set
+from purlin.training.loop.task import FixedBatches
 from purlin.training.losses import contrastive
 from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
 from purlin.training.static.export import in_memory
@@ -38,7 +39,7 @@ class StaticBatch:
     passage_digests: Tensor
 
 
-class StaticTask:
+class StaticTask(FixedBatches):
     """Contrastive training of word vectors, as a `purlin.training.loop.task.Task`."""
 
     def __init__(
@@ -84,13 +85,6 @@ class StaticTask:
             _digests(self.pairs[row].queries[0] for row in rows),
             _digests(self.pairs[row].passage for row in rows),
         )
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: batches do not depend on the weights."""
-
-    def ready(self, number: int) -> bool:
-        """Tell that every batch can be drawn while the steps before it are computed."""
-        return True
 
     def backward(self, batch: StaticBatch) -> dict[str, float]:
         """Add the gradients of the mean of both directions: passages of queries, and the reverse."""

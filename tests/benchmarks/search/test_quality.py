@@ -111,7 +111,8 @@ def test_cached_passages_are_not_encoded_again(
     encoder = HashEncoder()
     csn = {name: result for name, result in results["dense"].items() if name.startswith("csn")}
 
-    assert quality.measure_dense(encoder, data, ["csn"], cache=tmp_path / "cache") == csn
+    again = quality.measure_modes(encoder, data, ["csn"], ["dense"], cache=tmp_path / "cache")
+    assert again["dense"] == csn
     assert set(encoder.encoded) <= set(WORDS), "queries alone"
 
 
@@ -171,7 +172,7 @@ def test_pool_has_judged_documents_with_random_others() -> None:
 
 
 def test_mean_of_one_column_agrees_with_evaluate(data: Path) -> None:
-    result = quality.measure_dense(HashEncoder(), data, ["csn"])["csn.go"]
+    result = quality.measure_modes(HashEncoder(), data, ["csn"], ["dense"])["dense"]["csn.go"]
     reversed_run = {query: list(reversed(ids)) for query, ids in result.run.items()}
     column = quality.Column("", "nDCG@10", {}, result.qrels)
     worse = replace(result, run=reversed_run, values=quality.per_query(reversed_run, column))

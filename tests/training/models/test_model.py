@@ -38,7 +38,7 @@ from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.training.losses import IGNORED, reconstruction
 from purlin.training.models.architectures import positions
-from purlin.training.models.padding import pad, pad_targets, pad_texts
+from purlin.training.models.padding import pad, pad_texts
 from purlin.training.models.settings import ModelSettings, Scratch
 from purlin.training.models.text_model import (
     DECODER,
@@ -215,13 +215,13 @@ def predicted(
     model: TextModel, rows: list[list[int]] = ROWS, targets: list[list[int]] = TARGETS
 ) -> Tensor:
     ids, mask = pad_texts(rows, 0)
-    return logits(model, model.vectors(*texts())[: len(rows)], ids, mask, pad_targets(targets))
+    return logits(model, model.vectors(*texts())[: len(rows)], ids, mask, pad(targets, IGNORED))
 
 
 def loss(
     model: TextModel, targets: list[list[int]] = TARGETS, *, vectors: Tensor | None = None
 ) -> Tensor:
-    (ids, mask), labels = texts(), pad_targets(targets)
+    (ids, mask), labels = texts(), pad(targets, IGNORED)
     used_vectors = model.vectors(ids, mask) if vectors is None else vectors
     return reconstruction(*model.predict(used_vectors, ids, mask, labels), labels)
 
@@ -234,7 +234,7 @@ def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
     # Each row gives the same alone, without padding; row 1 has no targets.
     for row, start, end in ((0, 0, 3), (2, 3, 8), (3, 8, 9)):
         ids, mask = pad_texts([ROWS[row]], 0)
-        alone = logits(model, model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
+        alone = logits(model, model.vectors(ids, mask), ids, mask, pad([TARGETS[row]], IGNORED))
         torch.testing.assert_close(whole[start:end], alone, atol=1e-4, rtol=1e-4)
 
 
@@ -253,7 +253,7 @@ def test_a_token_changes_only_the_predictions_after_it(base: Path) -> None:
 def test_a_light_decoders_states_are_as_long_as_a_words(bert: Path) -> None:
     """BERT's word embeddings are short: of shorter states, no word gets a probability to speak of."""
     model = opened(bert)
-    (ids, mask), labels = texts(), pad_targets(TARGETS)
+    (ids, mask), labels = texts(), pad(TARGETS, IGNORED)
     states, _ = model.predict(model.vectors(ids, mask), ids, mask, labels)
     lengths = states.norm(dim=1)
     torch.testing.assert_close(lengths, torch.full_like(lengths, DIM**0.5), atol=1e-3, rtol=0)
@@ -268,7 +268,7 @@ def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
     plain = T5ForConditionalGeneration.from_pretrained(directory).eval()
-    (ids, mask), targets = texts(), pad_targets(TARGETS)
+    (ids, mask), targets = texts(), pad(TARGETS, IGNORED)
     expected = plain(input_ids=ids, attention_mask=mask, labels=targets).loss
     value = loss(opened(directory))
 
@@ -280,7 +280,7 @@ def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
 def test_the_light_decoder_reads_vector_and_masked_text(bert: Path) -> None:
     model = opened(bert)
     before = predicted(model)
-    (ids, mask), targets = texts(), pad_targets(TARGETS)
+    (ids, mask), targets = texts(), pad(TARGETS, IGNORED)
     vectors = model.vectors(ids, mask)
     other_vector = logits(model, vectors.roll(1, dims=0), ids, mask, targets)
     other_text = logits(model, vectors, torch.where(ids == 9, 19, ids), mask, targets)
@@ -706,6 +706,6 @@ def test_rows_are_padded_to_the_longest() -> None:
     ids, mask = pad_texts([[5, 6], [7]], 9)
     assert ids.tolist() == [[5, 6], [7, 9]]
     assert mask.tolist() == [[1, 1], [1, 0]]
-    assert pad_targets([[5], []]).tolist() == [[5], [IGNORED]]
+    assert pad([[5], []], IGNORED).tolist() == [[5], [IGNORED]]
     assert pad([[], []], 3).tolist() == [[3], [3]]
     assert pad([], 3).shape == (0, 1)

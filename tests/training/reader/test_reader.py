@@ -763,7 +763,7 @@ def test_eight_bits_answer_alike(
     # The graph is traced once: what is quantized is a copy of it.
     graph = tmp_path / "none" / MODEL
     monkeypatch.setattr(
-        "purlin.training.reader.export.trace", lambda *args: shutil.copy(graph, args[2])
+        "purlin.training.cross_encoder.trace", lambda *args: shutil.copy(graph, args[2])
     )
     recipe = replace(recipe, export=ReaderExport(quantization="int8"))
     eight = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)

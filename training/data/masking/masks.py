@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from purlin.index.records import Kind, Span
 from purlin.index.sources.products.nouns import singular
-from purlin.training.config import in_range
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -52,8 +51,6 @@ def mask_entities(
     Of overlapping spans the first counts. A sentinel that occurs in the text itself is not used,
     and a span that contains one is not masked.
     """
-    in_range("max_share", max_share, 0.01, 1.0)
-
     groups: dict[str, list[Span]] = {}
     for span in _separate(text, spans, sentinels):
         word = text[span.start : span.end]
@@ -73,17 +70,12 @@ def mask_spans(
     share: float = 0.15,
     mean_length: float = 3.0,
 ) -> Masked:
-    """Mask `share` of the words in random runs, each by its own sentinel: T5's span corruption.
+    """Mask `share` (above 0) of the words in random runs, each by its own sentinel: T5's span corruption.
 
     A run has `mean_length` words on average. Words are runs of letters and digits, or single other
     characters. At least one word is masked and one kept; a text of one word stays unchanged. If
     the sentinels are too few for the whole text, its beginning is masked.
     """
-    in_range("share", share, 0.0, 1.0)
-    in_range("mean_length", mean_length, 1.0, 1000.0)
-    if not share:
-        return Masked(text, "", 0)
-
     # The words that the sentinels are enough for.
     reach = int(len(_unused(text, sentinels)) * mean_length / share)
     words = [match.span() for match in _WORD.finditer(text)][:reach]

@@ -66,15 +66,9 @@ def encode_masked(
 ) -> list[tuple[list[int], list[int]]]:
     """Return the ids of each text and of its target, cut to the limits, without special tokens.
 
-    `tokenizer` must come from `prepare_tokenizer`; raises InvalidInput for others. A target is cut between
-    entities: it loses those that do not fit, and those whose sentinel was cut off from the text,
-    which no model could predict.
+    `tokenizer` must come from `prepare_tokenizer`. A target is cut between entities: it loses those
+    that do not fit, and those whose sentinel was cut off from the text, which no model could predict.
     """
-    if not tokenizer.added_tokens_encoder.keys() >= set(sentinels):
-        raise InvalidInput(
-            "This tokenizer splits sentinels. Use the one that prepare_tokenizer returns."
-        )
-
     texts = [item.text[: max_tokens * CHARS_PER_TOKEN] for item in masked]
     targets = [
         "".join(f"{name} {entity}" for name, entity in target_entities(item.target, sentinels))

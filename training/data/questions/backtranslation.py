@@ -17,11 +17,10 @@ from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.config import in_range
 from purlin.training.data.templates.generation import Rephrase
 from purlin.training.reasons import first_line
 
-__all__ = ["back_translate", "rephraser", "translate"]
+BATCH_SIZE = 32
 
 # Longer texts are cut before they are tokenized.
 MAX_TRANSLATED_CHARS = 10_000
@@ -30,7 +29,7 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 
 
 def back_translate(
-    texts: Sequence[str], there: str, back: str, *, batch_size: int = 32, max_tokens: int = 128
+    texts: Sequence[str], there: str, back: str, *, max_tokens: int = 128
 ) -> list[str | None]:
     """Translate each text with `there` and the result with `back`.
 
@@ -39,8 +38,8 @@ def back_translate(
     one at a time is in memory. `max_tokens` limits both the input and the output. Raises NotFound
     for a model that cannot be loaded.
     """
-    foreign = translate(texts, there, batch_size=batch_size, max_tokens=max_tokens)
-    returned = translate(foreign, back, batch_size=batch_size, max_tokens=max_tokens)
+    foreign = translate(texts, there, max_tokens=max_tokens)
+    returned = translate(foreign, back, max_tokens=max_tokens)
     return [
         translated if _differs(text, translated) else None
         for text, translated in zip(texts, returned, strict=True)
@@ -65,15 +64,11 @@ def rephraser(translators: Sequence[str], *, max_tokens: int = 128) -> Rephrase 
     return partial(back_translate, there=there, back=back, max_tokens=max_tokens)
 
 
-def translate(
-    texts: Sequence[str], model: str, *, batch_size: int = 32, max_tokens: int = 128
-) -> list[str]:
+def translate(texts: Sequence[str], model: str, *, max_tokens: int = 128) -> list[str]:
     """Translate each text with a sequence-to-sequence model, without sampling.
 
     Texts of similar length share a batch.
     """
-    in_range("batch_size", batch_size, 1, 4096)
-    in_range("max_tokens", max_tokens, 1, 4096)
     if not texts:
         return []
 
@@ -81,8 +76,8 @@ def translate(
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     translated = [""] * len(texts)
 
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
+    for start in range(0, len(order), BATCH_SIZE):
+        rows = order[start : start + BATCH_SIZE]
         batch = [texts[row][:MAX_TRANSLATED_CHARS] for row in rows]
         outputs = _translate_batch(batch, tokenizer, translator, max_tokens)
         for row, text in zip(rows, outputs, strict=True):

@@ -19,8 +19,6 @@ from purlin.index.sources import open_source
 from purlin.index.sources.references import manual
 from purlin.index.sources.references.manual import Unit
 
-__all__ = ["UNITS", "Placed", "SplitReference", "read_split"]
-
 # What the paper's splitters cut (section 3.4, Algorithm 1): simple the text of whole pages,
 # structure-dependent each term with its description, extended the same beneath its terms.
 UNITS: dict[Splitter, Unit] = {

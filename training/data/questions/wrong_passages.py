@@ -37,14 +37,7 @@ class Miner:
         self.texts = _number([passage.text for passage in pool.passages])
 
         texts = [model_text(passage) for passage in pool.passages]
-        with tempfile.TemporaryDirectory() as directory:
-            builder = LexicalBuilder(Path(directory))
-            for text in texts:
-                builder.add(text)
-            builder.close()
-            # Open files outlive their directory.
-            self.lexical = Lexical([Postings.load(Path(directory))])
-
+        self.lexical = lexical_index(texts)
         self.vectors = None
         if encoder is not None:
             encode = passage_vectors or partial(encoder.encode, role="passage")
@@ -54,9 +47,8 @@ class Miner:
         """Return rows (len(questions), depth) of the best wrong passages, best first.
 
         They are those that BM25 ranks highest, without those of the question's own entry, if that is
-        known. With an
-        encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and by cosine, in
-        turns. If fewer than `depth` passages share a word with the question, they are repeated; if
+        known. With an encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and
+        by cosine, in turns. If fewer than `depth` passages share a word with the question, they are repeated; if
         none does, the passages after its own are used.
         """
         rows = np.arange(len(self.texts))
@@ -94,6 +86,17 @@ class Miner:
         best = top(scores, depth)
         following = (row + 1 + np.arange(depth)) % len(scores)
         return np.resize(best if len(best) else following, depth).astype(np.int32)
+
+
+def lexical_index(texts: Iterable[str]) -> Lexical:
+    """Return BM25 over the texts."""
+    with tempfile.TemporaryDirectory() as directory:
+        builder = LexicalBuilder(Path(directory))
+        for text in texts:
+            builder.add(text)
+        builder.close()
+        # Open files outlive their directory.
+        return Lexical([Postings.load(Path(directory))])
 
 
 def _cosines(queries: Vectors, passages: Vectors) -> Iterator[NDArray[np.float32]]:

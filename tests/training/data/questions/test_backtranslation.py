@@ -137,16 +137,19 @@ def test_published_tokenizers_load(tmp_path: Path) -> None:
 
 def test_models_of_two_classes_translate(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), t5(tmp_path / "back")
-    returned = back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    returned = back_translate(QUESTIONS, there, back, max_tokens=6)
     assert len(returned) == len(QUESTIONS)
-    assert returned == back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    assert returned == back_translate(QUESTIONS, there, back, max_tokens=6)
     alone = translate(translate(QUESTIONS[:1], there, max_tokens=6), back, max_tokens=6)
     assert returned[0] in (alone[0], None)
 
 
-def test_translations_keep_the_order_of_their_texts(tmp_path: Path) -> None:
+def test_translations_keep_the_order_of_their_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("purlin.training.data.questions.backtranslation.BATCH_SIZE", 2)
     model = marian(tmp_path)
-    together = translate(QUESTIONS, model, batch_size=1, max_tokens=5)
+    together = translate(QUESTIONS, model, max_tokens=5)
     assert together == [translate([text], model, max_tokens=5)[0] for text in QUESTIONS]
 
 
@@ -177,12 +180,6 @@ def test_missing_or_pickled_model_is_refused(tmp_path: Path) -> None:
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(NotFound, match="safetensors"):
         back_translate(["open"], model, model)
-
-
-@pytest.mark.parametrize("limits", [{"batch_size": 0}, {"max_tokens": 0}])
-def test_limits_are_checked(limits: dict[str, int]) -> None:
-    with pytest.raises(InvalidInput, match="must be from 1"):
-        translate(["open"], "unused", **limits)
 
 
 RULES = """

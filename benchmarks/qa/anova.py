@@ -14,11 +14,9 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from purlin.index.errors import InvalidInput
-
-__all__ = ["Anova", "PairDifference", "tukey_hsd", "two_way_anova"]
 
 Values = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals of all differences together

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.qa.anova import tukey_hsd, two_way_anova
 from purlin.index.errors import InvalidInput
-from purlin.training.anova import tukey_hsd, two_way_anova
 
 # Yield of penicillin by blend (rows) and process (columns): Box, Hunter and Hunter, Statistics for
 # Experimenters (1978), table 7.1. Its analysis: treatments 70 with 3 degrees of freedom, residuals

@@ -1,0 +1,23 @@
+"""What benchmarks that train say on the standard error, beside the table on the standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from purlin.training.loop.run import StepProgress
+
+
+def log_progress(stage: str) -> StepProgress:
+    """Return the function that logs every tenth step of a stage, and its last one."""
+
+    def step(number: int, total: int, values: Mapping[str, float]) -> None:
+        if number % 10 == 0 or number == total:
+            loss = f" loss {values['loss']:.4f}" if "loss" in values else ""
+            log_line(f"{stage} {number}/{total}{loss}")
+
+    return step
+
+
+def log_line(message: str) -> None:
+    print(f"  {message}", file=sys.stderr, flush=True)
