@@ -238,7 +238,7 @@ def _stored_values(build: Path, judged: Judgements) -> tuple[dict[str, Values], 
     if JUDGED_FILE not in manifest.files:
         return None
 
-    stored = json.loads(build_files.Files(build, manifest).read(build / JUDGED_FILE))
+    stored = json.loads(build_files.Files(build, manifest.files).read(build / JUDGED_FILE))
     if stored["of"] != judged.digest:
         return None
     values = {name: np.array(of_queries) for name, of_queries in stored["values"].items()}

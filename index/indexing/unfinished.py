@@ -125,7 +125,7 @@ class Unfinished:
         if reading is None or reading.key != key:
             return None
         try:
-            build_files.verify(self._directory / _READ, reading)
+            build_files.verify(self._directory / _READ, reading.files)
         except Damaged:
             return None
         return reading

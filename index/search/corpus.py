@@ -156,7 +156,7 @@ class Corpus:
         opened: Corpus | None = None,
     ) -> Corpus:
         """Open the files of a manifest, which may be of an unfinished build. Raises Damaged."""
-        files = build_files.Files(directory, manifest)
+        files = build_files.Files(directory, manifest.files)
         shared = {} if opened is None else {part.name: part for part in opened.segments}
         parts = [
             Segment.load(directory / name, manifest, files, shared.get(name))
