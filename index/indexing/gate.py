@@ -180,7 +180,7 @@ def _measured(
     """Values (queries,) of each measure, and the number of missing documents. Closes the corpus."""
     try:
         run = run_queries(corpus, judged, progress=progress)
-        values = ranking.per_query(run, judged.qrels, 0.0)
+        values = ranking.per_query(run, judged.qrels)
         relevant = judged.relevant_ids
         return values, len(relevant) - corpus.count(relevant)
     finally:
