@@ -163,7 +163,6 @@ def open_directory(
     path: Path | str = ".",
     *,
     kind: Kind = "code",
-    cache_directory: Path | None = None,
     encoder: str | None = None,
     progress: Progress | None = None,
 ) -> Workspace | BestWorkspace:
@@ -173,15 +172,9 @@ def open_directory(
     what is raised.
     """
     if encoder is not None:
-        return open_workspace(
-            path,
-            kind=kind,
-            cache_directory=cache_directory,
-            encoder=encoder,
-            progress=progress,
-        )
+        return open_workspace(path, kind=kind, encoder=encoder, progress=progress)
 
-    directory = cache_directory or cache.cache_directory()
+    directory = cache.cache_directory()
     root, notes = find_directory(path, directory)
     best = BestWorkspace(root, kind, directory)
     try:
@@ -194,11 +187,7 @@ def open_directory(
 
 
 def build_better(
-    path: Path | str,
-    kind: Kind,
-    *,
-    cache_directory: Path | None = None,
-    progress: Progress | None = None,
+    path: Path | str, kind: Kind, *, progress: Progress | None = None
 ) -> Workspace | None:
     """Make the index with better vectors now; None if its encoder cannot run here.
 
@@ -207,12 +196,9 @@ def build_better(
     encoder = better_encoder(kind)
     if encoder is None:
         return None
-    directory = cache_directory or cache.cache_directory()
-    workspace = open_workspace(
-        path, kind=kind, cache_directory=directory, encoder=encoder, progress=progress
-    )
+    workspace = open_workspace(path, kind=kind, encoder=encoder, progress=progress)
     with contextlib.suppress(OSError):
-        _started_file(workspace.root, kind, directory).unlink()
+        _started_file(workspace.root, kind, cache.cache_directory()).unlink()
     return workspace
 
 

@@ -320,10 +320,7 @@ class BlockFile:
                     raise self.altered("was cut")
                 count += more
         except OSError as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: OSError) -> Altered:
-        return self.altered(read_problem(error))
+            raise self.altered(read_problem(error)) from error
 
     def _verify(self, content: memoryview, sums: NDArray[np.uint64]) -> None:
         if _sums(content) != sums.tolist():

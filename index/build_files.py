@@ -8,7 +8,6 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,19 @@ from typing import Any
 from purlin.index.blocks import SUMS_SUFFIX, BlockFile, sums_path
 from purlin.index.catalogs import damage_message
 from purlin.index.errors import Damaged, read_problem
-from purlin.index.manifests import ListsFiles, read_manifest_json
+from purlin.index.manifests import read_manifest_json
 
 
 class Files:
     """Files of a build, each verified as it is read: whole, or the blocks that a read touches.
 
-    Each file can be opened once. Raises Damaged, which names the file.
+    Each file can be opened once; `entries` are those of the manifest. Raises Damaged, which names
+    the file.
     """
 
-    def __init__(self, directory: Path, manifest: ListsFiles) -> None:
+    def __init__(self, directory: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
         self._directory = directory
-        self._unread = dict(manifest.files)
+        self._unread = dict(entries)
 
     def read(self, path: Path) -> bytes:
         """Return the verified content of a file that is read whole."""
@@ -113,19 +113,14 @@ class Files:
         return Damaged(damage_message(self._directory, name, problem))
 
 
-def verify(directory: Path, manifest: ListsFiles | None = None) -> None:
+def verify(directory: Path, entries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     """Compare every file of a build with its checksum. Damaged names the first that differs.
 
-    Without a `manifest`, the build may be of a corpus or of a classifier.
+    By default, `entries` are those of the build's manifest, be it of a corpus or of a classifier.
     """
-    Files(directory, manifest or _Listing(read_manifest_json(directory)["files"])).check_others()
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """The part of a manifest that lists the files."""
-
-    files: Mapping[str, Mapping[str, Any]]
+    if entries is None:
+        entries = read_manifest_json(directory)["files"]
+    Files(directory, entries).check_others()
 
 
 def checksums(

@@ -247,7 +247,7 @@ def adopt(staging_dir: Path, build: str) -> None:
     staging_dir.chmod(0o755)
     staging_dir.rename(directory)
     try:
-        verify(directory, read_manifest(directory))
+        verify(directory, read_manifest(directory).files)
     except Damaged:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -316,7 +316,7 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
                 "build that was active then. Use `force` to activate it anyway.",
                 field="build",
             )
-        verify(directory / build, manifest)
+        verify(directory / build, manifest.files)
         switch(directory, build)
 
 

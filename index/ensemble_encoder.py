@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import NotFound
 from purlin.index.exported import check_parts, check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
-from purlin.index.storage import read_array
+from purlin.index.storage import read_exact
 from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
 
 PROJECTION = "projection.npy"
@@ -92,12 +92,8 @@ class EnsembleEncoder:
             parts.append(part)
 
         with refusing("encoder", directory / PROJECTION):
-            projection = read_array(files[PROJECTION])
             shape = (sum(part.dim for part in parts), settings.dim)
-            if projection.dtype != np.float32 or projection.shape != shape:
-                raise ValueError(
-                    f"it holds {projection.dtype} {projection.shape}, not float32 {shape}"
-                )
+            projection = read_exact(files[PROJECTION], np.float32, shape)
         return cls(settings, parts, projection)
 
     @property

@@ -19,16 +19,7 @@ _MAX_MANIFEST_BYTES = 16 * 2**20
 _OPTIONAL = frozenset({"columns"})
 
 
-class ListsFiles(Protocol):
-    """What lists the files of a build."""
-
-    @property
-    def files(self) -> Mapping[str, Mapping[str, Any]]:
-        """Relative path -> size of the file, and SHA-256 of its content or of its blocks' sums."""
-        ...
-
-
-class AnyManifest(ListsFiles, Protocol):
+class AnyManifest(Protocol):
     """The part that the manifests of corpora and classifiers share."""
 
     def to_json(self) -> str:

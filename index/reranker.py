@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 
 RERANKER_SETTINGS = "reranker.json"
 RELEASED_RERANKER = Path(__file__).resolve().parents[1] / "models" / "reranker-int8"
-# The share of a reader's relevance in the score of a reference's hit, and the kinds that it reranks
-# unless a request says otherwise; see docs/encoder.md.
+# The share of a reader's relevance in the score of a reference's hit; see docs/encoder.md.
 READER_WEIGHT = 0.15
-READER_DEFAULT: tuple[Kind, ...] = ()
 # The most tokens that a pair is counted to, and that a reranker may read.
 _UNCUT_TOKENS = 8192
 
@@ -79,6 +77,8 @@ class Reranker:
         self.settings = settings
         self.packer = packer
         self.name = settings.name
+        self.weights: Mapping[str, float] = settings.weights
+        self.default: Sequence[str] = settings.default
 
         self._session = session
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reranker")
@@ -99,16 +99,6 @@ class Reranker:
             tokenizer: Tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
             packer = Packer(tokenizer, settings.max_tokens)
             return cls(settings, packer, open_session(files[MODEL]), threads or available_cpus())
-
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """The share of the relevance in the score, for each kind that can be reranked."""
-        return self.settings.weights
-
-    @property
-    def default(self) -> Sequence[str]:
-        """The kinds that are reranked unless a request says otherwise."""
-        return self.settings.default
 
     def relevance(
         self,
@@ -151,9 +141,9 @@ class Reranker:
 class ReadingReranker:
     """A reader as the reranker of references: the relevance is that of a passage that answers."""
 
-    def __init__(self, reader: Reader, weight: float = READER_WEIGHT) -> None:
+    def __init__(self, reader: Reader) -> None:
         self.name = reader.name
-        self.weights: Mapping[str, float] = {"reference": weight}
+        self.weights: Mapping[str, float] = {"reference": READER_WEIGHT}
         self._reader = reader
 
     def relevance(
@@ -195,7 +185,7 @@ class Rerankers:
         reranker = self.installed()
         if reranker is not None and kind in reranker.weights:
             return reranker if requested or kind in reranker.default else None
-        if kind == "reference" and (requested or kind in READER_DEFAULT):
+        if kind == "reference" and requested:
             with suppress(NotFound):
                 return ReadingReranker(self._reader())
         if requested:

@@ -10,7 +10,6 @@ pieces that the vocabulary has, as in WordPiece.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import unicodedata
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import NotFound
 from purlin.index.exported import check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
+from purlin.index.storage import read_exact
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
 ROLES: tuple[Role, ...] = ("query", "passage")
@@ -187,9 +187,9 @@ class StaticEncoder:
         with refusing("encoder", directory / VOCABULARY):
             vocabulary = Vocabulary(files[VOCABULARY].decode().split("\n"))
         with refusing("encoder", directory / VECTORS):
-            vectors = _array(files[VECTORS], np.dtype(np.int8), (len(vocabulary), settings.dim))
+            vectors = read_exact(files[VECTORS], np.int8, (len(vocabulary), settings.dim))
         with refusing("encoder", directory / WEIGHTS):
-            weights = _array(files[WEIGHTS], np.dtype(np.float32), (len(vocabulary), len(ROLES)))
+            weights = read_exact(files[WEIGHTS], np.float32, (len(vocabulary), len(ROLES)))
         return cls(settings, vocabulary, vectors, weights)
 
     def encode(
@@ -246,10 +246,3 @@ def _settings(values: Any) -> StaticSettings:
             f"files are {sorted(settings.files)}, not {VECTORS}, {WEIGHTS} and {VOCABULARY}"
         )
     return settings
-
-
-def _array(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"it holds {array.dtype} {array.shape}, not {dtype} {shape}")
-    return array

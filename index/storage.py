@@ -62,6 +62,14 @@ def read_array(content: bytes) -> NDArray[Any]:
     return numbers.reshape(header.shape, order="F" if header.by_columns else "C")
 
 
+def read_exact(content: bytes, dtype: type[np.number[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Array of an `.npy` file's content, as `read_array`; raises ValueError for another type or shape."""
+    array = read_array(content)
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(f"it holds {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
+    return array
+
+
 class FileState(NamedTuple):
     """State of a file.
 

@@ -478,12 +478,7 @@ def variant_of(kind: Kind, encoder: str) -> str:
 
 
 def workspace_name(root: Path, variant: str) -> str:
-    """Return the name of a directory's index."""
-    return f"{_slug(root)}{variant}"
-
-
-def _slug(root: Path) -> str:
-    """A directory's name, in the letters of a corpus name, and the start of its path's hash."""
+    """Return the name of a directory's index: its name, the start of its path's hash, the variant."""
     letters = re.sub(r"[^a-z0-9_-]+", "-", root.name.lower()).strip("-_")[:30]
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:10]
-    return f"{letters or 'root'}-{digest}"
+    return f"{letters or 'root'}-{digest}{variant}"

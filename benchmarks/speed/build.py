@@ -90,7 +90,7 @@ def content(home: Path) -> Manifest:
     """Manifest of the active build, verified, without what is a time."""
     directory = builds.current(home, "bench")
     manifest = read_manifest(directory)
-    build_files.verify(directory, manifest)
+    build_files.verify(directory, manifest.files)
     return replace(manifest, created_at="", took_s=0.0, dense={})
 
 

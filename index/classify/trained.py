@@ -192,7 +192,7 @@ class TrainedClassifier:
             if listing.get("format") != CLASSIFIER_FORMAT:
                 raise ValueError("it was written by another version")
 
-        files = build_files.Files(directory, ClassifierManifest(**listing))
+        files = build_files.Files(directory, listing["files"])
         spec = read_classifier(directory, files.read)
         files.check_others()
 

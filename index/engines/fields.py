@@ -33,11 +33,6 @@ def hashed(*parts: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def folded(title: str) -> str:
-    """A title as its hash has it: the case of ASCII letters does not matter."""
-    return "".join(letter.lower() if letter.isascii() else letter for letter in title)
-
-
 def _number_key(value: int | float) -> str:
     """Hexadecimal digits that sort as numbers do, whole ones of 64 bits exactly."""
     nearest = float(value) + 0.0

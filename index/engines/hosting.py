@@ -288,7 +288,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     milvus = _milvus(manifest)
     _check(milvus, manifest)
 
-    files = build_files.Files(directory, manifest)
+    files = build_files.Files(directory, manifest.files)
     field_types = segments.read_fields(directory, files)
     log = None
     if query_log.VECTORS_FILE in manifest.files:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
-from purlin.index.engines.fields import expression, folded, hashed
+from purlin.index.engines.fields import expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
@@ -28,6 +28,7 @@ from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
+from purlin.index.search.store.document_records import folded_title
 from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
 
@@ -350,14 +351,13 @@ class MilvusPassages:
 
     def rows_named(self, name: str) -> Rows:
         """Return passages of the documents whose id or title is `name`; titles in any case."""
-        condition = (
-            f"{layout.ID_HASH} == {hashed(name)} or {layout.TITLE_HASH} == {hashed(folded(name))}"
-        )
+        title = folded_title(name)
+        condition = f"{layout.ID_HASH} == {hashed(name)} or {layout.TITLE_HASH} == {hashed(title)}"
         columns = [layout.ID, layout.TITLE, layout.PASSAGES]
         records = [
             row
             for row in self._collection.query(self._collection.records, condition, columns)
-            if row[layout.ID] == name or folded(row[layout.TITLE]) == folded(name)
+            if row[layout.ID] == name or folded_title(row[layout.TITLE]) == title
         ]
         return _passages(records)[:MAX_NAMED]
 

@@ -31,6 +31,7 @@ from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.postings import B
 from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.store.document_records import folded_title, path_of
 from purlin.index.search.store.filters import ANY_CASE
 
 _ATTEMPTS = 4
@@ -215,17 +216,16 @@ class _Writer:
     def _write_record(
         self, document: Document, passages: list[Passage], row: int, filters: Mapping[str, Any]
     ) -> None:
-        path = document.location.path
-        in_file = path is not None and document.id.startswith(f"{path}::")
-        self.has_files = self.has_files or in_file
+        path = path_of(document)
+        self.has_files = self.has_files or bool(path)
         columns = {
             layout.PASSAGES: len(passages),
             layout.ID: document.id,
             layout.TITLE: document.title,
-            layout.PATH: path if in_file else "",
+            layout.PATH: path,
             layout.ID_HASH: fields.hashed(document.id),
-            layout.TITLE_HASH: fields.hashed(fields.folded(document.title)),
-            layout.PATH_HASH: fields.hashed(str(path)) if in_file else 0,
+            layout.TITLE_HASH: fields.hashed(folded_title(document.title)),
+            layout.PATH_HASH: fields.hashed(path) if path else 0,
         }
         parts = list(layout.chunks(layout.pack(document, passages)))
         if len(parts) > layout.MAX_CHUNKS:

@@ -73,29 +73,22 @@ class Difference:
 # ---- measures
 
 
-def evaluate_run(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]:
+def evaluate_run(run: Run, qrels: Qrels) -> list[Measure]:
     """MRR@100, nDCG@10 and Recall@100 of a run (query -> document ids, best first).
 
-    For MRR and recall, a document is relevant if its grade is above 0 and at least `min_grade`;
-    nDCG uses all grades. Intervals are percentiles of 10,000 bootstrap resamples of the queries,
-    the same in every call. Raises InvalidInput if no query has a relevant document.
+    A document is relevant if its grade is above 0. Intervals are percentiles of 10,000 bootstrap
+    resamples of the queries, the same in every call. Raises InvalidInput if no query has a relevant document.
     """
-    return [
-        measure(name, values, len(qrels))
-        for name, values in per_query(run, qrels, min_grade).items()
-    ]
+    return [measure(name, values, len(qrels)) for name, values in per_query(run, qrels).items()]
 
 
-def compare_runs(
-    run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0
-) -> list[Difference]:
+def compare_runs(run_a: Run, run_b: Run, qrels: Qrels) -> list[Difference]:
     """Difference of runs b and a in each measure of `evaluate_run`, paired by query.
 
     Intervals are by paired bootstrap; `p` is by 10,000 random exchanges of a's and b's values (sign
     flips), so it is at least 1e-4.
     """
-    values_a = per_query(run_a, qrels, min_grade)
-    values_b = per_query(run_b, qrels, min_grade)
+    values_a, values_b = per_query(run_a, qrels), per_query(run_b, qrels)
     return [difference(name, values_a[name], values_b[name]) for name in values_a]
 
 
@@ -131,27 +124,23 @@ def _ranked(ranking: Sequence[str], depth: int) -> Iterator[tuple[int, str]]:
     return zip(range(1, depth + 1), dict.fromkeys(ranking), strict=False)
 
 
-def per_query(run: Run, qrels: Qrels, min_grade: float) -> dict[str, Values]:
+def per_query(run: Run, qrels: Qrels) -> dict[str, Values]:
     """Map each measure to its values (queries,) in the order of the judgements.
 
-    Queries for which a measure is not defined are left out. Raises InvalidInput if that are all.
+    Queries without a relevant document are left out. Raises InvalidInput if that are all.
     """
-    relevant: dict[str, set[str]] = {}
-    gains: dict[str, Mapping[str, float]] = {}
-    for query, grades in qrels.items():
-        positive = {document for document, grade in grades.items() if grade > 0}
-        if positive:
-            gains[query] = grades
-        if documents := {document for document in positive if grades[document] >= min_grade}:
-            relevant[query] = documents
-
+    relevant = {
+        query: documents
+        for query, grades in qrels.items()
+        if (documents := {document for document, grade in grades.items() if grade > 0})
+    }
     if not relevant:
         raise InvalidInput(
             f"None of the {len(qrels)} judged queries has a relevant document.", field="qrels"
         )
 
     ranks = [reciprocal_rank(run.get(query, ()), ids) for query, ids in relevant.items()]
-    ndcgs = [ndcg(run.get(query, ()), grades) for query, grades in gains.items()]
+    ndcgs = [ndcg(run.get(query, ()), qrels[query]) for query in relevant]
     recalls = [recall(run.get(query, ()), ids) for query, ids in relevant.items()]
     return {
         "MRR@100": np.array(ranks),
@@ -233,7 +222,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """Query id -> document id -> grade, which may be fractional; gzip by suffix.
 
     Reads tab-separated `query-id corpus-id score` with or without a header (BEIR), and TREC's four
-    columns `query 0 document grade`, whose ids are unescaped as in runs. If a document has several
+    columns `query 0 document grade`, whose ids `escaped` wrote. If a document has several
     grades, the last counts, as in BEIR's own reader. Raises InvalidInput for a malformed line.
     """
     qrels: dict[str, dict[str, float]] = {}
@@ -268,60 +257,30 @@ def _is_header(score: str) -> bool:
     return False
 
 
-def read_run(path: Path) -> dict[str, list[str]]:
-    """Query id -> document ids, best first, from a TREC run of six columns; gzip by suffix.
-
-    As in trec_eval, the score decides and not the rank; ties go by the document id as written,
-    descending. If a line has five tabs it is split there, so that ids of other tools may have
-    spaces. Ids are unescaped. Raises InvalidInput for a malformed line, and for a document that a
-    query ranks twice.
-    """
-    # Query -> document id -> (score, id as written).
-    scored: dict[str, dict[str, tuple[float, str]]] = {}
-    for number, line in read_lines(path):
-        columns = line.rstrip("\n").split("\t") if line.count("\t") == 5 else line.split()
-        if len(columns) != 6:
-            expected = "expected 6 columns (query Q0 document rank score run)"
-            raise malformed(path, number, f"{expected}, got {len(columns)}")
-
-        query, document = unescaped(columns[0]), unescaped(columns[2])
-        ranking = scored.setdefault(query, {})
-        if document in ranking:
-            raise malformed(
-                path, number, f"document {document!r} is ranked twice for query {query!r}"
-            )
-        ranking[document] = (_finite(columns[4], "score", path, number), columns[2])
-
-    return {
-        query: sorted(ranking, key=ranking.__getitem__, reverse=True)
-        for query, ranking in scored.items()
-    }
-
-
-def write_run(path: Path, run: Run, *, name: str = "purlin") -> int:
+def write_run(path: Path, run: Run) -> int:
     """Write a TREC run of six columns with escaped ids; returns how many ids escaping changed.
 
     The score is 1 / rank. The file appears whole or not at all. Raises InvalidInput for an empty
     id, and StorageFailed if the file cannot be written.
     """
     identifiers = {*run, *chain.from_iterable(run.values())}
-    if "" in identifiers or not name:
+    if "" in identifiers:
         raise InvalidInput(
             "An id is empty, which a TREC run cannot represent. Give each query and document an id."
         )
 
     try:
         with atomic_write(path) as file:
-            file.writelines(line.encode() for line in _run_lines(run, escaped(name)))
+            file.writelines(line.encode() for line in _run_lines(run))
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written: {error.strerror}.") from error
     return sum(escaped(identifier) != identifier for identifier in identifiers)
 
 
-def _run_lines(run: Run, name: str) -> Iterator[str]:
+def _run_lines(run: Run) -> Iterator[str]:
     for query, ranking in run.items():
         for rank, document in enumerate(ranking, 1):
-            yield f"{escaped(query)}\tQ0\t{escaped(document)}\t{rank}\t{1 / rank!r}\t{name}\n"
+            yield f"{escaped(query)}\tQ0\t{escaped(document)}\t{rank}\t{1 / rank!r}\tpurlin\n"
 
 
 def escaped(identifier: str) -> str:

@@ -260,7 +260,7 @@ def file_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:
     try:
         directory = builds.current(home, name)
         manifest = read_manifest(directory)
-        listing = read_listing(directory, build_files.Files(directory, manifest).read)
+        listing = read_listing(directory, build_files.Files(directory, manifest.files).read)
     except PurlinError:
         return {}
     return listing.digests()

@@ -66,7 +66,7 @@ class Earlier:
         try:
             directory = builds.current(home, name)
             manifest = read_manifest(directory)
-            files = build_files.Files(directory, manifest)
+            files = build_files.Files(directory, manifest.files)
             listing = read_listing(directory, files.read)
             files.check_others()
         except PurlinError:

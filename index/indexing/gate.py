@@ -180,7 +180,7 @@ def _measured(
     """Values (queries,) of each measure, and the number of missing documents. Closes the corpus."""
     try:
         run = run_queries(corpus, judged, progress=progress)
-        values = ranking.per_query(run, judged.qrels, 0.0)
+        values = ranking.per_query(run, judged.qrels)
         relevant = judged.relevant_ids
         return values, len(relevant) - corpus.count(relevant)
     finally:
@@ -238,7 +238,7 @@ def _stored_values(build: Path, judged: Judgements) -> tuple[dict[str, Values], 
     if JUDGED_FILE not in manifest.files:
         return None
 
-    stored = json.loads(build_files.Files(build, manifest).read(build / JUDGED_FILE))
+    stored = json.loads(build_files.Files(build, manifest.files).read(build / JUDGED_FILE))
     if stored["of"] != judged.digest:
         return None
     values = {name: np.array(of_queries) for name, of_queries in stored["values"].items()}

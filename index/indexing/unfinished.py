@@ -44,10 +44,6 @@ class Reading:
     files: Mapping[str, Mapping[str, Any]]
     format: int = MANIFEST_FORMAT
 
-    def to_json(self) -> str:
-        """Content of `read.json`."""
-        return json.dumps(asdict(self))
-
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
@@ -117,7 +113,7 @@ class Unfinished:
                 fsync(path)
 
         # Written last: without it, the directory says nothing.
-        (directory / _FACTS_FILE).write_text(reading.to_json(), encoding="utf-8")
+        (directory / _FACTS_FILE).write_text(json.dumps(asdict(reading)), encoding="utf-8")
 
     def reading(self, key: str) -> Reading | None:
         """What was read of the sources with this key; None if it is not whole."""
@@ -125,7 +121,7 @@ class Unfinished:
         if reading is None or reading.key != key:
             return None
         try:
-            build_files.verify(self._directory / _READ, reading)
+            build_files.verify(self._directory / _READ, reading.files)
         except Damaged:
             return None
         return reading

@@ -112,7 +112,7 @@ class Corpus:
         self.build = build
         self.manifest = manifest
         self.segments = segments
-        self._encoder = encoder
+        self.encoder = encoder
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
@@ -156,7 +156,7 @@ class Corpus:
         opened: Corpus | None = None,
     ) -> Corpus:
         """Open the files of a manifest, which may be of an unfinished build. Raises Damaged."""
-        files = build_files.Files(directory, manifest)
+        files = build_files.Files(directory, manifest.files)
         shared = {} if opened is None else {part.name: part for part in opened.segments}
         parts = [
             Segment.load(directory / name, manifest, files, shared.get(name))
@@ -192,11 +192,6 @@ class Corpus:
     def close(self) -> None:
         """Release the files; later searches fail."""
         self._passages.close()
-
-    @property
-    def encoder(self) -> TextEncoder:
-        """The encoder of the build's vectors."""
-        return self._encoder
 
     @property
     def warning(self) -> str | None:
@@ -449,7 +444,7 @@ class Corpus:
 
         if mode != "lexical":
             if vector is None or text != query:
-                vector = self._encoder.encode([text], role="query")[0]
+                vector = self.encoder.encode([text], role="query")[0]
             prepared.vector = vector
             prepared.has_feedback = (
                 mode == "hybrid" and self.manifest.kind in feedback.KINDS and bool(vector.any())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.records import Document
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.store.documents import Documents
-from purlin.index.search.store.filters import FieldType, Filter
-from purlin.index.search.store.segment_store import StoredPassage
+from purlin.index.search.store.filters import Filter
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 
@@ -30,31 +28,23 @@ class LocalPassages:
         self._order = order
         self.everything = None if order is None else order >= 0
 
+        # What the documents of all segments answer as the contract wants it.
+        self.field_names, self.field_types = documents.field_names, documents.field_types
+        self.has_files = documents.has_files
+        self.rows_of, self.rows_named = documents.rows_of, documents.rows_named
+        self.existing_paths = documents.existing_paths
+        self.document, self.fetch = documents.document, documents.fetch
+        self.close = documents.close
+
         # Masks of documents: every search looks at a few of their rows.
         self._secondary = self._having("role", SECONDARY)
         self._modules = self._having("kind", ("module",))
-        self._has_files = documents.has_files
 
     def _having(self, field: str, values: Sequence[str]) -> Mask | None:
         """Mask (documents,) of those with one of the values; None if none has the field."""
-        if field not in self._documents.field_names:
+        if field not in self.field_names:
             return None
         return self._documents.allowed({field: values})
-
-    @property
-    def field_names(self) -> list[str]:
-        """Sorted names that a filter may use."""
-        return self._documents.field_names
-
-    @property
-    def field_types(self) -> Mapping[str, FieldType]:
-        """The type of each field."""
-        return self._documents.field_types
-
-    @property
-    def has_files(self) -> bool:
-        """Whether any document is part of a file, whose path tells what the document is for."""
-        return self._has_files
 
     # ---- restrictions
 
@@ -96,14 +86,6 @@ class LocalPassages:
         """Return numbers (n,) that sort passages of equal score."""
         return rows if self._order is None else self._order[rows].astype(np.int64)
 
-    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Map those of the ids that exist to their documents."""
-        return self._documents.rows_of(ids)
-
-    def rows_named(self, name: str) -> Rows:
-        """Return passages of the documents whose id or title is `name`; titles in any case."""
-        return self._documents.rows_named(name)
-
     def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
         """Return passages that pass a filter, in ascending order; at most the first `limit`."""
         return self.passages_of(np.flatnonzero(self._documents.allowed(conditions))[:limit])[:limit]
@@ -125,22 +107,6 @@ class LocalPassages:
             self.secondary(documents),
             _among(self._modules, documents),
         )
-
-    def existing_paths(self, paths: Iterable[str]) -> set[str]:
-        """Return those of the paths that some document's file has."""
-        return self._documents.existing_paths(paths)
-
-    def document(self, document_id: str) -> Document:
-        """Return the document with this id, whole. Raises NotFound."""
-        return self._documents.document(document_id)
-
-    def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
-        """Return passages in the given order; those of one document share its object."""
-        return self._documents.fetch(rows)
-
-    def close(self) -> None:
-        """Release the files; later calls fail."""
-        self._documents.close()
 
 
 def _among(mask: Mask | None, documents: Rows) -> Mask:

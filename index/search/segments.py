@@ -79,7 +79,7 @@ class Segment:
 
 def open_documents(directory: Path, manifest: Manifest) -> Documents:
     """Open the documents of a build; what is read is verified."""
-    files = Files(directory, manifest)
+    files = Files(directory, manifest.files)
     stores = [Store(directory / name, manifest.kind, files) for name in manifest.segments]
     return read_documents(directory, files, stores, read_order(directory, manifest, files))
 

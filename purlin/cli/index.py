@@ -315,7 +315,7 @@ def index_show(
         for build in builds.builds(home, name):
             out.print(f"build {build}")
     manifest = read_manifest(directory)
-    build_files.verify(directory, manifest)
+    build_files.verify(directory, manifest.files)
     shown = json.loads(manifest.to_json())
     shown["files"] = {
         file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()

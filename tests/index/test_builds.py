@@ -43,7 +43,7 @@ def test_published_build_is_read_and_verified(tmp_path: Path) -> None:
     assert directory.name == build
     manifest = read_manifest(directory)
     assert manifest.created_at == "one"
-    build_files.verify(directory, manifest)
+    build_files.verify(directory, manifest.files)
     assert builds.corpora(tmp_path) == ["c"]
 
 
@@ -88,7 +88,7 @@ def test_damaged_file_is_named(tmp_path: Path, file: str, harm: Callable[[Path],
     directory = tmp_path / "corpora" / "c" / bad
     harm(directory / file)
     with pytest.raises(Damaged, match=file):
-        build_files.verify(directory, read_manifest(directory))
+        build_files.verify(directory, read_manifest(directory).files)
     with pytest.raises(Damaged, match=file):
         builds.activate(tmp_path, "c", bad)
     assert builds.current(tmp_path, "c").name == good
@@ -230,11 +230,11 @@ def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str)
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "good")
     directory = builds.current(tmp_path, "c")
-    files = build_files.Files(directory, read_manifest(directory))
+    files = build_files.Files(directory, read_manifest(directory).files)
     assert files.read(directory / "lexical" / "data") == b"good"
     (directory / "lexical" / "data").write_text("evil")
     files.check_others()  # there is no other
-    again = build_files.Files(directory, read_manifest(directory))
+    again = build_files.Files(directory, read_manifest(directory).files)
     with pytest.raises(Damaged, match=r"lexical/data was altered"):
         again.read(directory / "lexical" / "data")
 
@@ -251,7 +251,7 @@ def test_block_files_are_listed_with_their_sums(tmp_path: Path) -> None:
 def test_each_file_is_opened_as_it_is_listed(tmp_path: Path) -> None:
     build = _publish(tmp_path, "c", "content")
     directory = tmp_path / "corpora" / "c" / build
-    files = Files(directory, read_manifest(directory))
+    files = Files(directory, read_manifest(directory).files)
     with pytest.raises(Damaged, match="is not listed"):
         files.blocks(directory / "lexical" / "data")
     with pytest.raises(Damaged, match="is not listed"):

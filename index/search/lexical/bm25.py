@@ -125,10 +125,10 @@ class Lexical:
         ]
         self._local = threading.local()
         # Where rows were removed, a token's postings are read to count those left.
-        self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
-        self._nearest = lru_cache(_CORRECTED_WORDS)(self._find_nearest)
-        self._completion = lru_cache(_CORRECTED_WORDS)(self._find_completion)
-        self._compounds = lru_cache(_CORRECTED_WORDS)(self._find_compounds)
+        self.df = lru_cache(_COUNTED_TOKENS)(self._df)
+        self.nearest = lru_cache(_CORRECTED_WORDS)(self._nearest)
+        self.completion = lru_cache(_CORRECTED_WORDS)(self._completion)
+        self.compounds = lru_cache(_CORRECTED_WORDS)(self._compounds)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
@@ -138,10 +138,10 @@ class Lexical:
         return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
 
     def _idf(self, token: str) -> float:
-        df = self._df(token)
+        df = self.df(token)
         return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
 
-    def _count_live(self, token: str) -> int:
+    def _df(self, token: str) -> int:
         """Count the live rows that have the token."""
         df = 0
         for segment, removed in zip(self._segments, self._removed, strict=True):
@@ -157,20 +157,13 @@ class Lexical:
         """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
         return corrected(query, self)
 
-    def df(self, token: str) -> int:
-        """Count the live rows that have a token."""
-        return self._df(token)
-
     def together(self, first: str, second: str) -> int:
         """Count the live rows that have both tokens."""
         rows, others = (self.matching({token: 1.0}) for token in (first, second))
         return len(np.intersect1d(rows, others, assume_unique=True))
 
-    def nearest(self, word: str) -> str | None:
+    def _nearest(self, word: str) -> str | None:
         """Return the token fewest edits away from a word or its stem; of several, the most frequent."""
-        return self._nearest(word)
-
-    def _find_nearest(self, word: str) -> str | None:
         most = most_edits(word)
         (stem,) = split(word, self.language)
         sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
@@ -192,11 +185,8 @@ class Lexical:
         # A token whose rows have all been removed does not count.
         return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
 
-    def completion(self, word: str) -> str | None:
+    def _completion(self, word: str) -> str | None:
         """The token that begins with a word; of several the most frequent."""
-        return self._completion(word)
-
-    def _find_completion(self, word: str) -> str | None:
         row_counts: Counter[bytes] = Counter()
         for segment in self._segments:
             row_counts.update(segment.words_like(word, range(len(word), LONGEST_WORD + 1), 1))
@@ -204,11 +194,8 @@ class Lexical:
         # Rows that were removed since count no more.
         return next(filter(self.df, map(bytes.decode, ranked)), None)
 
-    def compounds(self, word: str) -> list[str]:
+    def _compounds(self, word: str) -> list[str]:
         """Return some words that end with a word, the most frequent first."""
-        return self._compounds(word)
-
-    def _find_compounds(self, word: str) -> list[str]:
         stems = split(word, self.language)
         if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
             return []

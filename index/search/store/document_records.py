@@ -55,7 +55,7 @@ def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> E
         _record(document, [passage for passage, _ in listed]),
         hash_of(document.id),
         hash_of(folded_title(document.title)),
-        _path_of(document),
+        path_of(document),
         list(filterable(document.fields, any_case=any_case)),
         [digest for _, digest in listed],
     )
@@ -84,7 +84,7 @@ def json_line(value: object) -> bytes:
 
 def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
-    path = _path_of(document)
+    path = path_of(document)
     names = distinct_tokens(document.title), _path_tokens(path)
     head = [document.id, document.title, len(path), *names]
     values = {
@@ -108,7 +108,7 @@ def _path_tokens(path: str) -> str:
     return distinct_tokens(path_text(path))
 
 
-def _path_of(document: Document) -> str:
+def path_of(document: Document) -> str:
     """Path of the document's file, which its id begins with; empty for a record of a list."""
     path = document.location.path or ""
     return path if document.id.startswith(f"{path}::") else ""

@@ -41,7 +41,6 @@ ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "d
 IDS, TITLES, PATHS = "ids", "titles", "paths"
 # Passages of documents whose title is the query.
 MAX_NAMED = 1000
-DIGEST_BYTES = 16
 # Bytes that nearly every first line of a record fits into.
 _HEAD_BYTES = 512
 # Heads that stay in memory, some 10 MB: searches of a repository ask for 200, often the same ones.

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from purlin.index.blocks import BlockWriter
+from purlin.index.digests import DIGEST_BYTES
 from purlin.index.records import Skipped
 from purlin.index.search.store.columns import ColumnsWriter
 from purlin.index.search.store.document_records import Entry, json_line, storable
 from purlin.index.search.store.names import hash_of, write_names
 from purlin.index.search.store.segment_store import (
-    DIGEST_BYTES,
     DIGESTS_FILE,
     DOCUMENT_OF_FILE,
     DOCUMENTS_FILE,

@@ -72,13 +72,13 @@ _CHARSET = re.compile(
 
 
 def files(
-    root: Path, *, unit: Unit = "definition", base_url: str = "", max_bytes: int = MAX_PAGE_BYTES
+    root: Path, *, unit: Unit = "definition", base_url: str = ""
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the pages below a directory, sorted by path, or the one page that `root` is.
 
     A document's URL is the page's canonical one (`rel="canonical"`), else its path below
     `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
-    reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
+    reStructuredText if the directory also has `.rst`. Pages over 64 MiB (markup: 4 MiB) are
     skipped. Manual pages are files such as `git.1` and `git.1.gz`.
     Pages that only lead to another one have no documents, nor have other files with such names.
     AsciiDoc is read with the files below the directory that it includes. One that another page
@@ -101,9 +101,7 @@ def files(
         path, name = page
         if path.resolve() in fragments:
             continue
-        limit = max_bytes
-        if _format(path.name) != "html":
-            limit = min(max_bytes, MAX_MARKUP_BYTES)
+        limit = MAX_PAGE_BYTES if _format(path.name) == "html" else MAX_MARKUP_BYTES
         content = _content(path, name, limit)
 
         if isinstance(content, Skipped):
@@ -328,13 +326,9 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
     return None if position < 0 else text.count("\n", 0, position) + 1
 
 
-def _unchanged(text: str) -> str:
-    return text
-
-
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "asciidoc": asciidoc.html,
-    "html": _unchanged,
+    "html": str,
     "manual": manual_pages.html,
     "markdown": markup.markdown,
     "rst": markup.rst,

@@ -153,18 +153,14 @@ def quoted_tokens(arguments: str) -> list[tuple[str, bool]]:
 
 
 def lines(
-    source: str, strings: Strings, runs: Callable[[str], bool] | None = None
+    source: str, strings: Strings, runs: Callable[[str], bool] = lambda _macro: False
 ) -> Iterator[tuple[int, str, str]]:
     """Each line of what a terminal would show: its number, macro and arguments, or "" and text.
 
     Comments, definitions of macros and what stands under false conditions are left out. `runs`
     tells of a macro that the page defines whether its lines come instead of it.
     """
-    return _Lines(strings, runs or _runs_nothing).read(source)
-
-
-def _runs_nothing(macro: str) -> bool:
-    return False
+    return _Lines(strings, runs).read(source)
 
 
 class _Lines:
@@ -327,14 +323,15 @@ def _is_positive(numbers: re.Match[str]) -> bool:
 class Page:
     """HTML of a page, written from paragraphs, terms, items and code in reading order.
 
-    `_levels` has the kind of list that is open at each indentation: "dl", "ul", "ol" or "".
+    `_levels` has the kind of list that is open at each indentation: "dl", "ul", "ol" or "". Lines
+    stay as they are while the page `is_code`.
     `line` is the number of the line of the source that is read; `anchor_lines` has those of ids.
     """
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._text: list[str] = []
-        self._is_code = False
+        self.is_code = False
         self._levels = [""]
         self._items = 0
         self._too_deep = 0
@@ -356,11 +353,6 @@ class Page:
             self._text.append("\n" if self.is_code else " ")
         self._text.append(text)
         self._joins = joins
-
-    @property
-    def is_code(self) -> bool:
-        """Whether lines stay as they are."""
-        return self._is_code
 
     @property
     def is_between_paragraphs(self) -> bool:
@@ -402,12 +394,12 @@ class Page:
     def begin_code(self) -> None:
         """Keep the lines that follow as they are."""
         self.end_paragraph()
-        self._is_code = True
+        self.is_code = True
 
     def end_code(self) -> None:
         """Fill paragraphs again."""
         self.end_paragraph()
-        self._is_code = False
+        self.is_code = False
 
     def heading(self, level: int, text: str, anchor: str | None = None) -> None:
         """Write a heading, which ends all lists; without an `anchor`, its own is made of its text."""

@@ -23,7 +23,6 @@ from purlin.index.evaluation.ranking import (
     ndcg,
     read_qrels,
     read_queries,
-    read_run,
     recall,
     reciprocal_rank,
     unescaped,
@@ -71,14 +70,6 @@ def test_missing_queries_count_zero() -> None:
     assert (share.name, share.mean, share.queries) == ("Recall@100", 0.5, 2)
 
 
-def test_min_grade_affects_mrr_and_recall() -> None:
-    qrels = {"q1": {"a": 3.0, "b": 1.0}, "q2": {"c": 1.5}}
-    mrr, gain, share = evaluate_run({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
-    assert (mrr.mean, mrr.queries, mrr.left_out) == (0.5, 1, 1)
-    assert (share.mean, share.queries) == (1.0, 1)
-    assert (gain.queries, gain.left_out) == (2, 0)
-
-
 def test_no_relevant_document_is_refused() -> None:
     with pytest.raises(InvalidInput, match="None of the 1 judged queries"):
         evaluate_run({"q": ["a"]}, {"q": {"a": 0.0}})
@@ -123,25 +114,6 @@ def test_measures_equal_those_of_ir_measures(
     )
     ours = [measure.mean for measure in evaluate_run(run, qrels)]
     assert ours == pytest.approx([theirs[RR @ 100], theirs[nDCG @ 10], theirs[R @ 100]], abs=1e-9)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    grades,
-    st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from([0.0, 0.25, 1.5]), min_size=1),
-)
-def test_ties_are_ordered_as_in_trec_eval(
-    tmp_path_factory: pytest.TempPathFactory, judged: dict[str, int], scores: dict[str, float]
-) -> None:
-    assume(any(grade > 0 for grade in judged.values()))
-    path = tmp_path_factory.mktemp("ties") / "run.txt"
-    lines = (f"q Q0 {document} 1 {score} tied\n" for document, score in scores.items())
-    path.write_text("".join(lines), encoding="utf-8")
-    scored = [ir_measures.ScoredDoc("q", document, score) for document, score in scores.items()]
-    theirs = ir_measures.calc_aggregate([nDCG @ 10, nDCG @ 3], _qrels({"q": judged}), scored)
-    ranking = read_run(path)["q"]
-    ours = [ndcg(ranking, judged, depth) for depth in (10, 3)]
-    assert ours == pytest.approx([theirs[nDCG @ 10], theirs[nDCG @ 3]], abs=1e-9)
 
 
 def test_compare_finds_a_small_steady_gain() -> None:
@@ -264,7 +236,6 @@ def test_run_file_round_trips_any_ids(
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run.txt"
     write_run(path, run)
-    assert read_run(path) == run
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     assert {len(row) for row in rows} <= {6}
     expected = [(query, document) for query, ranking in run.items() for document in ranking]
@@ -301,23 +272,16 @@ def test_only_trec_qrels_are_unescaped(tmp_path: Path) -> None:
     assert read_qrels(tmp_path / "beir.tsv") == {"q%201": {"my%20file.py": 2.0}}
 
 
-def test_document_ranked_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.txt"
-    path.write_text("q\tQ0\ta b\t1\t0.5\trun\nq\tQ0\ta%20b\t2\t0.4\trun\n", encoding="utf-8")
-    with pytest.raises(InvalidInput, match="line 2: document 'a b' is ranked twice"):
-        read_run(path)
-
-
 def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
-    write_run(path, {"q1": ["b", "a"]}, name="hybrid")
+    write_run(path, {"q1": ["b", "a"]})
     assert path.read_text(encoding="utf-8").splitlines()[1].split() == [
         "q1",
         "Q0",
         "a",
         "2",
         "0.5",
-        "hybrid",
+        "purlin",
     ]
     read = [(row.query_id, row.doc_id, row.score) for row in ir_measures.read_trec_run(str(path))]
     assert read == [("q1", "b", 1.0), ("q1", "a", 0.5)]
@@ -330,23 +294,8 @@ def test_failed_write_leaves_the_old_run(tmp_path: Path) -> None:
         write_run(path, {"q": ["a", ""]})
     with pytest.raises(StorageFailed, match="No such file"):
         write_run(tmp_path / "missing" / "run.txt", {"q": ["a"]})
-    assert read_run(path) == {"q": ["old"]}
+    assert path.read_text(encoding="utf-8").split()[2] == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["run.txt"]
-
-
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("q Q0 b 2 0.4", "line 2: expected 6 columns .* got 5"),
-        ("q Q0 b 2 best run", "line 2: score 'best' is not a number"),
-        ("q Q0 a 2 0.4 run", "line 2: document 'a' is ranked twice"),
-    ],
-)
-def test_a_malformed_run_is_named_by_line(tmp_path: Path, line: str, problem: str) -> None:
-    path = tmp_path / "run.txt"
-    path.write_text(f"q Q0 a 1 0.5 run\n{line}\n", encoding="utf-8")
-    with pytest.raises(InvalidInput, match=problem):
-        read_run(path)
 
 
 def test_of_several_grades_the_last_counts(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def _content(home: Path) -> tuple[Manifest, list[str]]:
     """The active build without its times, and what else is in the corpus's directory."""
     directory = builds.current(home, "c")
     manifest = read_manifest(directory)
-    build_files.verify(directory, manifest)
+    build_files.verify(directory, manifest.files)
     others = {path.name for path in directory.parent.iterdir()} - set(builds.builds(home, "c"))
     return replace(manifest, created_at="", took_s=0.0, dense={}), sorted(others)
 

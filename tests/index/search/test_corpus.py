@@ -28,7 +28,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     """Brute force over every passage, from the definition."""
-    query_vector = corpus._encoder.encode([query], role="query")[0]
+    query_vector = corpus.encoder.encode([query], role="query")[0]
     rows = np.arange(len(corpus._dense))
     cosines = np.maximum(corpus._dense.scores(query_vector, rows), 0)
     shares = corpus._lexical.scores(corpus._lexical.weights(query), rows)

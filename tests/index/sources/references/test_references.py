@@ -932,10 +932,11 @@ def test_declared_encodings_are_honoured(tmp_path: Path, content: bytes, text: s
     assert document.body == text
 
 
-def test_page_over_the_limit_is_skipped(tmp_path: Path) -> None:
+def test_page_over_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manual, "MAX_PAGE_BYTES", 1000)
     (tmp_path / "big.html").write_text("<p>" + "x" * 1000)
     (tmp_path / "small.html").write_text("<p>x")
-    documents, skipped = read(tmp_path, max_bytes=1000)
+    documents, skipped = read(tmp_path)
     assert [document.id for document in documents] == ["small.html"]
     assert [(skip.path, "1,000 bytes" in skip.reason) for skip in skipped] == [("big.html", True)]
 
