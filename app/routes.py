@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
 
 from purlin.app.bodies import JsonRoute
-from purlin.app.corpora.building import Builder, BuildingElsewhere
+from purlin.app.corpora.building import News
 from purlin.app.corpora.open_builds import Status
 from purlin.app.errors import Opening
 from purlin.app.problems import responses
@@ -105,7 +105,7 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
 
 def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
     with service.lease(name) as corpus:
-        reranker = service.reranker(corpus.manifest.kind, request.rerank)
+        reranker = service.rerankers.choose(corpus.manifest.kind, request.rerank)
         search = partial(
             corpus.search,
             request.query,
@@ -143,7 +143,9 @@ def _search_several(
     with ExitStack() as leases:
         # A name that is given twice counts once.
         corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
-        rerankers = [service.reranker(each.manifest.kind, request.rerank) for each in corpora]
+        rerankers = [
+            service.rerankers.choose(each.manifest.kind, request.rerank) for each in corpora
+        ]
         search = partial(
             search_corpora,
             corpora,
@@ -337,8 +339,9 @@ def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """List the corpora and whether they can be searched."""
     fields = {status.name: _corpus_fields(status) for status in service.corpora.statuses()}
-    for name in service.builder.names():
-        fields[name] = _with_builder_fields(name, fields.get(name), service.builder)
+    news = service.builder.news()
+    for name in {*news.building, *news.problems}:
+        fields[name] = _with_news(name, fields.get(name), news)
     return CorporaReply(
         tuple(_CORPUS_STATUS.validate_python(fields[name]) for name in sorted(fields))
     )
@@ -351,9 +354,11 @@ def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
     Only an admin key sees the full paths of the sources on the server; others see the last part of
     each.
     """
-    unbuilt = name in service.builder.names() and not builds.exists(service.home, name)
+    news = service.builder.news()
+    is_in_news = name in news.building or name in news.problems
+    unbuilt = is_in_news and not builds.exists(service.home, name)
     fields = None if unbuilt else _corpus_fields(service.corpora.status(name))
-    fields = _with_builder_fields(name, fields, service.builder)
+    fields = _with_news(name, fields, news)
 
     if (build := fields.get("build")) is not None:
         staleness = service.freshness.of(name, build)
@@ -380,18 +385,16 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
     }
 
 
-def _with_builder_fields(
-    name: str, fields: dict[str, Any] | None, builder: Builder | BuildingElsewhere
-) -> dict[str, Any]:
+def _with_news(name: str, fields: dict[str, Any] | None, news: News) -> dict[str, Any]:
     """Add what the builder does with a corpus, which may not exist yet, and how it failed."""
-    problem, building = builder.problem(name), builder.building().get(name)
+    building = news.building.get(name)
     if fields is None:
         state = "refused" if building is None else "building"
         fields = {"name": name, "state": state}
     if building is not None:
         kind, progress = building
         return {"kind": kind, **fields, "building": progress}
-    return {**fields, "problem": fields.get("problem") or problem}
+    return {**fields, "problem": fields.get("problem") or news.problems.get(name)}
 
 
 def _status_fields(status: Status[Any]) -> dict[str, Any]:
@@ -480,7 +483,7 @@ async def ready(service: ServiceOf) -> ReadyReply:
     """
     if not service.ready():
         raise Opening("Corpora or classifiers are still being opened.")
-    building = {name: progress for name, (_, progress) in service.builder.building().items()}
+    building = {name: progress for name, (_, progress) in service.builder.news().building.items()}
     return ReadyReply(building=building or None)
 
 

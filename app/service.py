@@ -28,9 +28,7 @@ from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
-from purlin.index.records import Kind
 from purlin.index.reranker import Rerankers
-from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus
 
 
@@ -111,7 +109,7 @@ class Service:
 
         Raises Opening for a corpus whose first build is still being made.
         """
-        building = self.builder.building().get(corpus)
+        building = self.builder.news().building.get(corpus)
         if building is not None and not builds.exists(self.home, corpus):
             raise Opening(
                 f"Corpus {corpus!r} is still being built ({building[1]}): try again in a moment.",
@@ -149,10 +147,6 @@ class Service:
                     )
                 self._reader = Reader.load(self._settings.reader)
             return self._reader
-
-    def reranker(self, kind: Kind, requested: bool | None) -> PassageReranker | None:
-        """Return the model that scores hits of this kind again, as `Rerankers.choose` does."""
-        return self.rerankers.choose(kind, requested)
 
     @property
     def caches(self) -> Mapping[str, Lookups]:

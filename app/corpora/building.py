@@ -92,7 +92,10 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """By corpus: the kind and progress of what is being built, and why others could not be built."""
+    """What is being built or waits to be: its kind and progress; and why the last job of others failed.
+
+    Both are by the name of the corpus.
+    """
 
     building: Mapping[str, tuple[Kind, Building]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -109,20 +112,8 @@ class BuildingElsewhere:
         self._version = 0.0
         self._news = News()
 
-    def building(self) -> Mapping[str, tuple[Kind, Building]]:
-        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
-        return self._latest().building
-
-    def problem(self, corpus: str) -> str | None:
-        """Return why the last job for a corpus failed; None if it did not."""
-        return self._latest().problems.get(corpus)
-
-    def names(self) -> set[str]:
-        """Names of the corpora that are being built, or wait to be, or could not be built."""
-        news = self._latest()
-        return {*news.building, *news.problems}
-
-    def _latest(self) -> News:
+    def news(self) -> News:
+        """Return what is being built, and what could not be."""
         version = self._shared.news[0]
         if version != self._version:
             page = self._shared.read_page(self._shared.workers)
@@ -180,36 +171,20 @@ class Builder:
         self._changed(self.news())
 
     def news(self) -> News:
-        """Return what is being built, and what could not be."""
-        building = self.building()
-        with self._condition:
-            return News(building, dict(self._problems))
-
-    def building(self) -> dict[str, tuple[Kind, Building]]:
-        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
+        """Return what is being built or waits to be, and what could not be."""
         with self._condition:
             waiting = list(self._jobs)
             running = self._running
+            problems = dict(self._problems)
 
-        corpora: dict[str, tuple[Kind, Building]] = {}
+        building: dict[str, tuple[Kind, Building]] = {}
         if running is not None:
-            corpora[running.job.corpus] = (running.job.kind, _progress(running))
+            building[running.job.corpus] = (running.job.kind, _progress(running))
         for job in waiting:
-            corpora.setdefault(
+            building.setdefault(
                 job.corpus, (job.kind, Building("waiting", 0, encoder=_encoder(job)))
             )
-        return corpora
-
-    def problem(self, corpus: str) -> str | None:
-        """Return why the last job for a corpus failed; None if it did not."""
-        with self._condition:
-            return self._problems.get(corpus)
-
-    def names(self) -> set[str]:
-        """Names of the corpora that are being built, or wait to be, or could not be built."""
-        building = self.building()
-        with self._condition:
-            return {*self._problems, *building}
+        return News(building, problems)
 
     def close(self) -> None:
         """Stop at once; what is being built is undone."""
