@@ -198,24 +198,31 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
     started = time.perf_counter()
 
     with service.lease(request.corpus) as corpus:
-        reader = service.reader()
-        results = answer_question(corpus, reader, request.question, k=request.k)
-        service.metrics.stages(results.timings_ms)
+        reply = corpus_answers(corpus, request, service)
+        hits = service.freshness.marked(corpus, reply.hits)
+        return replace(reply, hits=hits, took_ms=_ms_since(started))
 
-        return QaReply(
-            answers=results.answers,
-            answerable=results.answerable,
-            answer_type=results.answer_type,
-            hits=service.freshness.marked(corpus, results.hits),
-            took_ms=_ms_since(started),
-            corpus=corpus.name,
-            build=corpus.build,
-            encoder=corpus.encoder.name,
-            reader=reader.name,
-            warning=results.warning,
-            read=results.read_count if request.explain else None,
-            timings_ms=results.timings_ms if request.explain else None,
-        )
+
+def corpus_answers(corpus: Corpus, request: QaRequest, service: Service) -> QaReply:
+    """Answer a question request from an open corpus; hits in files that changed are not marked."""
+    reader = service.reader()
+    results = answer_question(corpus, reader, request.question, k=request.k)
+    service.metrics.stages(results.timings_ms)
+
+    return QaReply(
+        answers=results.answers,
+        answerable=results.answerable,
+        answer_type=results.answer_type,
+        hits=results.hits,
+        took_ms=round(sum(results.timings_ms.values()), 3),
+        corpus=corpus.name,
+        build=corpus.build,
+        encoder=corpus.encoder.name,
+        reader=reader.name,
+        warning=results.warning,
+        read=results.read_count if request.explain else None,
+        timings_ms=results.timings_ms if request.explain else None,
+    )
 
 
 @_json_router.post(
