@@ -28,13 +28,12 @@ from purlin.app.schemas import (
     CorporaOfKind,
     QaRequest,
     SearchRequest,
-    label_warnings,
 )
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.classify.zero_shot import LabelSet
+from purlin.index.classify.zero_shot import RANKED, LabelSet
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
@@ -302,7 +301,14 @@ def _classify_with_trained(request: ClassifyRequest, service: Service) -> Classi
 def _classify_warnings(
     request: ClassifyRequest, label_set: LabelSet, ranking_length: int, encoder: TextEncoder
 ) -> tuple[str, ...]:
-    return (*label_warnings(label_set, ranking_length), *text_warnings(encoder, request.texts))
+    """Return what the caller should know of the labels, the rankings and the texts."""
+    warnings = label_set.warnings()
+    if ranking_length < min(RANKED, len(label_set.labels)):
+        warnings.append(
+            f"Rankings are cut to the best {ranking_length} labels to limit the size of the reply: "
+            "send fewer texts per request for longer rankings."
+        )
+    return (*warnings, *text_warnings(encoder, request.texts))
 
 
 # ---- classifiers

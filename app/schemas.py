@@ -19,7 +19,7 @@ from purlin.app.fields import (
     limit_size,
     suggest,
 )
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
+from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
@@ -225,17 +225,6 @@ class ClassifyRequest(Strict):
         label_bytes = max(map(_json_bytes, labels), default=0) + _RANKING_ITEM_BYTES
         within_limit = MAX_RANKING_BYTES // (label_bytes * max(1, len(self.texts))) - 1
         return max(1, min(RANKED, within_limit))
-
-
-def label_warnings(label_set: LabelSet, ranking_length: int) -> tuple[str, ...]:
-    """Return warnings about the labels, for the caller; empty if there are none."""
-    warnings = label_set.warnings()
-    if ranking_length < min(RANKED, len(label_set.labels)):
-        warnings.append(
-            f"Rankings are cut to the best {ranking_length} labels to limit the size of the reply: "
-            "send fewer texts per request for longer rankings."
-        )
-    return tuple(warnings)
 
 
 def _json_bytes(text: str) -> int:
