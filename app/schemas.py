@@ -14,6 +14,7 @@ from purlin.app.fields import (
     Conditions,
     CorpusName,
     Labels,
+    Query,
     Strict,
     Text,
     limit_size,
@@ -24,7 +25,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
 from purlin.index.search.corpus import RERANK_DEPTH
-from purlin.index.search.limits import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.limits import MAX_K, MAX_RANK
 from purlin.index.search.several import MAX_CORPORA
 
 MAX_REQUEST_TEXTS = 10_000
@@ -67,9 +68,7 @@ class SearchRequest(Strict):
     only excludes.
     """
 
-    query: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    query: Query = Field(
         description="What to search for, in words or by name.",
     )
     corpus: Annotated[
@@ -123,9 +122,7 @@ class SearchRequest(Strict):
 class QaRequest(Strict):
     """A question to a corpus, in plain words."""
 
-    question: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    question: Query = Field(
         description="A whole question in English.",
         examples=["What is the default step of range?"],
     )
