@@ -165,9 +165,6 @@ class Builder:
                 self._thread = threading.Thread(target=self._work, name="builder", daemon=True)
                 self._thread.start()
             self._condition.notify_all()
-        self._tell_changes()
-
-    def _tell_changes(self) -> None:
         self._changed(self.news())
 
     def news(self) -> News:
@@ -214,7 +211,7 @@ class Builder:
                 before = self._problems.pop(job.corpus, None)
                 if event["end"] == "failed":
                     self._problems[job.corpus] = event["message"]
-            self._tell_changes()
+            self._changed(self.news())
 
             # A problem is not logged again while it stays the same.
             if event["end"] == "failed" and event["message"] != before and not self._closing:
@@ -252,7 +249,7 @@ class Builder:
                     assert self._running is not None
                     begins = self._running.stage == "start"
                     self._running.update(*progress)
-                self._tell_changes()
+                self._changed(self.news())
                 if begins:
                     _log.info("%s is being built", job.corpus)
                 lines(*progress)
