@@ -9,7 +9,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -409,14 +409,15 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers)
 
 
-def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
-    """Yield warnings about who can reach the server, as sentences."""
-    if not keys and not is_loopback(host):
-        yield (
-            f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and "
-            "read whole documents. Set PURLIN_KEYS or PURLIN_KEYS_FILE (`purlin key` makes keys), "
-            "or let only trusted machines reach it."
-        )
+def exposure(host: str, keys: Sequence[Key]) -> str | None:
+    """Return a warning if anyone can reach the server and use it, else None."""
+    if keys or is_loopback(host):
+        return None
+    return (
+        f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and "
+        "read whole documents. Set PURLIN_KEYS or PURLIN_KEYS_FILE (`purlin key` makes keys), "
+        "or let only trusted machines reach it."
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from purlin.index.records import is_text
+from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.search.store.filters import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
@@ -130,6 +131,7 @@ _FieldCondition = Annotated[
     _Value | list[_Value] | dict[str, _Operand], WrapValidator(_validate_condition)
 ]
 Conditions = Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)]
+Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 

@@ -195,7 +195,7 @@ def _lifespan(
 ) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Service]]:
-        for warning in access.exposures(settings.host, keys):
+        if warning := access.exposure(settings.host, keys):
             _log.warning("%s", warning)
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
 

@@ -22,14 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from purlin.app.bodies import JsonRoute
 from purlin.app.encoding import BLOCK_TEXTS
 from purlin.app.errors import MAX_QUOTED_CHARS
-from purlin.app.fields import MAX_TEXT_CHARS, Strict
+from purlin.app.fields import MAX_TEXT_CHARS, Query, Strict
 from purlin.app.overload import raise_if_client_gone
 from purlin.app.problems import MEDIA_TYPE, responses
 from purlin.app.service import ServiceOf
 from purlin.index.encoder import Role, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.reranker import Reranker, logistic
-from purlin.index.search.limits import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
@@ -222,11 +221,7 @@ class EmbedRequest(_Truncating):
 class RerankRequest(_Truncating):
     """A query, and texts to sort by their relevance to it."""
 
-    query: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
-        description="The query that the texts are compared with.",
-    )
+    query: Query = Field(description="The query that the texts are compared with.")
     texts: _Texts = Field(description="The texts, in any order.")
     return_text: bool = Field(default=False, description="Adds the text to each result.")
     raw_scores: bool = Field(

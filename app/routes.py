@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
 
 from purlin.app.bodies import JsonRoute
-from purlin.app.corpora.building import Builder, BuildingElsewhere
+from purlin.app.corpora.building import News
 from purlin.app.corpora.open_builds import Status
 from purlin.app.errors import Opening
 from purlin.app.problems import responses
@@ -28,13 +28,12 @@ from purlin.app.schemas import (
     CorporaOfKind,
     QaRequest,
     SearchRequest,
-    label_warnings,
 )
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.classify.zero_shot import LabelSet
+from purlin.index.classify.zero_shot import RANKED, LabelSet
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
@@ -105,7 +104,7 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
 
 def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
     with service.lease(name) as corpus:
-        reranker = service.reranker(corpus.manifest.kind, request.rerank)
+        reranker = service.rerankers.choose(corpus.manifest.kind, request.rerank)
         search = partial(
             corpus.search,
             request.query,
@@ -143,7 +142,9 @@ def _search_several(
     with ExitStack() as leases:
         # A name that is given twice counts once.
         corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
-        rerankers = [service.reranker(each.manifest.kind, request.rerank) for each in corpora]
+        rerankers = [
+            service.rerankers.choose(each.manifest.kind, request.rerank) for each in corpora
+        ]
         search = partial(
             search_corpora,
             corpora,
@@ -196,24 +197,31 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
     started = time.perf_counter()
 
     with service.lease(request.corpus) as corpus:
-        reader = service.reader()
-        results = answer_question(corpus, reader, request.question, k=request.k)
-        service.metrics.stages(results.timings_ms)
+        reply = corpus_answers(corpus, request, service)
+        hits = service.freshness.marked(corpus, reply.hits)
+        return replace(reply, hits=hits, took_ms=_ms_since(started))
 
-        return QaReply(
-            answers=results.answers,
-            answerable=results.answerable,
-            answer_type=results.answer_type,
-            hits=service.freshness.marked(corpus, results.hits),
-            took_ms=_ms_since(started),
-            corpus=corpus.name,
-            build=corpus.build,
-            encoder=corpus.encoder.name,
-            reader=reader.name,
-            warning=results.warning,
-            read=results.read_count if request.explain else None,
-            timings_ms=results.timings_ms if request.explain else None,
-        )
+
+def corpus_answers(corpus: Corpus, request: QaRequest, service: Service) -> QaReply:
+    """Answer a question request from an open corpus; hits in files that changed are not marked."""
+    reader = service.reader()
+    results = answer_question(corpus, reader, request.question, k=request.k)
+    service.metrics.stages(results.timings_ms)
+
+    return QaReply(
+        answers=results.answers,
+        answerable=results.answerable,
+        answer_type=results.answer_type,
+        hits=results.hits,
+        took_ms=round(sum(results.timings_ms.values()), 3),
+        corpus=corpus.name,
+        build=corpus.build,
+        encoder=corpus.encoder.name,
+        reader=reader.name,
+        warning=results.warning,
+        read=results.read_count if request.explain else None,
+        timings_ms=results.timings_ms if request.explain else None,
+    )
 
 
 @_json_router.post(
@@ -293,7 +301,14 @@ def _classify_with_trained(request: ClassifyRequest, service: Service) -> Classi
 def _classify_warnings(
     request: ClassifyRequest, label_set: LabelSet, ranking_length: int, encoder: TextEncoder
 ) -> tuple[str, ...]:
-    return (*label_warnings(label_set, ranking_length), *text_warnings(encoder, request.texts))
+    """Return what the caller should know of the labels, the rankings and the texts."""
+    warnings = label_set.warnings()
+    if ranking_length < min(RANKED, len(label_set.labels)):
+        warnings.append(
+            f"Rankings are cut to the best {ranking_length} labels to limit the size of the reply: "
+            "send fewer texts per request for longer rankings."
+        )
+    return (*warnings, *text_warnings(encoder, request.texts))
 
 
 # ---- classifiers
@@ -337,8 +352,9 @@ def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """List the corpora and whether they can be searched."""
     fields = {status.name: _corpus_fields(status) for status in service.corpora.statuses()}
-    for name in service.builder.names():
-        fields[name] = _with_builder_fields(name, fields.get(name), service.builder)
+    news = service.builder.news()
+    for name in {*news.building, *news.problems}:
+        fields[name] = _with_news(name, fields.get(name), news)
     return CorporaReply(
         tuple(_CORPUS_STATUS.validate_python(fields[name]) for name in sorted(fields))
     )
@@ -351,9 +367,11 @@ def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
     Only an admin key sees the full paths of the sources on the server; others see the last part of
     each.
     """
-    unbuilt = name in service.builder.names() and not builds.exists(service.home, name)
+    news = service.builder.news()
+    is_in_news = name in news.building or name in news.problems
+    unbuilt = is_in_news and not builds.exists(service.home, name)
     fields = None if unbuilt else _corpus_fields(service.corpora.status(name))
-    fields = _with_builder_fields(name, fields, service.builder)
+    fields = _with_news(name, fields, news)
 
     if (build := fields.get("build")) is not None:
         staleness = service.freshness.of(name, build)
@@ -380,18 +398,16 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
     }
 
 
-def _with_builder_fields(
-    name: str, fields: dict[str, Any] | None, builder: Builder | BuildingElsewhere
-) -> dict[str, Any]:
+def _with_news(name: str, fields: dict[str, Any] | None, news: News) -> dict[str, Any]:
     """Add what the builder does with a corpus, which may not exist yet, and how it failed."""
-    problem, building = builder.problem(name), builder.building().get(name)
+    building = news.building.get(name)
     if fields is None:
         state = "refused" if building is None else "building"
         fields = {"name": name, "state": state}
     if building is not None:
         kind, progress = building
         return {"kind": kind, **fields, "building": progress}
-    return {**fields, "problem": fields.get("problem") or problem}
+    return {**fields, "problem": fields.get("problem") or news.problems.get(name)}
 
 
 def _status_fields(status: Status[Any]) -> dict[str, Any]:
@@ -480,7 +496,7 @@ async def ready(service: ServiceOf) -> ReadyReply:
     """
     if not service.ready():
         raise Opening("Corpora or classifiers are still being opened.")
-    building = {name: progress for name, (_, progress) in service.builder.building().items()}
+    building = {name: progress for name, (_, progress) in service.builder.news().building.items()}
     return ReadyReply(building=building or None)
 
 

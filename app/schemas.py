@@ -14,17 +14,18 @@ from purlin.app.fields import (
     Conditions,
     CorpusName,
     Labels,
+    Query,
     Strict,
     Text,
     limit_size,
     suggest,
 )
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
+from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
 from purlin.index.search.corpus import RERANK_DEPTH
-from purlin.index.search.limits import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.limits import MAX_K, MAX_RANK
 from purlin.index.search.several import MAX_CORPORA
 
 MAX_REQUEST_TEXTS = 10_000
@@ -67,9 +68,7 @@ class SearchRequest(Strict):
     only excludes.
     """
 
-    query: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    query: Query = Field(
         description="What to search for, in words or by name.",
     )
     corpus: Annotated[
@@ -123,9 +122,7 @@ class SearchRequest(Strict):
 class QaRequest(Strict):
     """A question to a corpus, in plain words."""
 
-    question: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    question: Query = Field(
         description="A whole question in English.",
         examples=["What is the default step of range?"],
     )
@@ -225,17 +222,6 @@ class ClassifyRequest(Strict):
         label_bytes = max(map(_json_bytes, labels), default=0) + _RANKING_ITEM_BYTES
         within_limit = MAX_RANKING_BYTES // (label_bytes * max(1, len(self.texts))) - 1
         return max(1, min(RANKED, within_limit))
-
-
-def label_warnings(label_set: LabelSet, ranking_length: int) -> tuple[str, ...]:
-    """Return warnings about the labels, for the caller; empty if there are none."""
-    warnings = label_set.warnings()
-    if ranking_length < min(RANKED, len(label_set.labels)):
-        warnings.append(
-            f"Rankings are cut to the best {ranking_length} labels to limit the size of the reply: "
-            "send fewer texts per request for longer rankings."
-        )
-    return tuple(warnings)
 
 
 def _json_bytes(text: str) -> int:

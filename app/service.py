@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from purlin.app.corpora.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
 from purlin.app.corpora.following import Follower
 from purlin.app.corpora.freshness import Freshness
-from purlin.app.corpora.open_builds import OpenClassifiers, OpenCorpora
+from purlin.app.corpora.open_builds import OpenBuilds, OpenCorpora
 from purlin.app.corpora.watching import Watcher
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
@@ -21,6 +21,8 @@ from purlin.app.metrics import Metrics
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.index import builds
+from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.classify.zero_shot import Classifier, LabelLookups
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS
@@ -28,9 +30,7 @@ from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
-from purlin.index.records import Kind
 from purlin.index.reranker import Rerankers
-from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus
 
 
@@ -63,7 +63,9 @@ class Service:
         self._label_lookups = LabelLookups()
         self._classifier: Classifier | None = None
         self._classifier_lock = threading.Lock()
-        self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
+        # A classifier of the server's own encoder loads no other.
+        load = partial(TrainedClassifier.load, shared=encoder)
+        self.classifiers = OpenBuilds(settings.home, CLASSIFIERS, load, timeout_s=timeout_s)
         self._seen_built = shared.built[0]
 
         self._reader: Reader | None = None
@@ -111,7 +113,7 @@ class Service:
 
         Raises Opening for a corpus whose first build is still being made.
         """
-        building = self.builder.building().get(corpus)
+        building = self.builder.news().building.get(corpus)
         if building is not None and not builds.exists(self.home, corpus):
             raise Opening(
                 f"Corpus {corpus!r} is still being built ({building[1]}): try again in a moment.",
@@ -149,10 +151,6 @@ class Service:
                     )
                 self._reader = Reader.load(self._settings.reader)
             return self._reader
-
-    def reranker(self, kind: Kind, requested: bool | None) -> PassageReranker | None:
-        """Return the model that scores hits of this kind again, as `Rerankers.choose` does."""
-        return self.rerankers.choose(kind, requested)
 
     @property
     def caches(self) -> Mapping[str, Lookups]:

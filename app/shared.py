@@ -7,6 +7,7 @@ the kernel frees when a worker dies. A server of one process has the same table 
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
 import tempfile
@@ -194,11 +195,9 @@ class Shared:
 
 
 def _table_bytes(workers: int) -> int:
-    return _round_up(_CELL_BYTES * (_HEADER_CELLS + _COLUMNS * workers + 2 * MAX_RATES))
-
-
-def _round_up(size: int) -> int:
-    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    """Return the size of the table in whole pages of memory."""
+    cells = _HEADER_CELLS + _COLUMNS * workers + 2 * MAX_RATES
+    return math.ceil(_CELL_BYTES * cells / mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def _anonymous_file() -> int:

@@ -22,7 +22,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import count
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
@@ -297,8 +296,8 @@ def _attempts(call: _Call[_T], max_wait_s: float) -> Generator[float | None, _Ou
     Yields None when the call is to be sent, and expects the outcome to be sent in; yields a number
     of seconds when the client is to wait. Returns the parsed reply, or raises ClientError.
     """
-    waited_s = 0.0
-    for attempt in count():
+    waited_s, attempt = 0.0, 0
+    while True:
         outcome = yield None
         assert outcome is not None
         if isinstance(outcome, httpx.Response) and outcome.status_code in call.expected:
@@ -308,9 +307,8 @@ def _attempts(call: _Call[_T], max_wait_s: float) -> Generator[float | None, _Ou
         if wait_s is None or waited_s + wait_s > max_wait_s:
             raise _error(outcome)
         waited_s += wait_s
+        attempt += 1
         yield wait_s
-
-    raise AssertionError("count() never ends")
 
 
 def _read_reply(call: _Call[_T], response: httpx.Response) -> _T:

@@ -29,9 +29,8 @@ from purlin.app.agents.tool import (
     PathArgument,
     Tool,
 )
-from purlin.app.fields import Strict, Text
+from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.search.snippets import first_line, telling_row
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
@@ -44,9 +43,7 @@ _TELLING_ROWS = 16
 class SearchCode(Strict):
     """Arguments of `search_code`."""
 
-    query: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    query: Query = Field(
         description="What the code does, in plain words, or a name.",
         examples=["read rows from a csv file", "retry with backoff"],
     )

@@ -9,9 +9,8 @@ from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.choosing import choose_corpora, with_left_out
 from purlin.app.agents.results import match_reason, search_head, without_unlike
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, K, Tool
-from purlin.app.fields import Conditions, Strict
+from purlin.app.fields import Conditions, Query, Strict
 from purlin.index.records import Hit
-from purlin.index.search.limits import MAX_QUERY_CHARS
 
 _MAX_FIELDS = 12  # fields of a product that are shown
 _MAX_VARIANTS = 5  # variants of a product whose ids are shown
@@ -20,11 +19,7 @@ _MAX_VARIANTS = 5  # variants of a product whose ids are shown
 class SearchProducts(Strict):
     """Arguments of `search_products`."""
 
-    query: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
-        description="What is wanted, as a shopper says it.",
-    )
+    query: Query = Field(description="What is wanted, as a shopper says it.")
     corpus: CorpusArgument = Field(
         default=None, description="One catalogue of several [default: all]."
     )

@@ -12,18 +12,15 @@ from purlin.app.agents.budget import Head, Part, Result, fit
 from purlin.app.agents.choosing import choose_corpora, only_name, with_left_out
 from purlin.app.agents.results import origin_fields, origin_text, warned_head
 from purlin.app.agents.tool import MAX_HITS, MAX_SHOWN, Budget, CorpusArgument, Tool
-from purlin.app.fields import Strict
+from purlin.app.fields import Query, Strict
 from purlin.index.qa.ask import UNLIKELY
 from purlin.index.records import Answer
-from purlin.index.search.limits import MAX_QUERY_CHARS
 
 
 class AskReference(Strict):
     """Arguments of `ask_reference`."""
 
-    question: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
+    question: Query = Field(
         description="One question in plain words.",
         examples=["What is the default step of range?"],
     )

@@ -8,12 +8,11 @@ from typing import Any
 
 from purlin.app.agents.backend import LineOfFile, Where, document_id
 from purlin.app.corpora.open_builds import OfKind
-from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
+from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.file_filters import content_filter
-from purlin.index.qa.ask import answer_question
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import PARENT
@@ -107,20 +106,8 @@ class ServedCorpora:
 
     def answer(self, corpus: Corpus, question: str, k: int) -> QaReply:
         """Answers from a corpus that this service does not hold."""
-        reader = self._service.reader()
-        results = answer_question(corpus, reader, question, k=k)
-        return QaReply(
-            answers=results.answers,
-            answerable=results.answerable,
-            answer_type=results.answer_type,
-            hits=results.hits,
-            took_ms=round(sum(results.timings_ms.values()), 3),
-            corpus=corpus.name,
-            build=corpus.build,
-            encoder=corpus.encoder.name,
-            reader=reader.name,
-            warning=results.warning,
-        )
+        request = QaRequest(question=question, corpus=corpus.name, k=k)
+        return corpus_answers(corpus, request, self._service)
 
     def classify(
         self,

@@ -92,7 +92,10 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """By corpus: the kind and progress of what is being built, and why others could not be built."""
+    """What is being built or waits to be: its kind and progress; and why the last job of others failed.
+
+    Both are by the name of the corpus.
+    """
 
     building: Mapping[str, tuple[Kind, Building]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -109,20 +112,8 @@ class BuildingElsewhere:
         self._version = 0.0
         self._news = News()
 
-    def building(self) -> Mapping[str, tuple[Kind, Building]]:
-        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
-        return self._latest().building
-
-    def problem(self, corpus: str) -> str | None:
-        """Return why the last job for a corpus failed; None if it did not."""
-        return self._latest().problems.get(corpus)
-
-    def names(self) -> set[str]:
-        """Names of the corpora that are being built, or wait to be, or could not be built."""
-        news = self._latest()
-        return {*news.building, *news.problems}
-
-    def _latest(self) -> News:
+    def news(self) -> News:
+        """Return what is being built, and what could not be."""
         version = self._shared.news[0]
         if version != self._version:
             page = self._shared.read_page(self._shared.workers)
@@ -174,42 +165,23 @@ class Builder:
                 self._thread = threading.Thread(target=self._work, name="builder", daemon=True)
                 self._thread.start()
             self._condition.notify_all()
-        self._tell_changes()
-
-    def _tell_changes(self) -> None:
         self._changed(self.news())
 
     def news(self) -> News:
-        """Return what is being built, and what could not be."""
-        building = self.building()
-        with self._condition:
-            return News(building, dict(self._problems))
-
-    def building(self) -> dict[str, tuple[Kind, Building]]:
-        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
+        """Return what is being built or waits to be, and what could not be."""
         with self._condition:
             waiting = list(self._jobs)
             running = self._running
+            problems = dict(self._problems)
 
-        corpora: dict[str, tuple[Kind, Building]] = {}
+        building: dict[str, tuple[Kind, Building]] = {}
         if running is not None:
-            corpora[running.job.corpus] = (running.job.kind, _progress(running))
+            building[running.job.corpus] = (running.job.kind, _progress(running))
         for job in waiting:
-            corpora.setdefault(
+            building.setdefault(
                 job.corpus, (job.kind, Building("waiting", 0, encoder=_encoder(job)))
             )
-        return corpora
-
-    def problem(self, corpus: str) -> str | None:
-        """Return why the last job for a corpus failed; None if it did not."""
-        with self._condition:
-            return self._problems.get(corpus)
-
-    def names(self) -> set[str]:
-        """Names of the corpora that are being built, or wait to be, or could not be built."""
-        building = self.building()
-        with self._condition:
-            return {*self._problems, *building}
+        return News(building, problems)
 
     def close(self) -> None:
         """Stop at once; what is being built is undone."""
@@ -239,7 +211,7 @@ class Builder:
                 before = self._problems.pop(job.corpus, None)
                 if event["end"] == "failed":
                     self._problems[job.corpus] = event["message"]
-            self._tell_changes()
+            self._changed(self.news())
 
             # A problem is not logged again while it stays the same.
             if event["end"] == "failed" and event["message"] != before and not self._closing:
@@ -277,7 +249,7 @@ class Builder:
                     assert self._running is not None
                     begins = self._running.stage == "start"
                     self._running.update(*progress)
-                self._tell_changes()
+                self._changed(self.news())
                 if begins:
                     _log.info("%s is being built", job.corpus)
                 lines(*progress)

@@ -28,8 +28,6 @@ class Follower:
         self._attached: set[str] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
-        # The last problem, which is logged once.
-        self._problem = ""
 
     def start(self) -> None:
         """Begin to follow; returns at once."""
@@ -42,15 +40,13 @@ class Follower:
             self._thread.join(self._connection.timeout_s)
 
     def _run(self) -> None:
+        last_problem = ""
         while not self._stopped.is_set():
-            self._follow()
+            problem = self._follow_all()
+            if problem and problem != last_problem:
+                _log.warning("%s", problem)
+            last_problem = problem
             self._stopped.wait(INTERVAL_S)
-
-    def _follow(self) -> None:
-        problem = self._follow_all()
-        if problem and problem != self._problem:
-            _log.warning("%s", problem)
-        self._problem = problem
 
     def _follow_all(self) -> str:
         """Follow each corpus once, and return the last problem; empty if there was none."""

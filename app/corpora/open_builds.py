@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from purlin.app.errors import Opening, listed
 from purlin.index import build_files, builds
-from purlin.index.catalogs import CLASSIFIERS, CORPORA, Catalog
-from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.encoder import TextEncoder
+from purlin.index.catalogs import CORPORA, Catalog
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
@@ -416,15 +414,3 @@ class OpenCorpora(OpenBuilds[Corpus]):
         """Name the build and the encoder of its vectors; those of an interim build are replaced soon."""
         build = "interim build" if opened.manifest.interim else "build"
         return f"{build} {opened.build}, vectors by {opened.encoder.name}"
-
-
-class OpenClassifiers(OpenBuilds[TrainedClassifier]):
-    """All classifiers below `home`, with their own encoders or, if untrained, with `encoder`."""
-
-    def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
-        super().__init__(
-            home,
-            CLASSIFIERS,
-            lambda build: TrainedClassifier.load(build, encoder),
-            timeout_s=timeout_s,
-        )

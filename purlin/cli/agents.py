@@ -170,25 +170,19 @@ def in_use(home: Path, project: Path | None) -> list[str]:
     ]
 
 
-def installation(name: str, scope: Scope, home: Path, project: Path | None) -> Change:
+def planned(
+    name: str, scope: Scope, home: Path, project: Path | None, *, remove: bool = False
+) -> Change:
     """The change that adds Purlin to an agent's configuration, or brings its entry up to date.
 
-    `project` is the root of a repository, None outside of one. Raises InvalidInput for a file that
-    is not in the agent's format.
+    With `remove`, the change that removes it. `project` is the root of a repository, None outside
+    of one. Raises InvalidInput for a file that is not in the agent's format.
     """
     agent = AGENTS[name]
     file = _file(agent, scope, home, project)
     before = _read(file)
-    entry = agent.entry(*_command(agent, scope, project))
+    entry = None if remove else agent.entry(*_command(agent, scope, project))
     return Change(agent, file, before, _edited(file, before, agent.container, entry))
-
-
-def removal(name: str, scope: Scope, home: Path, project: Path | None) -> Change:
-    """The change that removes Purlin from an agent's configuration. Raises InvalidInput."""
-    agent = AGENTS[name]
-    file = _file(agent, scope, home, project)
-    before = _read(file)
-    return Change(agent, file, before, _edited(file, before, agent.container, None))
 
 
 def _command(agent: Agent, scope: Scope, project: Path | None) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
 from purlin.cli.search import add_home
-from purlin.cli.terminal import Parser, print_line, styled, visible
+from purlin.cli.terminal import Parser, print_line, print_quoted, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.qa.ask import AskResult
@@ -41,34 +41,21 @@ _MARKUP = re.compile(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 with an answer, 1 without."""
+    from purlin.cli.corpora import open_corpora, opened_directory
+    from purlin.index.file_filters import within
     from purlin.index.qa.reader import RELEASED_READER, Reader
 
     options = _parse(arguments)
     # First, so that nobody waits for an index before it is refused.
     reader = Reader.load(options.reader or RELEASED_READER)
     if options.corpus:
-        from purlin.cli.corpora import open_corpora
-
         [corpus] = open_corpora(options.home, [options.corpus], options.encoder)
         try:
             return _answer(options, reader, corpus, None, {})
         finally:
             corpus.close()
 
-    from purlin.cli.corpora import directory_of
-    from purlin.index.better_vectors import open_directory
-    from purlin.index.file_filters import within
-
-    with terminal.progress() as progress:
-        directory = open_directory(
-            directory_of(options.path or "."),
-            kind="reference",
-            encoder=options.encoder,
-            progress=progress,
-        )
-    with directory as workspace:
-        for note in workspace.notes:
-            terminal.print_note(note)
+    with opened_directory(options.path, "reference", options.encoder) as workspace:
         pages = within(workspace.root, options.path, "page") if options.path else {}
         return _answer(options, reader, workspace.corpus, workspace.root, pages)
 
@@ -144,16 +131,12 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         location = styled(visible(_location(answer, root)[0]), terminal.GREEN)
         title = styled(visible(" > ".join((*answer.terms, answer.title))), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
-        _print_quoted(visible(answer.text))
+        for line in visible(answer.text).split("\n"):
+            print_quoted(line)
         if answer.shown_sentence:
             sentence = visible(" ".join(answer.shown_sentence.split()))
-            _print_quoted(styled(sentence, terminal.DIM))
+            print_quoted(styled(sentence, terminal.DIM))
         print_line()
-
-
-def _print_quoted(text: str) -> None:
-    for line in text.split("\n"):
-        print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
 
 
 def _location(answer: Answer, root: Path | None) -> tuple[str, int | None]:

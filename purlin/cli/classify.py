@@ -240,7 +240,8 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
 
         rows = [replace(row, text=plain(row.text)) for row in rows]
     else:
-        _note_html(rows)
+        tagged = sum(bool(_HTML.search(row.text)) for row in rows)
+        _note_texts(tagged, "HTML tags, which are read as words: --html removes them")
     _note_undecoded(rows)
     return filled_rows(rows, terminal.print_note)
 
@@ -273,25 +274,21 @@ def _stdin_rows(
         yield from read_texts(Path(file.name), "stdin", column=column, id_column=id_column)
 
 
-def _note_html(rows: Sequence[TextRow]) -> None:
-    count = sum(bool(_HTML.search(row.text)) for row in rows)
-    if count:
-        texts = "1 text has" if count == 1 else f"{count:,} texts have"
-        terminal.print_note(
-            f"warning: {texts} HTML tags, which are read as words: --html removes them"
-        )
-
-
 def _note_undecoded(rows: Sequence[TextRow]) -> None:
     from purlin.index.classify.texts import REPLACEMENT
 
-    count = sum(REPLACEMENT in row.text for row in rows)
+    _note_texts(
+        sum(REPLACEMENT in row.text for row in rows),
+        f"{REPLACEMENT} where bytes are no text in the encoding of their file: "
+        "convert it first, such as with `iconv -f latin1 -t utf-8`",
+    )
+
+
+def _note_texts(count: int, problem: str) -> None:
+    """Warn that so many texts have a problem."""
     if count:
         texts = "1 text has" if count == 1 else f"{count:,} texts have"
-        terminal.print_note(
-            f"warning: {texts} {REPLACEMENT} where bytes are no text in the encoding of their file: "
-            "convert it first, such as with `iconv -f latin1 -t utf-8`"
-        )
+        terminal.print_note(f"warning: {texts} {problem}")
 
 
 def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:

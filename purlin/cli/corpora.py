@@ -1,11 +1,11 @@
-"""What commands share that open corpora: by name, with the encoder of their build, and filters."""
+"""What commands share that open corpora: by name, or that of a directory; and filters."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,10 @@ from purlin.index.manifests import read_manifest
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
+    from purlin.index.records import Kind
     from purlin.index.search.corpus import Corpus
     from purlin.index.search.store.filters import Condition, Scalar
+    from purlin.index.workspace import Workspace
 
 # A condition of --filter, split at its first operator.
 _CONDITION = re.compile(r"(.+?)(<=|>=|!=|=)(.*)", re.S)
@@ -65,10 +67,21 @@ def _open_encoder(encoder: Path | str | None, made_by: Mapping[str, Any]) -> Tex
     return load_encoder(preferred)
 
 
-def directory_of(path: str) -> str:
-    """The directory that a file is in; other paths, and URLs, as they are."""
+@contextlib.contextmanager
+def opened_directory(path: str | None, kind: Kind, encoder: str | None) -> Iterator[Workspace]:
+    """Open the index around a directory or file, or of a git URL, with progress and its notes."""
+    from purlin.index.better_vectors import open_directory
+
+    path = path or "."
     expanded = Path(path).expanduser()
-    return str(expanded.parent) if expanded.is_file() else path
+    if expanded.is_file():
+        path = str(expanded.parent)
+    with terminal.progress() as progress:
+        directory = open_directory(path, kind=kind, encoder=encoder, progress=progress)
+    with directory as workspace:
+        for note in workspace.notes:
+            terminal.print_note(note)
+        yield workspace
 
 
 def parse_filter(conditions: Sequence[str] | None) -> dict[str, Condition] | None:

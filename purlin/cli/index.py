@@ -148,7 +148,7 @@ def index_build(
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
     else:
-        report_build(manifest)
+        _report_build(manifest)
         _report_inputs(manifest, options, unassigned)
 
 
@@ -243,7 +243,7 @@ def _judgements(queries: Path | None, qrels: Path | None, measure: str) -> Judge
     return None
 
 
-def report_build(manifest: Manifest) -> None:
+def _report_build(manifest: Manifest) -> None:
     """Print what a build holds, how long it took, and what was left out."""
     from purlin.index.indexing.gate import measurement_summary
 
@@ -396,32 +396,20 @@ def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
 
     Example: purlin index demo
     """
-    build_demo(home, encoder)
-
-
-def build_demo(home: Path, encoder: Path | None) -> None:
-    """Build the demo corpora that are missing, with progress."""
     from purlin.index import builds
     from purlin.index.demo import demos
     from purlin.index.indexing.build import build
 
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
-    if not missing:
-        return
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
         loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)
+        sources = demo.sources()
         with undone_if_interrupted(), progress_bars() as progress:
             manifest = build(
-                home,
-                demo.name,
-                demo.kind,
-                demo.sources(),
-                loaded,
-                origin=(demo.about,),
-                progress=progress,
+                home, demo.name, demo.kind, sources, loaded, origin=(demo.about,), progress=progress
             )
-        report_build(manifest)
+        _report_build(manifest)

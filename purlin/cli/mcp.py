@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
     from purlin.app.agents.backend import Backend
-    from purlin.cli.agents import Change, Scope
+    from purlin.cli.agents import Change
 
 ABOUT = """Answer an agent on stdin and stdout with the Model Context Protocol, until stdin ends. The
 tools search the repository around a directory, and the corpora of a home. `purlin mcp install`
@@ -91,11 +91,9 @@ def _configure(action: str, arguments: Sequence[str]) -> int:
             field="agent",
         )
 
-    plan: Callable[[str, Scope, Path, Path | None], Change] = (
-        agents.installation if action == "install" else agents.removal
-    )
     # All are planned before any is written: a file that is refused stops everything.
-    changes = [plan(name, options.scope, home, project) for name in names]
+    remove = action == "uninstall"
+    changes = [agents.planned(name, options.scope, home, project, remove=remove) for name in names]
     for change in changes:
         _print_change(change)
     pending = [change for change in changes if change.before != change.after]

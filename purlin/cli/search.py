@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
-from purlin.cli.terminal import Parser, print_line, styled, visible
+from purlin.cli.terminal import Parser, print_line, print_quoted, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.records import Hit
@@ -148,17 +148,11 @@ def add_home(parser: Parser) -> None:
 
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
-    from purlin.cli.corpora import directory_of, parse_filter
-    from purlin.index.better_vectors import open_directory
+    from purlin.cli.corpora import opened_directory, parse_filter
     from purlin.index.file_filters import within
 
-    path = directory_of(options.path or ".")
     conditions = parse_filter(options.filter) or {}
-    with terminal.progress() as progress:
-        directory = open_directory(path, encoder=options.encoder, progress=progress)
-    with directory as workspace:
-        for note in workspace.notes:
-            terminal.print_note(note)
+    with opened_directory(options.path, "code", options.encoder) as workspace:
         folder = within(workspace.root, options.path) if options.path else {}
         result = workspace.search(
             options.query,
@@ -374,7 +368,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
         lines = [first, mark, *lines[row:]]
     for line in lines[:count]:
-        print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
+        print_quoted(line)
     print_line()
 
 

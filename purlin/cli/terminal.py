@@ -40,6 +40,11 @@ def print_line(line: str = "") -> None:
     sys.stdout.write(f"{_printable(line)}\n")
 
 
+def print_quoted(line: str) -> None:
+    """Print a line of what was found, on stdout, behind a mark that sets it apart."""
+    print_line(f"{styled('   │', DIM)} {line}".rstrip())
+
+
 def _printable(text: str) -> str:
     """Text that any stream takes: names of files that are not UTF-8 hold lone surrogates."""
     return text.encode(errors="replace").decode()

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from purlin.app import service
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
+from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus, SearchResult
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, numbered, serving
@@ -34,10 +35,17 @@ def client(home: Path) -> Iterator[TestClient]:
         yield client
 
 
+def search(
+    client: TestClient, query: str, *, corpus: str = "code", **options: object
+) -> dict[str, Any]:
+    """Return the reply to a search."""
+    body = {"query": query, "corpus": corpus, **options}
+    reply: dict[str, Any] = client.post("/search", json=body).json()
+    return reply
+
+
 def test_search_returns_hits_with_locations(client: TestClient, home: Path) -> None:
-    reply = client.post(
-        "/search", json={"query": "read rows from a csv file", "corpus": "code"}
-    ).json()
+    reply = search(client, "read rows from a csv file")
     hit = reply["hits"][0]
     assert hit["document_id"] == FUNCTIONS[0].id
     assert hit["title"] == "Reader.read_csv"
@@ -61,7 +69,7 @@ def test_searches_take_turns_but_those_of_an_engine_do_not(
 ) -> None:
     monkeypatch.setattr(service, "available_cpus", lambda: 2)
     running, most, lock = [], [], threading.Lock()
-    search = Corpus.search
+    search_corpus = Corpus.search
 
     def counted(corpus: Corpus, *arguments: Any, **options: Any) -> SearchResult:
         with lock:
@@ -70,7 +78,7 @@ def test_searches_take_turns_but_those_of_an_engine_do_not(
         # Long enough for all requests to meet.
         time.sleep(0.3)
         running.pop()
-        return search(corpus, *arguments, **options)
+        return search_corpus(corpus, *arguments, **options)
 
     monkeypatch.setattr(Corpus, "search", counted)
     body = {"query": "read a file", "corpus": "code"}
@@ -83,9 +91,7 @@ def test_searches_take_turns_but_those_of_an_engine_do_not(
 
 
 def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
-    reply = client.post(
-        "/search", json={"query": "sorted numbers", "corpus": "code", "k": 1}
-    ).json()
+    reply = search(client, "sorted numbers", k=1)
     (hit,) = reply["hits"]
     marked = {hit["text"][start:end].lower() for start, end in hit["highlights"]}
     assert {"sorted", "numbers"} <= marked
@@ -94,9 +100,7 @@ def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
 
 @pytest.mark.parametrize(("mode", "scores"), [("dense", {"dense"}), ("lexical", {"lexical"})])
 def test_mode_uses_a_single_retriever(client: TestClient, mode: str, scores: set[str]) -> None:
-    reply = client.post(
-        "/search", json={"query": "sort numbers", "corpus": "code", "mode": mode}
-    ).json()
+    reply = search(client, "sort numbers", mode=mode)
     assert reply["hits"][0]["document_id"] == FUNCTIONS[1].id
     assert reply["hits"][0]["scores"].keys() == scores
 
@@ -122,18 +126,14 @@ def test_mode_uses_a_single_retriever(client: TestClient, mode: str, scores: set
 def test_filter_selects_documents(
     client: TestClient, filter: dict[str, object], expected: set[int]
 ) -> None:
-    reply = client.post(
-        "/search", json={"query": "a function", "corpus": "code", "filter": filter}
-    ).json()
+    reply = search(client, "a function", filter=filter)
     assert {hit["document_id"] for hit in reply["hits"]} == {FUNCTIONS[n].id for n in expected}
     assert reply["total"] == len(expected)
 
 
 def test_pages_are_consecutive(client: TestClient) -> None:
     def page(k: int, offset: int) -> list[str]:
-        reply = client.post(
-            "/search", json={"query": "number 7", "corpus": "many", "k": k, "offset": offset}
-        ).json()
+        reply = search(client, "number 7", corpus="many", k=k, offset=offset)
         assert [hit["rank"] for hit in reply["hits"]] == list(
             range(offset + 1, offset + 1 + len(reply["hits"]))
         )
@@ -144,15 +144,13 @@ def test_pages_are_consecutive(client: TestClient) -> None:
 
 
 def test_page_after_the_last_hit_is_empty(client: TestClient) -> None:
-    reply = client.post("/search", json={"query": "number", "corpus": "many", "offset": 500}).json()
+    reply = search(client, "number", corpus="many", offset=500)
     assert reply["hits"] == []
     assert reply["total"] == 60
 
 
 def test_explain_adds_timings(client: TestClient) -> None:
-    reply = client.post(
-        "/search", json={"query": "sort numbers", "corpus": "code", "explain": True}
-    ).json()
+    reply = search(client, "sort numbers", explain=True)
     assert {"encode", "dense", "lexical", "fuse", "fetch"} <= reply["timings_ms"].keys()
     assert sum(reply["timings_ms"].values()) <= reply["took_ms"]
     assert all(hit["explanation"] for hit in reply["hits"])
@@ -173,30 +171,9 @@ def test_classify_by_label_names(client: TestClient) -> None:
     assert reply["took_ms"] > 0
 
 
-def test_classify_abstains_below_min_score(client: TestClient) -> None:
-    body = {
-        "texts": ["cooking"],
-        "labels": ["business", "sports"],
-        "min_score": 0.99,
-        "multi_label": True,
-    }
-    (result,) = client.post("/classify", json=body).json()["results"]
-    assert result["label"] is None
-    assert len(result["ranking"]) == 2
-
-
-def test_classify_accepts_templates(client: TestClient) -> None:
-    body = {
-        "texts": ["good"],
-        "labels": ["poor", "good"],
-        "templates": ["It was {label}.", "{label}!"],
-    }
-    assert client.post("/classify", json=body).json()["results"][0]["label"] == "good"
-
-
 def test_corpora_are_listed(client: TestClient) -> None:
-    client.post("/search", json={"query": "x", "corpus": "code"})
-    client.post("/search", json={"query": "x", "corpus": "many"})
+    search(client, "x")
+    search(client, "x", corpus="many")
     corpora = client.get("/corpora").json()["corpora"]
     assert [(each["name"], each["kind"], each["documents"], each["state"]) for each in corpora] == [
         ("code", "code", 3, "serving"),
@@ -205,7 +182,7 @@ def test_corpora_are_listed(client: TestClient) -> None:
 
 
 def test_a_corpus_tells_its_state_encoder_and_size(client: TestClient, home: Path) -> None:
-    client.post("/search", json={"query": "x", "corpus": "code"})
+    search(client, "x")
     corpus = client.get("/corpora/code").json()
     directory = home / "corpora" / "code" / corpus["build"]
     assert corpus["state"] == "serving"
@@ -221,13 +198,12 @@ def test_a_corpus_tells_its_state_encoder_and_size(client: TestClient, home: Pat
 
 
 @pytest.mark.parametrize("document", FUNCTIONS, ids=[document.title for document in FUNCTIONS])
-def test_document_is_returned_by_the_id_of_a_hit(client: TestClient, document: object) -> None:
-    body = {"query": document.summary, "corpus": "code", "k": 1}  # type: ignore[attr-defined]
-    (hit,) = client.post("/search", json=body).json()["hits"]
+def test_document_is_returned_by_the_id_of_a_hit(client: TestClient, document: Document) -> None:
+    (hit,) = search(client, document.summary, k=1)["hits"]
     for safe in ("/", ""):
         reply = client.get(f"/corpora/code/documents/{quote(hit['document_id'], safe=safe)}").json()
-        assert reply["id"] == document.id  # type: ignore[attr-defined]
-        assert reply["body"] == document.body  # type: ignore[attr-defined]
+        assert reply["id"] == document.id
+        assert reply["body"] == document.body
         assert reply["location"] == hit["location"]
         assert reply["corpus"] == "code"
 

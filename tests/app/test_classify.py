@@ -14,7 +14,7 @@ from purlin.index import builds
 from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import ABOUT, publish_classifier
 from tests.support.hash_encoder import HashEncoder
-from tests.support.serving import problem, serving, until
+from tests.support.serving import problem, ready, serving, until
 from tests.support.tiny import LABELS, staged
 
 BY_LABELS = {"texts": ["a text"], "labels": ["one", "two"]}
@@ -30,8 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(home: Path) -> Iterator[TestClient]:
-    with serving(home) as client:
-        until(lambda: client.get("/readyz").status_code == 200)
+    with ready(home) as client:
         yield client
 
 

@@ -399,11 +399,10 @@ def test_client_import_is_light() -> None:
         "uvicorn",
     }
     program = "import sys, purlin.client; print(*{name.partition('.')[0] for name in sys.modules})"
-    root = ROOT
     process = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,

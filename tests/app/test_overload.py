@@ -13,7 +13,7 @@ from purlin.app import slots
 from purlin.app.overload import RequestQueue, client_gone
 from tests.support.blocking import BackgroundCall, BlockingEncoder
 from tests.support.hash_encoder import HashEncoder
-from tests.support.serving import FUNCTIONS, make, problem, serving, until
+from tests.support.serving import FUNCTIONS, make, problem, ready, until
 
 SCOPE = {"type": "http", "method": "POST", "path": "/search", "headers": []}
 
@@ -235,9 +235,8 @@ def test_slots_come_back_when_the_app_fails() -> None:
 def test_a_busy_server_refuses_requests(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     encoder = BlockingEncoder()
-    with serving(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
+    with ready(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
         # The corpus is open: the encoder's first call is that of a search.
-        until(lambda: client.get("/readyz").status_code == 200)
         body = {"query": "sort", "corpus": "code"}
         first = BackgroundCall(lambda: client.post("/search", json=body))
         until(lambda: len(encoder.calls) == 1)

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from purlin.app.protocols import MAX_INPUTS
-from purlin.index.encoder import SETTINGS, TRANSFORMER_ENCODER, Encoder, EncoderSettings
+from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
 from tests.support.listening import listening
 from tests.support.paths import ROOT
 from tests.support.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving
@@ -36,15 +35,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     """A real one, with prefixes that tell queries from passages."""
     directory = tmp_path_factory.mktemp("encoder") / "tiny"
-    tiny_encoder(directory)
-    content = json.loads((directory / SETTINGS).read_text())
-    del content["fingerprint"]
-    encoder_settings = EncoderSettings(
-        **content | {"query_prefix": "about ", "passage_prefix": "of "}
-    )
-    (directory / SETTINGS).write_text(
-        json.dumps(asdict(encoder_settings) | {"fingerprint": encoder_settings.fingerprint})
-    )
+    tiny_encoder(directory, query_prefix="about ", passage_prefix="of ")
     return Encoder.load(directory)
 
 
@@ -237,21 +228,29 @@ def test_embed_always_returns_a_list_of_vectors(client: TestClient, encoder: Enc
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "words"),
+    ("body", "field", "words"),
     [
         ({"inputs": ["a", "news " * 100]}, "inputs[1]", "has 101 tokens; this encoder reads 64"),
         ({"inputs": [[1]]}, "inputs", "not token ids"),
         ({"inputs": []}, "inputs", "at least 1 item"),
-        ({"normalize": False}, "normalize", "unit length"),
-        ({"dimensions": 5}, "dimensions", "dimensions"),
-        ({"prompt_name": "document"}, "prompt_name", "'query' or 'passage'"),
-        ({"truncation_direction": "left"}, "truncation_direction", "'right' or 'Right'"),
+        ({"inputs": "a", "normalize": False}, "normalize", "unit length"),
+        ({"inputs": "a", "dimensions": 5}, "dimensions", "dimensions"),
+        ({"inputs": "a", "prompt_name": "document"}, "prompt_name", "'query' or 'passage'"),
+        ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction", "or 'Right'"),
+        ({"query": "a", "texts": []}, "texts", "at least 1 item"),
+        ({"query": "a", "texts": "one"}, "texts", "valid list"),
+        ({"query": "a", "texts": ["a"] * (MAX_INPUTS + 1)}, "texts", f"at most {MAX_INPUTS}"),
+        ({"query": "a", "texts": ["a", "news " * 100]}, "texts[1]", "101 tokens"),
+        ({"query": "", "texts": ["a"]}, "query", "at least 1 character"),
+        ({"query": "x" * 5000, "texts": ["a"]}, "query", "at most 4096"),
+        ({"query": "news " * 100, "texts": ["a"]}, "query[0]", "101 tokens"),
     ],
 )
-def test_embed_names_the_invalid_field(
-    client: TestClient, change: dict[str, Any], field: str, words: str
+def test_embed_and_rerank_name_the_invalid_field(
+    client: TestClient, body: dict[str, Any], field: str, words: str
 ) -> None:
-    reply = problem(client.post("/embed", json={"inputs": "a"} | change), 422)
+    path = "/embed" if "inputs" in body else "/rerank"
+    reply = problem(client.post(path, json=body), 422)
     assert reply["errors"][0]["field"] == field
     assert words in reply["errors"][0]["message"]
     assert (reply["error"], reply["error_type"]) == (reply["detail"], "Validation")
@@ -277,26 +276,6 @@ def test_rerank_sorts_by_cosine(client: TestClient, encoder: Encoder) -> None:
             "score": pytest.approx((1 + item["score"]) / 2, abs=1e-6),
             "text": body["texts"][item["index"]],
         }
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "words"),
-    [
-        ({"texts": []}, "texts", "at least 1 item"),
-        ({"texts": "one"}, "texts", "valid list"),
-        ({"texts": ["a"] * (MAX_INPUTS + 1)}, "texts", f"at most {MAX_INPUTS}"),
-        ({"texts": ["a", "news " * 100]}, "texts[1]", "101 tokens"),
-        ({"query": ""}, "query", "at least 1 character"),
-        ({"query": "x" * 5000}, "query", "at most 4096"),
-        ({"query": "news " * 100}, "query[0]", "101 tokens"),
-    ],
-)
-def test_rerank_names_the_invalid_field(
-    client: TestClient, change: dict[str, Any], field: str, words: str
-) -> None:
-    reply = problem(client.post("/rerank", json={"query": "a", "texts": ["a"]} | change), 422)
-    assert reply["errors"][0]["field"] == field
-    assert words in reply["errors"][0]["message"]
 
 
 # ---- what docs/agents.md says

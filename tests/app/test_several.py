@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from purlin.index.builds import current
 from purlin.index.manifests import MANIFEST_FORMAT
 from tests.support.hash_encoder import HashEncoder
-from tests.support.serving import FUNCTIONS, make, numbered, problem, serving, until
+from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, serving, until
 
 
 def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) -> None:
@@ -58,9 +58,8 @@ def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) 
 def test_wrong_choice_of_corpora_is_explained(
     home: Path, corpus: object, status: int, message: str
 ) -> None:
-    with serving(home) as client:
+    with ready(home) as client:
         # Until all are open, a corpus of the kind may still come.
-        until(lambda: client.get("/readyz").status_code == 200)
         response = client.post("/search", json={"query": "sort", "corpus": corpus})
         assert message in problem(response, status)["detail"]
 
@@ -108,8 +107,7 @@ def test_a_refused_corpus_is_not_left_out_silently(home: Path, encoder: HashEnco
     make(home, "old", FUNCTIONS, encoder)
     of_another_version(home, "old")
     body = {"query": "sort numbers", "corpus": {"kind": "code"}}
-    with serving(home) as client:
-        until(lambda: client.get("/readyz").status_code == 200)
+    with ready(home) as client:
         reply = client.post("/search", json=body).json()
         assert [each["corpus"] for each in reply["corpora"]] == ["code"]
         assert reply["warning"] == "Not searched, as they cannot be served: old; see /corpora."
@@ -119,8 +117,7 @@ def test_a_refused_corpus_is_not_left_out_silently(home: Path, encoder: HashEnco
         of_another_kind = body | {"corpus": {"kind": "product"}}
         problem(client.post("/search", json=of_another_kind), 404)
 
-    with serving(home) as client:
-        until(lambda: client.get("/readyz").status_code == 200)
+    with ready(home) as client:
         response = client.post("/search", json=body)
         assert "was written by another version" in problem(response, 503)["detail"]
         tool = {"name": "search_code", "arguments": {"query": "sort numbers"}}

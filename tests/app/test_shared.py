@@ -118,15 +118,13 @@ def test_all_workers_know_what_one_builds() -> None:
     news = News({"code": ("code", Building("read", 3, encoder="static"))}, {"docs": "no sources"})
     with workers(2) as (_, (first, second)):
         elsewhere = BuildingElsewhere(second)
-        assert elsewhere.names() == set()
+        assert elsewhere.news() == News()
 
         tell_workers(first, news)
-        assert elsewhere.building() == news.building
-        assert elsewhere.problem("docs") == "no sources"
-        assert elsewhere.names() == {"code", "docs"}
+        assert elsewhere.news() == news
 
         tell_workers(first, News())
-        assert elsewhere.names() == set()
+        assert elsewhere.news() == News()
 
 
 # ---- metrics

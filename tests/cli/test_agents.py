@@ -206,14 +206,14 @@ def test_a_table_is_brought_up_to_date_in_place(home: Path, project: Path) -> No
 def test_unusual_toml_is_left_alone(home: Path, project: Path, text: str) -> None:
     file = codex_settings(project, text)
     with pytest.raises(InvalidInput, match=r"config.toml is left as it is"):
-        agents.installation("codex", "project", home, project)
+        agents.planned("codex", "project", home, project)
     assert file.read_text() == text
 
 
 @pytest.mark.parametrize("text", ["", "a = 1\n", TOML, "[mcp_servers.other]\r\ncommand = 'o'\r\n"])
 def test_toml_keeps_all_other_values(home: Path, project: Path, text: str) -> None:
     file = codex_settings(project, text)
-    agents.installation("codex", "project", home, project).write()
+    agents.planned("codex", "project", home, project).write()
 
     before, after = tomllib.loads(text), tomllib.loads(file.read_bytes().decode())
     own = after["mcp_servers"].pop("purlin")
@@ -275,7 +275,7 @@ def test_a_table_of_any_name_ends_purlins(home: Path, project: Path, name: str) 
 def test_an_edit_that_cannot_be_read_is_called_unusual(home: Path, project: Path) -> None:
     codex_settings(project, 'mcp_servers = {purlin = {command = "old"}}\n')
     with pytest.raises(InvalidInput, match="too unusual"):
-        agents.installation("codex", "project", home, project)
+        agents.planned("codex", "project", home, project)
 
 
 # ---- refusing and asking
@@ -359,7 +359,7 @@ def test_links_and_permissions_are_kept(home: Path, project: Path, tmp_path: Pat
 
 
 def test_a_directory_that_cannot_be_written_to_is_named(home: Path, project: Path) -> None:
-    change = agents.installation("claude-code", "project", home, project)
+    change = agents.planned("claude-code", "project", home, project)
     project.chmod(0o555)
     try:
         with unprivileged(), pytest.raises(StorageFailed, match=r"\.mcp\.json cannot be written"):

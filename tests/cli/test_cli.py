@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -92,11 +94,34 @@ def _run(
     return subprocess.CompletedProcess(words, status or 0, *outputs)
 
 
+def _build(source: Path, *options: object, home: Path) -> subprocess.CompletedProcess[str]:
+    """Build the corpus `shop` of products in this process."""
+    return _run("index", "build", "product", source, "--name", "shop", *options, home=home)
+
+
+def _evaluate(
+    queries: Path, qrels: Path, run: Path, *, home: Path
+) -> subprocess.CompletedProcess[str]:
+    """Measure the corpus `shop`, and write a run."""
+    judged = ("--queries", queries, "--qrels", qrels, "--run", run)
+    return _run("evaluate", "search", "--corpus", "shop", *judged, "--json", home=home)
+
+
+def _hits(*arguments: object, home: Path) -> list[dict[str, Any]]:
+    """Search the corpus `shop` and return its hits."""
+    output = _run("search", *arguments, "--corpus", "shop", "--json", home=home).stdout
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def _write_rows(file: Path, rows: Iterable[Mapping[str, object]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    corpus = home / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    corpus = _write_rows(home / "corpus.jsonl", SHOP)
     done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
     assert done.returncode == 0, done.stderr
     assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
@@ -171,11 +196,8 @@ def test_the_bar_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "goods.csv").write_text("id,title,Weight [kg],Size [/cm]\n1,Kettle,2,30\n2,,1,1\n")
-    assert (
-        _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path).returncode
-        == 0
-    )
-    shown = _run("index", "show", "goods", home=tmp_path)
+    assert _build(tmp_path, home=tmp_path).returncode == 0
+    shown = _run("index", "show", "shop", home=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "Weight [kg]" in shown.stdout
     assert "Size [/cm]" in shown.stdout
@@ -184,11 +206,11 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
 def test_show_tells_how_many_more_were_left_out(tmp_path: Path) -> None:
     rows = "".join(f"{number},\n" for number in range(3))
     (tmp_path / "goods.csv").write_text("id,title\n9,Kettle\n" + rows)
-    _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path)
-    shown = _run("index", "show", "goods", "--skipped", 1, home=tmp_path).stdout
+    _build(tmp_path, home=tmp_path)
+    shown = _run("index", "show", "shop", "--skipped", 1, home=tmp_path).stdout
 
     assert shown.endswith("left out: 2 more; --skipped 3 lists all\n")
-    assert "more;" not in _run("index", "show", "goods", home=tmp_path).stdout
+    assert "more;" not in _run("index", "show", "shop", home=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -215,14 +237,9 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _start("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
     assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.55  (name: DDR4-3200; meaning ")
-    output = _run(
-        "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
-    ).stdout
-    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k2"]
-    output = _run(
-        "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
-    ).stdout
-    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k1"]
+    for condition, expected in (("brand=Brava", "k2"), ("watt=2200", "k1")):
+        hits = _hits("boil water", "--filter", condition, home=shop)
+        assert [hit["document_id"] for hit in hits] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -246,8 +263,7 @@ def test_conditions_of_filters(conditions: list[str], filter: object) -> None:
 def test_search_takes_ranges_and_exclusions(shop: Path) -> None:
     def hits(*conditions: str) -> list[str]:
         options = [part for condition in conditions for part in ("--filter", condition)]
-        output = _run("search", "kettle", "--corpus", "shop", "--json", *options, home=shop).stdout
-        return [json.loads(line)["document_id"] for line in output.splitlines()]
+        return [hit["document_id"] for hit in _hits("kettle", *options, home=shop)]
 
     assert hits("watt>=2200") == ["k1"]
     assert "k2" not in hits("brand!=Brava")
@@ -281,20 +297,10 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
         '{"_id": "q1", "text": "laptop memory"}\n{"_id": "q2", "text": "whistling kettle"}\n'
     )
     (shop / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n")
-    arguments = [
-        "evaluate",
-        "search",
-        "--corpus",
-        "shop",
-        "--queries",
-        shop / "queries.jsonl",
-        "--qrels",
-    ]
-    done = _run(*arguments, shop / "qrels.tsv", "--run", shop / "run.trec", "--json", home=shop)
+    done = _evaluate(shop / "queries.jsonl", shop / "qrels.tsv", shop / "run.trec", home=shop)
     measures = {m["name"]: m for m in json.loads(done.stdout)}
-    assert measures["MRR@100"]["mean"] == pytest.approx(
-        2 / 3
-    )  # q3 is judged and not among the queries: it counts 0
+    # q3 is judged and not among the queries: it counts 0.
+    assert measures["MRR@100"]["mean"] == pytest.approx(2 / 3)
     assert measures["MRR@100"]["queries"] == 3
     assert len((shop / "run.trec").read_text().splitlines()) == 6
 
@@ -304,34 +310,19 @@ def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
         '{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n'
     )
     (tmp_path / "queries.jsonl").write_text('{"_id": "100%", "text": "tea"}\n')
-    _run("index", "build", "product", tmp_path / "corpus.jsonl", "--name", "shop", home=tmp_path)
-    arguments = [
-        "evaluate",
-        "search",
-        "--corpus",
-        "shop",
-        "--queries",
-        tmp_path / "queries.jsonl",
-        "--json",
-    ]
-    for name, row in (
+    _build(tmp_path / "corpus.jsonl", home=tmp_path)
+    for name, judged in (
         ("beir.tsv", "100%\ttea pot.md\t1\n"),
         ("trec.txt", "100%25 0 tea%20pot.md 1\n"),
     ):
-        (tmp_path / name).write_text(row)
-        done = _run(
-            *arguments, "--qrels", tmp_path / name, "--run", tmp_path / "run.trec", home=tmp_path
+        (tmp_path / name).write_text(judged)
+        done = _evaluate(
+            tmp_path / "queries.jsonl", tmp_path / name, tmp_path / "run.trec", home=tmp_path
         )
         assert "2 ids hold white space, control characters or %" in done.stderr
         assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
-        assert (tmp_path / "run.trec").read_text().split() == [
-            "100%25",
-            "Q0",
-            "tea%20pot.md",
-            "1",
-            "1.0",
-            "purlin",
-        ]
+        row = "100%25\tQ0\ttea%20pot.md\t1\t1.0\tpurlin\n"
+        assert (tmp_path / "run.trec").read_text() == row
 
 
 def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
@@ -344,8 +335,7 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
 
     def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
-        corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return _run("index", "build", "product", corpus, "--name", "shop", *options, home=tmp_path)
+        return _build(_write_rows(corpus, rows), *options, home=tmp_path)
 
     measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
     assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
@@ -358,9 +348,8 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
     assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
     assert "3 documents" in build(SHOP, "--force").stdout
-    command = ("index", "build", "product", corpus, "--name", "shop")
-    assert "nothing has changed since its active build" in _run(*command, home=tmp_path).stdout
-    assert "3 documents" in _run(*command, "--force", home=tmp_path).stdout
+    assert "nothing has changed since its active build" in _build(corpus, home=tmp_path).stdout
+    assert "3 documents" in _build(corpus, "--force", home=tmp_path).stdout
 
 
 def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
@@ -368,15 +357,12 @@ def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
     catalogue.write_text("Ref,Title,Prose\nA-1,Saw,Cuts wood\nA-2,Vice,Holds wood\n")
 
     def built(*options: str) -> subprocess.CompletedProcess[str]:
-        command = ("index", "build", "product", catalogue, "--name", "odd", "--encoder", "static")
-        return _run(*command, *options, home=tmp_path)
+        return _build(catalogue, "--encoder", "static", *options, home=tmp_path)
 
     assert 'not recognised as id, description, brand: columns "Ref", "Prose" are' in built().stdout
     done = built("--column", "description=Prose", "--column", "id=Ref")
     assert (done.returncode, "not recognised" in done.stdout) == (0, False), done.stderr
-    hit = json.loads(
-        _run("search", "A-2", "--corpus", "odd", "--json", "-k", 1, home=tmp_path).stdout
-    )
+    [hit] = _hits("A-2", "-k", 1, home=tmp_path)
     assert (hit["id"], hit["text"]) == ("A-2", "Holds wood")
 
     for options, words in (
@@ -391,24 +377,17 @@ def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
 
 
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
-    corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log.jsonl"
-    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    corpus, log = _write_rows(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
     log.write_text(
         '{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n'
     )
-    done = _run(
-        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
-    )
+    done = _build(corpus, "--query-log", log, home=tmp_path)
     assert "query log: 1 of 2 queries lead to its documents" in done.stdout
-    output = _run(
-        "search", "morning tea", "--corpus", "shop", "-k", 1, "--json", home=tmp_path
-    ).stdout
-    assert json.loads(output)["document_id"] == "k1"
-    assert json.loads(output)["scores"]["log"] > 0.5
+    [hit] = _hits("morning tea", "-k", 1, home=tmp_path)
+    assert hit["document_id"] == "k1"
+    assert hit["scores"]["log"] > 0.5
     log.write_text("{}\n")
-    wrong = _run(
-        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
-    )
+    wrong = _build(corpus, "--query-log", log, home=tmp_path)
     assert wrong.returncode == 1
     assert "line 1 is not a JSON object with a query and the id of a document" in " ".join(
         wrong.stderr.split()
@@ -416,16 +395,16 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
 
 
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
-    corpus = shop / "corpus.jsonl"
+    directory = tmp_path / "corpora/shop"
     for options in ([], ["--force"]):
-        built = _run("index", "build", "product", corpus, "--name", "c", *options, home=tmp_path)
+        built = _build(shop / "corpus.jsonl", *options, home=tmp_path)
         assert built.returncode == 0, built.stderr
-    first, second = sorted(p.name for p in (tmp_path / "corpora/c").iterdir() if p.is_dir())
-    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == second
-    assert _run("index", "activate", "c", first, home=tmp_path).returncode == 0
-    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == first
-    assert _run("index", "delete", "c", home=tmp_path).returncode == 0
-    assert not (tmp_path / "corpora/c").exists()
+    first, second = sorted(path.name for path in directory.iterdir() if path.is_dir())
+    assert (directory / "CURRENT").read_text().strip() == second
+    assert _run("index", "activate", "shop", first, home=tmp_path).returncode == 0
+    assert (directory / "CURRENT").read_text().strip() == first
+    assert _run("index", "delete", "shop", home=tmp_path).returncode == 0
+    assert not directory.exists()
 
 
 @pytest.mark.parametrize(
@@ -488,26 +467,11 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(
-        "".join(
-            json.dumps({"_id": str(n), "text": f"thing {n} " * 60}) + "\n" for n in range(20_000)
-        )
-    )
+    things = ({"_id": str(n), "text": f"thing {n} " * 60} for n in range(20_000))
+    corpus = _write_rows(tmp_path / "corpus.jsonl", things)
+    command = ("-m", "purlin", "index", "build", "product", corpus, "--name", "big")
     child = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            INTERRUPTIBLE,
-            "-m",
-            "purlin",
-            "index",
-            "build",
-            "product",
-            str(corpus),
-            "--name",
-            "big",
-        ],
+        [sys.executable, "-c", INTERRUPTIBLE, *command],
         cwd=ROOT,
         env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
         stderr=subprocess.PIPE,

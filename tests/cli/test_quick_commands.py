@@ -19,12 +19,15 @@ import pytest
 
 from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
+from purlin.cli.ask import _MAX_PAGE_BYTES, _location, _print_answers
 from purlin.index import builds
 from purlin.index.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import build
+from purlin.index.qa.ask import AskResult
+from purlin.index.records import Answer
 from purlin.index.sources import open_source
 from tests.support.indented import INDENTED
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
@@ -78,6 +81,11 @@ def _purlin(*arguments: object) -> int:
         with pytest.raises(SystemExit) as end:
             cli.main()
     return int(str(end.value.code))
+
+
+def _records(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What the last command has printed with --json."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 # ---- search
@@ -174,8 +182,7 @@ def test_path_restricts_hits_to_a_directory(
 
     def paths(*options: str) -> set[str]:
         assert _purlin("search", "format price", "--encoder", encoder, "--json", *options) == 0
-        records = map(json.loads, capsys.readouterr().out.splitlines())
-        return {record["location"]["path"] for record in records}
+        return {record["location"]["path"] for record in _records(capsys)}
 
     assert paths() >= {"web/price.py", "website/price.py"}
     for folder in ("web", "web/", str(shop / "web")):
@@ -247,7 +254,7 @@ def test_json_has_a_record_per_line(
     shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _purlin("search", "send_receipt", "--encoder", encoder, "--json") == 0
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second = _records(capsys)
     assert (first["rank"], second["rank"]) == (1, 2)
     assert first["location"] == {"path": "mail.py", "start_line": 1, "end_line": 3, "url": None}
     assert first["text"] == MAIL.strip()
@@ -412,10 +419,6 @@ def test_control_characters_of_files_do_not_reach_the_terminal(
 def test_control_characters_of_answers_do_not_reach_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from purlin.cli.ask import _print_answers
-    from purlin.index.qa.ask import AskResult
-    from purlin.index.records import Answer
-
     passage = "It is \x1b[2J 5."
     answer = Answer("\x1b[2J 5", 0.9, 6, 13, "a.md#a", "A\x07", (), "a.md#a\x9b", passage)
     _print_answers(AskResult((answer,), 0.9, "number", (), 1, {}, ()), None)
@@ -478,16 +481,15 @@ def test_ask_refuses_a_reader_before_it_indexes(
     assert not (tmp_path / "cache").exists()
 
 
-def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
-    from purlin.cli.ask import _location
-    from purlin.index.records import Answer
+def _answer(text: str, url: str, passage: str) -> Answer:
+    """An answer in the words of a passage."""
+    start = passage.index(text)
+    return Answer(text, 0.9, start, start + len(text), url, "A", (), url, passage)
 
+
+def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     passage = "A session is kept for 31 days, unless the visitor leaves before that."
-    start = passage.index("31 days")
-    answer = Answer(
-        "31 days", 0.9, start, start + 7, "sessions.md#sessions", "Sessions", (),
-        "sessions.md#sessions", passage,
-    )  # fmt: skip
+    answer = _answer("31 days", "sessions.md#sessions", passage)
     assert _location(answer, shop)[0] == "sessions.md:3#sessions"
     assert _location(answer, None)[0] == "sessions.md#sessions"
 
@@ -552,41 +554,22 @@ more
 def test_lines_are_those_of_the_unpacked_text(
     tmp_path: Path, name: str, page: str, text: str, anchor: str, line: int | None
 ) -> None:
-    from purlin.cli.ask import _location
-    from purlin.index.records import Answer
-
     content = page.encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     url = f"{name}#{anchor}".removesuffix("#")
-    answer = Answer(text, 0.9, 0, len(text), url, "A", (), url, text)
+    answer = _answer(text, url, text)
     assert _location(answer, tmp_path)[1] == line
 
 
 def test_pages_that_unpack_to_too_much_have_no_lines(tmp_path: Path) -> None:
-    from purlin.cli.ask import _MAX_PAGE_BYTES, _location
-    from purlin.index.records import Answer
-
-    answer = Answer("Say nothing", 0.9, 0, 11, "a.1.gz#q", "A", (), "a.1.gz#q", "Say nothing")
+    answer = _answer("Say nothing", "a.1.gz#q", "Say nothing")
     for content in (gzip.compress(bytes(_MAX_PAGE_BYTES + 1)), b"no gzip"):
         (tmp_path / "a.1.gz").write_bytes(content)
         assert _location(answer, tmp_path)[1] is None
 
 
-def test_classify_reads_lines_of_windows(
-    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _stdin(monkeypatch, "good\ncafé\n".encode("cp1252"))
-    assert _purlin("classify", "-", "--labels", "a,b", "--encoder", encoder) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("\t")[2] for line in lines] == ["good", "café"]
-
-
 def test_time_for_the_line_of_an_answer_does_not_explode(shop: Path) -> None:
-    from purlin.cli.ask import _location
-    from purlin.index.records import Answer
-
-    passage = "A session is kept for 31 days."
-    answer = Answer("31 days", 0.9, 22, 29, "sessions.md#x", "X", (), "sessions.md#x", passage)
+    answer = _answer("31 days", "sessions.md#x", "A session is kept for 31 days.")
     for pattern in ("](", "](a", "[](", "*_`", "# ", "id="):
         (shop / "sessions.md").write_text(pattern * (1_000_000 // len(pattern)))
         assert _location(answer, shop)[0] == "sessions.md#x"
@@ -598,7 +581,7 @@ def test_classify_labels_texts_and_lines_of_stdin(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"format price\n\n")))
+    _stdin(monkeypatch, b"format price\n\n")
     options = ("--labels", "send receipt, ", "--labels", "format price", "--template", "{label}")
     assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -655,28 +638,32 @@ def test_classify_reads_the_rows_of_a_table(
 
     _stdin(monkeypatch, TICKETS.encode())
     assert _purlin("classify", *options, "--json") == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = _records(capsys)
     assert [record["id"] for record in records] == ["2", "4"]
     assert records[0]["text"] == "send receipt\n\nto me"
     assert "labels" not in records[0]
 
 
-def test_classify_reads_an_array_of_stdin(
-    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("content", "option", "texts"),
+    [
+        ("good\ncafé\n".encode("cp1252"), "lines", ["good", "café"]),
+        (b'[{"text": "good"},\n {"text": "price"}]', "json", ["good", "price"]),
+        (b"format\nprice\n", "whole", ["format\nprice"]),
+    ],
+)
+def test_classify_reads_stdin_in_any_format(
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    option: str,
+    texts: list[str],
 ) -> None:
-    _stdin(monkeypatch, b'[{"text": "send receipt"},\n {"text": "format price"}]')
-    options = ("--texts", "-", "--format", "json", *BY_NAMES, "--encoder", encoder)
+    _stdin(monkeypatch, content)
+    options = ("--texts", "-", "--format", option, *BY_NAMES, "--encoder", encoder, "--json")
     assert _purlin("classify", *options) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_classify_reads_stdin_as_one_text(
-    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _stdin(monkeypatch, b"format\nprice\n")
-    options = ("--texts", "-", "--format", "whole", *BY_NAMES, "--encoder", encoder)
-    assert _purlin("classify", *options, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["text"] == "format\nprice"
+    assert [record["text"] for record in _records(capsys)] == texts
 
 
 def test_classify_prints_the_doubtful_first(
@@ -686,9 +673,9 @@ def test_classify_prints_the_doubtful_first(
     (shop / "texts.txt").write_text("\n".join(texts))
     options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--json")
     assert _purlin("classify", *options) == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = _records(capsys)
     assert _purlin("classify", *options, "--review", 2) == 0
-    review = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    review = _records(capsys)
     assert review == sorted(records, key=lambda record: record["margin"])[:2]
 
 
@@ -710,7 +697,7 @@ def test_doubtful_among_several_are_near_to_fitting(
     (shop / "texts.txt").write_text("\n".join(texts))
     options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--multi", "--json")
     assert _purlin("classify", *options, "--review", 4) in (0, 1)
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = _records(capsys)
 
     def distance(record: dict[str, Any]) -> float:
         best, other = (entry["score"] for entry in record["ranking"])
@@ -746,7 +733,7 @@ def test_classify_together_is_what_the_classifier_says(
     texts = ["send receipt", "send it", "send the receipt", *["format price"] * 3]
     options = (*BY_NAMES, "--encoder", encoder, "--json", "--transductive")
     assert _purlin("classify", *texts, *options) == 0
-    scores = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
+    scores = [record["score"] for record in _records(capsys)]
     classifier = Classifier(load_encoder(Path(encoder)))
     results = classifier.classify(
         texts, ["send receipt", "format price"], templates=["{label}"], transductive=True
@@ -824,8 +811,7 @@ def test_classify_ignores_byte_order_marks(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines = io.BytesIO("send receipt\n".encode("utf-8-sig"))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(lines))
+    _stdin(monkeypatch, "send receipt\n".encode("utf-8-sig"))
     (shop / "labels.txt").write_text("send receipt\nformat price\n", encoding="utf-8-sig")
     options = ("--labels-file", "labels.txt", "--encoder", encoder)
 
@@ -842,7 +828,7 @@ def test_classify_by_a_trained_classifier(
     options = ("--classifier", "tickets", "--home", tmp_path)
 
     assert _purlin("classify", *texts, *options, "--json") == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = _records(capsys)
     trained = TrainedClassifier.load(builds.current(tmp_path, "tickets", CLASSIFIERS))
     assert [record["text"] for record in records] == texts
     assert [record["score"] for record in records] == [

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from purlin.index.encoder import SETTINGS, load_encoder
+from purlin.index.encoder import load_encoder
 from purlin.index.ensemble_encoder import PROJECTION, EnsembleSettings
-from tests.support.static_files import WORDS, write_static
+from tests.support.static_files import WORDS, digests_of, write_settings, write_static
 
 
 def write_ensemble(directory: Path, *, dim: int = 6, rows: int = 12) -> Path:
@@ -22,9 +19,7 @@ def write_ensemble(directory: Path, *, dim: int = 6, rows: int = 12) -> Path:
     projection = np.random.default_rng(5).standard_normal((rows, dim)).astype(np.float32)
     np.save(directory / PROJECTION, projection)
 
-    digest = hashlib.sha256((directory / PROJECTION).read_bytes()).hexdigest()
     parts = {part.name: load_encoder(part).fingerprint for part in (wide, narrow)}
-    settings = EnsembleSettings("ensemble", "tiny-ensemble", dim, parts, {PROJECTION: digest})
-    content = asdict(settings) | {"fingerprint": settings.fingerprint}
-    (directory / SETTINGS).write_text(json.dumps(content))
+    digests = digests_of(directory, PROJECTION)
+    write_settings(directory, EnsembleSettings("ensemble", "tiny-ensemble", dim, parts, digests))
     return directory

@@ -104,6 +104,14 @@ def serving(
         yield client
 
 
+@contextmanager
+def ready(home: Path, encoder: TextEncoder | None = None, **settings: Any) -> Iterator[TestClient]:
+    """Yield a client of an app that serves `home`, once everything there is open or refused."""
+    with serving(home, encoder, **settings) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        yield client
+
+
 def problem(response: Any, status: int) -> dict[str, Any]:
     """Return the problem in a response, after checking that it follows RFC 9457 and is short."""
     assert response.status_code == status, response.text[:500]

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +41,17 @@ def write_static(
     np.save(directory / WEIGHTS, rng.random((len(words), 2), np.float32))
     (directory / VOCABULARY).write_text("\n".join(words))
 
-    digests = {
-        name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
-        for name in (VECTORS, WEIGHTS, VOCABULARY)
-    }
-    settings = StaticSettings("static", "tiny-static", dim, max_tokens, digests)
+    digests = digests_of(directory, VECTORS, WEIGHTS, VOCABULARY)
+    write_settings(directory, StaticSettings("static", "tiny-static", dim, max_tokens, digests))
+    return directory
+
+
+def digests_of(directory: Path, *names: str) -> dict[str, str]:
+    """The SHA-256 of files of an encoder, as its settings have them."""
+    return {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
+
+
+def write_settings(directory: Path, settings: Any) -> None:
+    """Write the settings of an encoder, with their fingerprint."""
     content = asdict(settings) | {"fingerprint": settings.fingerprint}
     (directory / SETTINGS).write_text(json.dumps(content))
-    return directory

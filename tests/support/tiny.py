@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from purlin.index.classify.trained import ENCODER, ClassifierSpec, write_classifier
-from purlin.index.encoder import MODEL, SETTINGS, TOKENIZER, EncoderSettings
+from purlin.index.encoder import MODEL, TOKENIZER, EncoderSettings
+from tests.support.static_files import digests_of, write_settings
 
 DIM = 32
 LABELS = ("sports", "business", "world")
@@ -27,21 +25,15 @@ WORDS = (
 )
 
 
-def tiny_encoder(directory: Path) -> str:
+def tiny_encoder(directory: Path, *, query_prefix: str = "", passage_prefix: str = "") -> str:
     """Write an encoder of the mean of a random vector per word; return its fingerprint."""
     directory.mkdir(parents=True)
     vocabulary = ["[UNK]", *LABELS, "about", "the", "news", "of"]
     onnx.save(_model(vocabulary), directory / MODEL)
     _tokenizer(vocabulary).save(str(directory / TOKENIZER))
-    digests = {
-        name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
-        for name in (MODEL, TOKENIZER)
-    }
-    settings = EncoderSettings("tiny", DIM, 64, "", "", digests)
-    (directory / SETTINGS).write_text(
-        json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint})
-    )
-
+    digests = digests_of(directory, MODEL, TOKENIZER)
+    settings = EncoderSettings("tiny", DIM, 64, query_prefix, passage_prefix, digests)
+    write_settings(directory, settings)
     return settings.fingerprint
 
 

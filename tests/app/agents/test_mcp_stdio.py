@@ -27,15 +27,10 @@ from purlin.app.agents.mcp_stdio import StdioServer
 from purlin.app.agents.tools import TOOLS
 from purlin.index import workspace
 from purlin.index.errors import InvalidInput, NotFound
-from tests.app.agents.test_mcp import FILES
+from tests.app.agents.test_mcp import FILES, META
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, until
 from tests.support.static_files import write_static
-
-META = {
-    "io.modelcontextprotocol/protocolVersion": STATELESS[-1],
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 @pytest.fixture

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +23,7 @@ from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import numbered, problem, until
 from tests.support.static_files import write_static
+from tests.support.traffic import Server, running
 
 
 @pytest.fixture
@@ -147,31 +143,11 @@ def test_failures_are_told_and_do_not_end_it(
 # ---- a server
 
 
-@contextmanager
-def demo_server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+@pytest.fixture
+def demo_server(tmp_path: Path) -> Iterator[Server]:
     """`purlin serve --demo` with an encoder that needs no time."""
-    encoder = write_static(tmp_path / "encoder")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "purlin", "serve", "--demo", "--port", str(port)],
-        env=os.environ | {"PURLIN_HOME": str(tmp_path / "home"), "PURLIN_ENCODER": str(encoder)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-        try:
-            until(lambda: answers(client), 60)
-            yield process, client
-        finally:
-            process.kill()
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/").status_code == 200
-    except httpx.TransportError:
-        return False
+    with running(tmp_path / "home", demo=1, encoder=write_static(tmp_path / "encoder")) as server:
+        yield server
 
 
 def state(client: httpx.Client, corpus: str) -> dict[str, Any]:
@@ -192,42 +168,37 @@ def indexers(home: Path) -> list[int]:
     return processes
 
 
-def test_server_serves_while_the_demo_is_built(tmp_path: Path) -> None:
-    with demo_server(tmp_path) as (process, client):
-        ready = client.get("/readyz")
-        assert ready.status_code == 200
-        assert {"code", "python"} <= ready.json()["building"].keys()
-        listed = client.get("/corpora").json()["corpora"]
-        assert [corpus["name"] for corpus in listed] == ["code", "products", "python"]
-        assert state(client, "python")["state"] == "building"
-        assert state(client, "python")["kind"] == "reference"
+def test_server_serves_while_the_demo_is_built(tmp_path: Path, demo_server: Server) -> None:
+    client = demo_server.client
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert {"code", "python"} <= ready.json()["building"].keys()
+    listed = client.get("/corpora").json()["corpora"]
+    assert [corpus["name"] for corpus in listed] == ["code", "products", "python"]
+    assert state(client, "python")["state"] == "building"
+    assert state(client, "python")["kind"] == "reference"
 
-        refused = client.post("/search", json={"query": "sort", "corpus": "code"})
-        assert problem(refused, 503)["type"] == "urn:purlin:problem:opening"
-        assert "still being built" in refused.json()["detail"]
-        assert refused.headers["retry-after"]
+    refused = client.post("/search", json={"query": "sort", "corpus": "code"})
+    assert problem(refused, 503)["type"] == "urn:purlin:problem:opening"
+    assert "still being built" in refused.json()["detail"]
+    assert refused.headers["retry-after"]
 
-        until(lambda: state(client, "products")["state"] == "serving")
-        assert client.post("/search", json={"query": "file name", "corpus": "products"}).json()[
-            "hits"
-        ]
-        until(lambda: state(client, "code")["building"]["done"] > 0)
-        assert state(client, "code")["building"]["stage"] == "read"
-        assert len(indexers(tmp_path / "home")) == 1
+    until(lambda: state(client, "products")["state"] == "serving")
+    assert client.post("/search", json={"query": "file name", "corpus": "products"}).json()["hits"]
+    until(lambda: state(client, "code")["building"]["done"] > 0)
+    assert state(client, "code")["building"]["stage"] == "read"
+    assert len(indexers(tmp_path / "home")) == 1
 
-        # Ctrl-C.
-        process.send_signal(signal.SIGINT)
-        _, log = process.communicate(timeout=20)
-        assert process.returncode == 0
-        assert "Traceback" not in log
-        assert indexers(tmp_path / "home") == []
-        assert [path.name for path in (tmp_path / "home" / "corpora").iterdir()] == ["products"]
+    # Ctrl-C.
+    demo_server.process.send_signal(signal.SIGINT)
+    assert demo_server.process.wait(20) == 0
+    assert "Traceback" not in demo_server.log()
+    assert indexers(tmp_path / "home") == []
+    assert [path.name for path in (tmp_path / "home" / "corpora").iterdir()] == ["products"]
 
 
-def test_indexer_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
-    with demo_server(tmp_path) as (process, client):
-        until(lambda: state(client, "code")["building"].get("done", 0) > 0)
-        process.kill()
-        process.wait()
-        until(lambda: not indexers(tmp_path / "home"))
-        assert not list((tmp_path / "home").rglob(".making-*"))
+def test_indexer_ends_with_a_server_that_is_killed(tmp_path: Path, demo_server: Server) -> None:
+    until(lambda: state(demo_server.client, "code")["building"].get("done", 0) > 0)
+    demo_server.kill()
+    until(lambda: not indexers(tmp_path / "home"))
+    assert not list((tmp_path / "home").rglob(".making-*"))

@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -31,7 +30,7 @@ from tests.support.documents import source
 from tests.support.ensemble_files import write_ensemble
 from tests.support.hash_encoder import HashEncoder
 from tests.support.privileges import unprivileged
-from tests.support.serving import FUNCTIONS, make, numbered, problem, serving, until
+from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, serving, until
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 
 
@@ -49,16 +48,14 @@ class OtherEncoder(HashEncoder):
 @pytest.fixture
 def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    corpora.open_all()
-    yield corpora
-    corpora.close()
+    with opened(tmp_path, encoder) as corpora:
+        corpora.open_all()
+        yield corpora
 
 
-def next_second() -> None:
-    """Builds are named by the second, and those of one second have no order."""
-    now = int(time.time())
-    until(lambda: int(time.time()) > now)
+def opened(home: Path, encoder: HashEncoder, *others: Path) -> closing[OpenCorpora]:
+    """Corpora that are closed at the end of a block; `others` are encoders beside the server's own."""
+    return closing(OpenCorpora(home, Encoders(encoder, others), timeout_s=10))
 
 
 def build_of(corpora: OpenCorpora, name: str = "code") -> str:
@@ -96,20 +93,19 @@ def test_the_log_tells_an_interim_build_from_the_final_one(
     directory = write_static(tmp_path / "static", SELF_CHECK_WORDS)
     fast = load_encoder(directory)
     many = [source("f", numbered(600))]
-    opened: list[str] = []
+    interim: list[str] = []
 
     def look(stage: str, done: int, total: int | None) -> None:
-        if stage == "encode" and not opened:
-            opened.append(build_of(corpora))
+        if stage == "encode" and not interim:
+            interim.append(build_of(corpora))
 
     caplog.set_level("INFO", "purlin.corpora")
-    encoders = Encoders(encoder, [directory])
-    with closing(OpenCorpora(tmp_path, encoders, timeout_s=10)) as corpora:
+    with opened(tmp_path, encoder, directory) as corpora:
         build(tmp_path, "code", "code", many, encoder, interim=fast, progress=look)
-        until(lambda: build_of(corpora) not in opened)
+        until(lambda: build_of(corpora) not in interim)
         final = build_of(corpora)
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
-        f"code is served from interim build {opened[0]}, vectors by tiny-static",
+        f"code is served from interim build {interim[0]}, vectors by tiny-static",
         f"code is served from build {final}, vectors by hash",
     ]
 
@@ -181,7 +177,7 @@ def test_build_altered_in_use_falls_back(
     # Builds of the same documents would share the file that is damaged.
     first = make(tmp_path, "code", numbered(5), encoder)
     second = make(tmp_path, "code", FUNCTIONS, encoder)
-    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
+    with opened(tmp_path, encoder) as corpora:
         assert build_of(corpora) == second.name
         damage(second)
         with pytest.raises(Damaged, match=r"documents\.bin was altered"):
@@ -206,7 +202,7 @@ def test_altered_build_is_verified_whole_before_it_serves_again(
     # The damaged block is one that opening the build does not read.
     wide = [replace(document, fields={"padding": "x" * 9000}) for document in numbered(9)]
     second = make(tmp_path, "code", wide, encoder)
-    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
+    with opened(tmp_path, encoder) as corpora:
         assert build_of(corpora) == second.name
         sound = (second / "base" / "documents.bin").read_bytes()
         damage(second)
@@ -234,7 +230,6 @@ def test_restart_falls_back_to_the_last_sound_build(
     tmp_path: Path, encoder: HashEncoder, harm: str
 ) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
-    next_second()
     second = make(tmp_path, "code", numbered(5), encoder)
     if harm == "truncate":
         os.truncate(second / "base" / "vectors.npy", 100)
@@ -243,10 +238,9 @@ def test_restart_falls_back_to_the_last_sound_build(
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
         damage(second, "record_ends.npy")
-    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    assert build_of(corpora) == first.name
-    assert corpora.status("code").problem
-    corpora.close()
+    with opened(tmp_path, encoder) as corpora:
+        assert build_of(corpora) == first.name
+        assert corpora.status("code").problem
 
 
 def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> None:
@@ -255,27 +249,23 @@ def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> No
         home.chmod(0o755)
         directory = make(home, "code", FUNCTIONS, encoder).parent
         directory.chmod(0)
-        corpora = OpenCorpora(home, Encoders(encoder), timeout_s=10)
-        with unprivileged():
+        with opened(home, encoder) as corpora, unprivileged():
             for _ in range(2):
                 with pytest.raises(Damaged, match="give this user read permission"):
                     build_of(corpora)
             assert [status.state for status in corpora.statuses()] == ["refused"]
         directory.chmod(0o755)
-        corpora.close()
 
 
 def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
-    next_second()
     make(tmp_path, "code", numbered(5), encoder)
     builds.activate(tmp_path, "code", first.name)
     damage(first)
-    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    with pytest.raises(Damaged, match=r"documents\.bin was altered"):
-        build_of(corpora)
-    assert corpora.status("code").state == "refused"
-    corpora.close()
+    with opened(tmp_path, encoder) as corpora:
+        with pytest.raises(Damaged, match=r"documents\.bin was altered"):
+            build_of(corpora)
+        assert corpora.status("code").state == "refused"
 
 
 def test_repaired_build_is_retried(
@@ -284,23 +274,21 @@ def test_repaired_build_is_retried(
     build = make(tmp_path, "code", FUNCTIONS, encoder)
     sound = (build / "base" / "record_ends.npy").read_bytes()
     damage(build, "record_ends.npy")
-    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    with pytest.raises(Damaged):
-        build_of(corpora)
-    (build / "base" / "record_ends.npy").write_bytes(sound)
-    with pytest.raises(Damaged):
-        build_of(corpora)
-    monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
-    assert build_of(corpora) == build.name
-    corpora.close()
+    with opened(tmp_path, encoder) as corpora:
+        with pytest.raises(Damaged):
+            build_of(corpora)
+        (build / "base" / "record_ends.npy").write_bytes(sound)
+        with pytest.raises(Damaged):
+            build_of(corpora)
+        monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
+        assert build_of(corpora) == build.name
 
 
 def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, Encoders(OtherEncoder()), timeout_s=10)
-    with pytest.raises(EncoderMismatch, match="'hash'"):
-        build_of(corpora)
-    corpora.close()
+    with opened(tmp_path, OtherEncoder()) as corpora:
+        with pytest.raises(EncoderMismatch, match="'hash'"):
+            build_of(corpora)
 
 
 class StuckEncoder(HashEncoder):
@@ -337,8 +325,7 @@ def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncode
     damage(make(tmp_path, "broken", FUNCTIONS, encoder), "record_ends.npy")
     make(tmp_path, "code", FUNCTIONS, encoder)
     make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
-    with serving(tmp_path, encoder) as client:
-        until(lambda: client.get("/readyz").status_code == 200)
+    with ready(tmp_path, encoder) as client:
         states = {each["name"]: each["state"] for each in client.get("/corpora").json()["corpora"]}
         assert states == {"broken": "refused", "code": "serving", "foreign": "refused"}
         ask = {"query": "sort"}
@@ -408,11 +395,10 @@ def test_unexpected_error_is_logged_as_a_refusal(
 
     make(tmp_path, "code", FUNCTIONS, encoder)
     monkeypatch.setattr(open_builds, "read_manifest", fail)
-    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    with pytest.raises(Damaged, match="ZeroDivisionError"):
-        build_of(corpora)
-    assert any(record.exc_info for record in caplog.records if record.levelno == logging.ERROR)
-    corpora.close()
+    with opened(tmp_path, encoder) as corpora:
+        with pytest.raises(Damaged, match="ZeroDivisionError"):
+            build_of(corpora)
+        assert any(record.exc_info for record in caplog.records if record.levelno == logging.ERROR)
 
 
 def test_closed_corpora_open_nothing(served: OpenCorpora) -> None:
@@ -469,7 +455,7 @@ def test_segments_of_the_build_before_stay_in_memory(tmp_path: Path, encoder: Ha
         build(tmp_path, "docs", "reference", files, encoder)
 
     index("one")
-    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
+    with opened(tmp_path, encoder) as corpora:
         with corpora.lease("docs") as old:
             index("two")
             until(lambda: corpora.status("docs").build != old.build)
