@@ -143,6 +143,10 @@ class Connection(H11Protocol):
             self._next_check.cancel()
         super().connection_lost(exc)
 
+    def _should_upgrade(self) -> bool:
+        """Answer a request for another protocol as one of HTTP; uvicorn would log a warning for each."""
+        return False
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not a request, or has too long a head; called by uvicorn for h11's error."""
         error = sys.exception()

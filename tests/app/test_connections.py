@@ -220,6 +220,16 @@ def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, word
     assert words in json.loads(body)["detail"]
 
 
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_a_request_for_another_protocol_is_answered_without_a_warning(
+    url: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": protocol}
+    problem(httpx.get(f"{url}/socket", headers=headers), 404)
+    assert httpx.get(f"{url}/livez", headers=headers).status_code == 200
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(url: str) -> None:
     """Another server might begin a new request after the other length."""
     head = (
