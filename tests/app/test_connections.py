@@ -208,6 +208,11 @@ def test_connections_use_at_most_half_of_the_open_files(monkeypatch: pytest.Monk
             431,
             "may have at most 65,536 bytes: shorten them",
         ),
+        (
+            b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X: a\r\n" * (MAX_HEAD_BYTES // 6) + b"\r\n",
+            431,
+            "may have at most 65,536 bytes: shorten them",
+        ),
     ],
 )
 def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, words: str) -> None:
