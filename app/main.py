@@ -111,7 +111,7 @@ def _middleware(
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, hosts=hosts, shared=shared),
+        Middleware(access.Access, keys=keys, routes=routes, hosts=hosts, shared=shared),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
