@@ -7,6 +7,7 @@ work while they run.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,8 @@ from typing import Any
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -34,6 +35,11 @@ from purlin.app.logs import MAX_PATH_CHARS, Trace, current_trace
 from purlin.app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # to send the remaining spans when the server stops
+REMINDER_S = 600.0  # between two lines of the log about a collector that takes no spans
+
+_log = logging.getLogger("purlin.tracing")
+_SENDING = logging.getLogger(OTLPSpanExporter.__module__)
+_QUEUEING = logging.getLogger("opentelemetry.sdk._shared_internal")
 
 
 class Spans:
@@ -44,7 +50,7 @@ class Spans:
     """
 
     def __init__(self) -> None:
-        self._exporter = OTLPSpanExporter()
+        self._exporter = _Exporter()
         self._ids = _Ids()
         self._provider = TracerProvider(
             resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
@@ -95,7 +101,49 @@ class Spans:
 
         # Ends the retries of an exporter whose collector does not answer.
         if closing.is_alive():
-            self._exporter.shutdown()  # type: ignore[no-untyped-call]
+            self._exporter.shutdown()
+
+
+class _Exporter(OTLPSpanExporter):
+    """Sends spans. Logs when the collector stops taking them, then rarely, and when it takes them again.
+
+    The SDK's own lines, of which each attempt has one or more, are only read for the reason.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reasons: list[str] = []
+        self._reported: float | None = None
+        _SENDING.addFilter(self._keep_reason)
+        _QUEUEING.addFilter(self._is_answered)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans, and log what has changed; called by the SDK in a thread of its own."""
+        self._reasons.clear()
+        result = super().export(spans)
+        now = time.monotonic()
+        if result is SpanExportResult.SUCCESS:
+            if self._reported is not None:
+                _log.info("the collector takes spans again")
+            self._reported = None
+        elif self._reported is None or now - self._reported >= REMINDER_S:
+            reason = self._reasons[0] if self._reasons else "no reason given"
+            _log.warning("the collector takes no spans, which are lost: %s", reason)
+            self._reported = now
+        return result
+
+    def shutdown(self) -> None:
+        """Send nothing more; ends the tries of an export that is under way."""
+        super().shutdown()  # type: ignore[no-untyped-call]
+        _SENDING.removeFilter(self._keep_reason)
+        _QUEUEING.removeFilter(self._is_answered)
+
+    def _keep_reason(self, record: logging.LogRecord) -> bool:
+        self._reasons.append(record.getMessage())
+        return False
+
+    def _is_answered(self, _: logging.LogRecord) -> bool:
+        return self._reported is None
 
 
 class _Ids(RandomIdGenerator):
