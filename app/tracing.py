@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any
 
@@ -40,6 +41,9 @@ REMINDER_S = 600.0  # between two lines of the log about a collector that takes 
 _log = logging.getLogger("purlin.tracing")
 _SENDING = logging.getLogger(OTLPSpanExporter.__module__)
 _QUEUEING = logging.getLogger("opentelemetry.sdk._shared_internal")
+
+# What the SDK says while the current thread sends.
+_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
 
 
 class Spans:
@@ -101,49 +105,48 @@ class Spans:
 
         # Ends the retries of an exporter whose collector does not answer.
         if closing.is_alive():
-            self._exporter.shutdown()
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 class _Exporter(OTLPSpanExporter):
-    """Sends spans. Logs when the collector stops taking them, then rarely, and when it takes them again.
-
-    The SDK's own lines, of which each attempt has one or more, are only read for the reason.
-    """
+    """Sends spans. Logs when the collector stops taking them, then rarely, and when it takes them again."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._reasons: list[str] = []
         self._reported: float | None = None
-        _SENDING.addFilter(self._keep_reason)
+        _SENDING.addFilter(_keep_reason)
         _QUEUEING.addFilter(self._is_answered)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans, and log what has changed; called by the SDK in a thread of its own."""
-        self._reasons.clear()
-        result = super().export(spans)
+        reasons: list[str] = []
+        token = _reasons.set(reasons)
+        try:
+            result = super().export(spans)
+        finally:
+            _reasons.reset(token)
+
         now = time.monotonic()
         if result is SpanExportResult.SUCCESS:
             if self._reported is not None:
                 _log.info("the collector takes spans again")
             self._reported = None
         elif self._reported is None or now - self._reported >= REMINDER_S:
-            reason = self._reasons[0] if self._reasons else "no reason given"
+            reason = reasons[0] if reasons else "no reason given"
             _log.warning("the collector takes no spans, which are lost: %s", reason)
             self._reported = now
         return result
 
-    def shutdown(self) -> None:
-        """Send nothing more; ends the tries of an export that is under way."""
-        super().shutdown()  # type: ignore[no-untyped-call]
-        _SENDING.removeFilter(self._keep_reason)
-        _QUEUEING.removeFilter(self._is_answered)
-
-    def _keep_reason(self, record: logging.LogRecord) -> bool:
-        self._reasons.append(record.getMessage())
-        return False
-
     def _is_answered(self, _: logging.LogRecord) -> bool:
+        """Pass the SDK's lines about a full queue, unless that is full because nothing can be sent."""
         return self._reported is None
+
+
+def _keep_reason(record: logging.LogRecord) -> bool:
+    """Keep what the SDK says of one attempt out of the log, for the line about all of them."""
+    if (reasons := _reasons.get()) is not None:
+        reasons.append(record.getMessage())
+    return False
 
 
 class _Ids(RandomIdGenerator):
