@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.problems import MEDIA_TYPE, reply
@@ -237,12 +238,14 @@ class Access:
         app: ASGIApp,
         *,
         keys: Sequence[Key],
+        routes: Sequence[BaseRoute],
         hosts: Sequence[str] = (),
         shared: Shared | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._keys = keys
+        self._routes = routes
         self._hosts = hosts
         shared = shared or Shared()
         self._rates = {
@@ -267,6 +270,9 @@ class Access:
         scopes = accepted_scopes(scope["method"], scope["path"])
         if scopes is None:
             return None
+        # Where nothing can be changed, no key helps: the router says so.
+        if scopes == ("admin",) and not self._has_route(scope):
+            scopes = SCOPES
         if not self._keys:
             return self._refusal_without_keys(scope, scopes)
 
@@ -282,6 +288,9 @@ class Access:
 
         wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
         return _too_many_requests(key, wait_s) if wait_s else None
+
+    def _has_route(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] == Match.FULL for route in self._routes)
 
     def _refusal_without_keys(self, scope: Scope, scopes: tuple[str, ...]) -> JSONResponse | None:
         if scopes == ("admin",):

@@ -16,6 +16,7 @@ import sys
 import time
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -109,6 +110,24 @@ def _not_bound(host: str, port: int, error: OSError) -> tuple[str, str]:
 _QUOTED = re.compile(r"bytearray\(b(.*?)\)?$")
 
 
+class _Requests(h11.Connection):
+    """Reads requests; also refuses a long head that came at once, not only one that is still incomplete."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next part of a request. Raises RemoteProtocolError for a head over MAX_HEAD_BYTES."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and _head_bytes(event) > MAX_HEAD_BYTES:
+            raise h11.RemoteProtocolError("The head is too long.", error_status_hint=431)
+        return event
+
+
+def _head_bytes(request: h11.Request) -> int:
+    """Return the length of a request's line and headers, without what h11 strips from them."""
+    line = len(request.method) + len(request.target) + len(b"  HTTP/1.1\r\n")
+    headers = request.headers.raw_items()
+    return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+
+
 class Connection(H11Protocol):
     """Uvicorn's HTTP connection, closed when it makes no progress or when there are too many.
 
@@ -124,6 +143,10 @@ class Connection(H11Protocol):
     # The values of the last check.
     _last_cycle: RequestResponseCycle | None = None
     _last_unread = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Requests(h11.SERVER, MAX_HEAD_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection; called by the event loop."""
@@ -142,6 +165,10 @@ class Connection(H11Protocol):
         if self._next_check is not None:
             self._next_check.cancel()
         super().connection_lost(exc)
+
+    def _should_upgrade(self) -> bool:
+        """Answer a request for another protocol as one of HTTP; uvicorn would log a warning for each."""
+        return False
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not a request, or has too long a head; called by uvicorn for h11's error."""

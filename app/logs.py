@@ -16,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PATH_CHARS = 200
+# Asked every few seconds by proxies and Prometheus: only failures say something.
+PROBES = frozenset(["/livez", "/readyz", "/metrics"])
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 # https://www.w3.org/TR/trace-context/: version, trace id, parent id, flags
@@ -67,7 +69,8 @@ def current_trace() -> Trace | None:
 class RequestLog:
     """ASGI middleware that gives a request its ids, returns `X-Request-ID` and logs one line.
 
-    The line has method, path and the name of the key: no query, no text and no secret.
+    The line has method, path and the name of the key: no query, no text and no secret. Probes that
+    succeed have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -95,7 +98,8 @@ class RequestLog:
             await self._app(scope, receive, watch)
         finally:
             # Before the reset, so that the line has the ids.
-            _log.info("request", extra={"request": _request_fields(scope, status, started)})
+            if status != 200 or scope["path"] not in PROBES:
+                _log.info("request", extra={"request": _request_fields(scope, status, started)})
             _trace.reset(token)
 
 

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
-from purlin.app.connections import BACKLOG, MAX_HEAD_BYTES, Connection, bind, url_of
+from purlin.app.connections import BACKLOG, Connection, bind, url_of
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
@@ -111,7 +111,7 @@ def _middleware(
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, hosts=hosts, shared=shared),
+        Middleware(access.Access, keys=keys, routes=routes, hosts=hosts, shared=shared),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
@@ -157,7 +157,6 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_config=logs.config(settings.log),
         server_header=False,
         http=Connection,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         backlog=BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,

@@ -74,10 +74,10 @@ class Metrics:
         )
 
         self.refused = self._counter("refused", "Requests refused because too many were waiting.")
-        self.running = Gauge("purlin_running", "Requests that are running.", registry=self.registry)
-        self.waiting = Gauge(
-            "purlin_waiting", "Requests that wait for a slot.", registry=self.registry
-        )
+        self.running = self._gauge("running", "Requests that are running.")
+        self.running_limit = self._gauge("running_limit", "Requests that may run at once.")
+        self.waiting = self._gauge("waiting", "Requests that wait for a slot.")
+        self.waiting_limit = self._gauge("waiting_limit", "Requests that may wait for a slot.")
 
     def stages(self, timings_ms: Mapping[str, float]) -> None:
         """Observe how long each stage of one request took."""
@@ -104,6 +104,9 @@ class Metrics:
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"purlin_{name}", help_text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_text: str) -> Gauge:
+        return Gauge(f"purlin_{name}", help_text, registry=self.registry)
 
     def _histogram(
         self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str

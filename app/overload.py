@@ -67,6 +67,8 @@ class RequestQueue:
         self._metrics = metrics or Metrics()
         self._metrics.running.set_function(lambda: self._running)
         self._metrics.waiting.set_function(lambda: len(self._waiting))
+        self._metrics.running_limit.set(running)
+        self._metrics.waiting_limit.set(waiting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""

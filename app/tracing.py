@@ -7,17 +7,19 @@ work while they run.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -34,6 +36,14 @@ from purlin.app.logs import MAX_PATH_CHARS, Trace, current_trace
 from purlin.app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # to send the remaining spans when the server stops
+REMINDER_S = 600.0  # between two lines of the log about a collector that takes no spans
+
+_log = logging.getLogger("purlin.tracing")
+_SENDING = logging.getLogger(OTLPSpanExporter.__module__)
+_QUEUEING = logging.getLogger("opentelemetry.sdk._shared_internal")
+
+# What the SDK says while the current thread sends.
+_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
 
 
 class Spans:
@@ -44,7 +54,7 @@ class Spans:
     """
 
     def __init__(self) -> None:
-        self._exporter = OTLPSpanExporter()
+        self._exporter = _Exporter()
         self._ids = _Ids()
         self._provider = TracerProvider(
             resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
@@ -96,6 +106,47 @@ class Spans:
         # Ends the retries of an exporter whose collector does not answer.
         if closing.is_alive():
             self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+
+class _Exporter(OTLPSpanExporter):
+    """Sends spans. Logs when the collector stops taking them, then rarely, and when it takes them again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reported: float | None = None
+        _SENDING.addFilter(_keep_reason)
+        _QUEUEING.addFilter(self._is_answered)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans, and log what has changed; called by the SDK in a thread of its own."""
+        reasons: list[str] = []
+        token = _reasons.set(reasons)
+        try:
+            result = super().export(spans)
+        finally:
+            _reasons.reset(token)
+
+        now = time.monotonic()
+        if result is SpanExportResult.SUCCESS:
+            if self._reported is not None:
+                _log.info("the collector takes spans again")
+            self._reported = None
+        elif self._reported is None or now - self._reported >= REMINDER_S:
+            reason = reasons[0] if reasons else "no reason given"
+            _log.warning("the collector takes no spans, which are lost: %s", reason)
+            self._reported = now
+        return result
+
+    def _is_answered(self, _: logging.LogRecord) -> bool:
+        """Pass the SDK's lines about a full queue, unless that is full because nothing can be sent."""
+        return self._reported is None
+
+
+def _keep_reason(record: logging.LogRecord) -> bool:
+    """Keep what the SDK says of one attempt out of the log, for the line about all of them."""
+    if (reasons := _reasons.get()) is not None:
+        reasons.append(record.getMessage())
+    return False
 
 
 class _Ids(RandomIdGenerator):

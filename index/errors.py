@@ -70,5 +70,7 @@ class EngineAway(EngineFailed):
 
 def read_problem(error: OSError) -> str:
     """Return what is wrong with a file that cannot be read, with the remedy if it is forbidden."""
-    remedy = ": give this user read permission" if isinstance(error, PermissionError) else ""
+    remedy = ""
+    if isinstance(error, PermissionError):
+        remedy = ": give this user read permission, also for the directories above, as `chmod -R a+rX` does"
     return f"cannot be read ({error.strerror}{remedy})"

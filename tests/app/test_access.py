@@ -97,7 +97,10 @@ def test_a_key_over_its_rate_gets_retry_after(home: Path) -> None:
     statuses: list[tuple[int, str | None]] = []
     app = create_app(Settings(home=home), HashEncoder())
     limited = Access(
-        app, keys=parse_keys(f"slow search {SEARCH_KEY} 12", "test"), clock=lambda: now
+        app,
+        keys=parse_keys(f"slow search {SEARCH_KEY} 12", "test"),
+        routes=app.routes,
+        clock=lambda: now,
     )
     with TestClient(limited) as client:
         for elapsed_s in (0.0, 0.0, 0.0, 4.0, 1.0, 0.0, 600.0, 0.0, 0.0):
@@ -158,6 +161,16 @@ def test_changes_need_an_admin_key(home: Path) -> None:
                 assert "admin" in problem(response, 403)["detail"]
 
     assert builds.corpora(home) == ["code"]
+
+
+def test_a_path_where_nothing_can_be_changed_is_not_found(home: Path) -> None:
+    for keys in ("", API_KEYS):
+        with serving(home, keys=keys) as client:
+            client.headers |= bearer(SEARCH_KEY)
+            for path in ("/corpora/code/nothing", "/corpora/code/activate/", "/classifiers/x/y"):
+                assert f"nothing at {path}" in problem(client.post(path), 404)["detail"]
+            for path in ("/corpora/code", "/corpora/code/activate"):
+                assert "does not accept PUT" in problem(client.put(path), 405)["detail"]
 
 
 def test_without_keys_reading_is_open(home: Path) -> None:

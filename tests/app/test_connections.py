@@ -208,6 +208,11 @@ def test_connections_use_at_most_half_of_the_open_files(monkeypatch: pytest.Monk
             431,
             "may have at most 65,536 bytes: shorten them",
         ),
+        (
+            b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X: a\r\n" * (MAX_HEAD_BYTES // 6) + b"\r\n",
+            431,
+            "may have at most 65,536 bytes: shorten them",
+        ),
     ],
 )
 def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, words: str) -> None:
@@ -218,6 +223,16 @@ def test_what_is_no_request_is_told_why(url: str, head: bytes, status: int, word
     assert b"content-type: application/problem+json" in beginning
     assert json.loads(body)["status"] == status
     assert words in json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_a_request_for_another_protocol_is_answered_without_a_warning(
+    url: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": protocol}
+    problem(httpx.get(f"{url}/socket", headers=headers), 404)
+    assert httpx.get(f"{url}/livez", headers=headers).status_code == 200
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(url: str) -> None:

@@ -6,6 +6,7 @@ import logging
 import logging.config
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from purlin.app import logs
 from purlin.app.logs import JsonFormatter, trace_of
 from purlin.index.encoder import Role
 from tests.support.hash_encoder import HashEncoder
-from tests.support.serving import problem, serving
+from tests.support.serving import FUNCTIONS, make, problem, serving, until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "a very private query", "corpus": "code"}
@@ -93,10 +94,30 @@ def test_errors_are_logged_with_the_request_id(home: Path, written: io.StringIO)
     assert lines(written)[0]["status"] == 500
 
 
+def test_probes_are_logged_only_if_they_fail(tmp_path: Path, written: io.StringIO) -> None:
+    class Waiting(HashEncoder):
+        def encode(self, *arguments: Any, **options: Any) -> Any:
+            is_asked.wait(30)
+            return super().encode(*arguments, **options)
+
+    is_asked = threading.Event()
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with serving(tmp_path, Waiting()) as client:
+        assert client.get("/readyz").status_code == 503
+        is_asked.set()
+        until(lambda: client.get("/readyz").status_code == 200)
+        for path in ("/livez", "/metrics"):
+            assert client.get(path).status_code == 200
+        client.post("/livez")
+
+    logged = [(line["path"], line["status"]) for line in lines(written)]
+    assert set(logged) == {("/readyz", 503), ("/livez", 405)}
+
+
 def test_malformed_request_ids_are_replaced(home: Path, written: io.StringIO) -> None:
     with serving(home) as client:
         for request_id in ("", "x" * 65, "with space", 'quote"', "a\tb"):
-            response = client.get("/livez", headers={"X-Request-ID": request_id})
+            response = client.get("/corpora", headers={"X-Request-ID": request_id})
             assert re.fullmatch("[0-9a-f]{32}", response.headers["x-request-id"])
     assert len({line["request_id"] for line in lines(written)}) == 5
 

@@ -97,6 +97,13 @@ def test_stages_batches_and_slots_are_reported(client: TestClient) -> None:
     assert values["process_resident_memory_bytes",] > 2**20
 
 
+def test_the_limits_of_requests_are_reported(home: Path) -> None:
+    with serving(home, threads=3, queue=5) as client:
+        values = samples(client)
+    assert values["purlin_running_limit",] == 3
+    assert values["purlin_waiting_limit",] == 5
+
+
 def test_the_encoder_and_builds_are_reported(client: TestClient, home: Path) -> None:
     client.post("/search", json=SEARCH)
     build = client.get("/corpora/code").json()["build"]

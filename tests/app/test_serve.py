@@ -85,5 +85,8 @@ def test_server_needs_to_list_its_corpora(start: Callable[[Settings], None]) -> 
         home = Path(name)
         home.chmod(0o755)
         (home / "corpora").mkdir(mode=0)
-        with unprivileged(), pytest.raises(Damaged, match="give this user read permission"):
+        with (
+            unprivileged(),
+            pytest.raises(Damaged, match="read permission, also for the directories above"),
+        ):
             start(Settings(home=home, port=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from purlin.app.settings import Settings, spans_requested
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput, NotFound
 from tests.support.hash_encoder import HashEncoder
-from tests.support.serving import make, numbered, problem, serving
+from tests.support.serving import make, numbered, problem, serving, until
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "sort", "corpus": "code"}
@@ -34,8 +35,11 @@ class Collector:
     """A collector of spans on the loopback.
 
     `received` grows as it answers. Clear `answers` for one that accepts connections and never
-    replies.
+    replies, and set `status` for one that refuses.
     """
+
+    status = 200
+    refusals = 0
 
     def __init__(self, server: ThreadingHTTPServer) -> None:
         self.url = f"http://127.0.0.1:{server.server_port}"
@@ -64,8 +68,12 @@ def collecting() -> Iterator[Collector]:
             collector.connected.set()
             if not collector.answers.wait(30):
                 return
-            collector.received.extend(ExportTraceServiceRequest.FromString(body).resource_spans)
-            self.send_response(200)
+            if collector.status == 200:
+                request = ExportTraceServiceRequest.FromString(body)
+                collector.received.extend(request.resource_spans)
+            else:
+                collector.refusals += 1
+            self.send_response(collector.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -230,6 +238,29 @@ def test_a_missing_collector_does_not_fail_requests(
     with serving(home) as client:
         for _ in range(20):
             assert client.post("/search", json=SEARCH).status_code == 200
+
+
+def test_a_collector_that_takes_no_spans_is_logged_once_and_so_is_its_return(
+    home: Path,
+    collector: Collector,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    collector.status = 401
+    with serving(home) as client:
+        until(lambda: client.get("/livez").is_success and collector.refusals >= 3)
+        collector.status = 200
+        until(lambda: client.get("/livez").is_success and len(collector.received) > 1)
+
+    lines = [
+        text for name, _, text in caplog.record_tuples if re.match("opentele|purlin.tra", name)
+    ]
+    assert len(lines) == 2
+    assert lines[0].startswith("the collector takes no spans, which are lost: Failed to export")
+    assert "401" in lines[0]
+    assert lines[1] == "the collector takes spans again"
 
 
 def test_qa_spans_include_the_reader(
