@@ -19,14 +19,14 @@ const EXAMPLES = {
 
 /** The view, in `root`. */
 export function ask(root) {
-  let asked = {};
+  let current = {}; // the values of the address
   let waiting = false; // no reference can be asked yet, or the question was refused for now
   const run = latest();
   const field = searchField("Question", "What would you like to know?");
   const corpora = chooser(
     (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
     again,
-    { arrived: () => waiting && show(asked) },
+    { arrived: () => waiting && show(current) },
   );
   const form = askForm(field, "Ask", corpora.node);
   const results = el("div", { class: "results" });
@@ -45,7 +45,7 @@ export function ask(root) {
   }
 
   async function show(values) {
-    asked = values;
+    current = values;
     waiting = false;
     field.value = values.question ?? "";
     root.classList.toggle("fresh", !values.question);
@@ -67,7 +67,7 @@ export function ask(root) {
 
   function failed(problem) {
     waiting = problem.status === 503;
-    present(problemCard(problem, () => show(asked)));
+    present(problemCard(problem, () => show(current)));
   }
 
   function question(text, corpus) {

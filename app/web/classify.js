@@ -105,11 +105,10 @@ export function classify(root) {
     await load((signal) => get("classifiers", signal), (reply) => (offerThem(reply), ready()), ready);
   }
 
-  function offer(classifiers, wanted) {
-    const about = ({ name, labels: known }) => (known ? `${name} (${known.length} labels)` : name);
-    const option = (one) => el("option", { value: one.name }, about(one));
-    source.replaceChildren(source.firstChild, ...classifiers.filter((one) => one.state === "serving").map(option));
-    source.value = wanted;
+  function offer(classifiers, chosen) {
+    const serving = classifiers.filter(({ state }) => state === "serving");
+    source.replaceChildren(source.firstChild, ...serving.map(classifierOption));
+    source.value = chosen;
     if (source.selectedIndex < 0) source.value = "";
     form.querySelector(".sources").hidden = source.options.length < 2;
   }
@@ -118,6 +117,10 @@ export function classify(root) {
 }
 
 const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
+
+function classifierOption({ name, labels }) {
+  return el("option", { value: name }, labels ? `${name} (${labels.length} labels)` : name);
+}
 
 function classifyForm(texts, named, source, several, together) {
   return el(
@@ -144,8 +147,8 @@ function classifyForm(texts, named, source, several, together) {
 }
 
 /** One a line where there are lines, else between commas. */
-function split(given) {
-  const parts = given.split(given.trim().includes("\n") ? "\n" : ",");
+function split(text) {
+  const parts = text.split(text.trim().includes("\n") ? "\n" : ",");
   return parts.map((label) => label.trim()).filter(Boolean);
 }
 
@@ -177,7 +180,7 @@ function textList(texts, results) {
 const fitting = ({ label, labels }) => (labels?.length ? labels : [labels ? null : label]);
 
 function textCard(text, result) {
-  const top = result.ranking.slice(0, RANKED).map((one) => scoreRow(one, fitting(result).includes(one.label)));
+  const top = result.ranking.slice(0, RANKED).map((row) => scoreRow(row, fitting(result).includes(row.label)));
   const start = text.length > 300 ? `${text.slice(0, 300)}…` : text;
   return el("li", { class: "card" }, el("p", { class: "text" }, start), el("ul", { class: "scores" }, top));
 }

@@ -44,7 +44,7 @@ export function corpora(root) {
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
     fill(results, served.length ? stock(served.map(corpusCard)) : noCorpora("code"), sorters);
     say(`${served.length} corpora.`);
-    if (served.some((one) => one.building || one.state === "opening")) follow();
+    if (served.some(({ building, state }) => building || state === "opening")) follow();
   }
 
   return { show, field: null };
@@ -68,28 +68,28 @@ function refused(error) {
 /** One after the other: a page that is only looked at shall not take all places of a busy server. */
 async function details(path, named, signal) {
   const opened = [];
-  for (const one of named.slice(0, MOST)) {
-    const about = one.state === "serving" ? get(`${path}/${encodeURIComponent(one.name)}`, signal) : one;
-    opened.push(await Promise.resolve(about).catch((error) => (error instanceof Problem ? one : Promise.reject(error))));
+  for (const brief of named.slice(0, MOST)) {
+    const reply = brief.state === "serving" ? get(`${path}/${encodeURIComponent(brief.name)}`, signal) : brief;
+    opened.push(await Promise.resolve(reply).catch((error) => (error instanceof Problem ? brief : Promise.reject(error))));
   }
   return opened;
 }
 
 function corpusCard(corpus) {
   const facts = {
-    "Being built": known(corpus.building, underWay),
-    [words(unit(corpus.kind))]: known(corpus.documents, number),
-    Passages: corpus.passages === corpus.documents ? null : known(corpus.passages, number),
-    "On disk": known(corpus.bytes, bytes),
-    Built: known(corpus.created_at, when),
-    "Build took": known(corpus.took_s, seconds),
+    "Being built": ifAny(corpus.building, underWay),
+    [words(unit(corpus.kind))]: ifAny(corpus.documents, number),
+    Passages: corpus.passages === corpus.documents ? null : ifAny(corpus.passages, number),
+    "On disk": ifAny(corpus.bytes, bytes),
+    Built: ifAny(corpus.created_at, when),
+    "Build took": ifAny(corpus.took_s, seconds),
     "Left out": corpus.skipped ? number(corpus.skipped) : null,
     Encoder: corpus.encoder?.name,
     Splitter: corpus.splitter,
     Sources: corpus.sources?.join(", "),
-    "Since then": known(corpus.stale, moved),
+    "Since then": ifAny(corpus.stale, moved),
     Warning: corpus.warning,
-    "Judged by": known(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
+    "Judged by": ifAny(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
     Build: corpus.build && el("code", {}, corpus.build),
   };
   return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
@@ -99,8 +99,8 @@ function classifierCard(classifier) {
   const labels = classifier.labels ?? [];
   const facts = {
     Labels: labels.slice(0, 12).join(", ") + (labels.length > 12 ? ` and ${labels.length - 12} more` : ""),
-    "On disk": known(classifier.bytes, bytes),
-    Trained: known(classifier.created_at, when),
+    "On disk": ifAny(classifier.bytes, bytes),
+    Trained: ifAny(classifier.created_at, when),
     Encoder: classifier.encoder?.name,
     Build: classifier.build && el("code", {}, classifier.build),
   };
@@ -110,20 +110,20 @@ function classifierCard(classifier) {
 
 const open = ({ state }, text, href) => state === "serving" && el("a", { class: "open", href }, text);
 
-function stockCard(one, kind, facts, opening) {
+function stockCard(item, kind, facts, opening) {
   const rows = Object.entries(facts).filter(([, value]) => value);
   return el(
     "article",
-    { class: "card stock-card", "data-name": one.name },
+    { class: "card stock-card", "data-name": item.name },
     el(
       "header",
       {},
-      el("h3", {}, one.name),
+      el("h3", {}, item.name),
       kind && el("span", { class: "tag" }, kind),
-      el("span", { class: `state ${one.state}` }, one.state),
+      el("span", { class: `state ${item.state}` }, item.state),
     ),
-    one.problem && el("p", { class: "notice" }, quoted(one.problem)),
-    measureTable(one.measures),
+    item.problem && el("p", { class: "notice" }, quoted(item.problem)),
+    measureTable(item.measures),
     el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     opening && el("p", {}, opening),
   );
@@ -132,7 +132,7 @@ function stockCard(one, kind, facts, opening) {
 /** How far a build is, how long it still takes, and whose vectors it makes. */
 function underWay(building) {
   const { remaining_s: remaining, encoder } = building;
-  return [progress(building), known(remaining, (left) => `${seconds(left)} left`), encoder].filter(Boolean).join(", ");
+  return [progress(building), ifAny(remaining, (left) => `${seconds(left)} left`), encoder].filter(Boolean).join(", ");
 }
 
 /** What has become of the sources since the build. */
@@ -145,7 +145,7 @@ function moved({ reachable, complete, changed, added, removed }) {
 
 // ---- figures
 
-const known = (value, told) => (value === undefined || value === null ? null : told(value));
+const ifAny = (value, format) => (value === undefined || value === null ? null : format(value));
 
 function bytes(size) {
   const units = ["bytes", "kB", "MB", "GB", "TB"];

@@ -27,7 +27,7 @@ const present = (children) => children.flat(Infinity).filter((child) => !NOTHING
 function set(node, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (typeof value === "function") node.addEventListener(name, value);
-  else if (name === "vars") for (const [key, one] of Object.entries(value)) node.style.setProperty(`--${key}`, one);
+  else if (name === "vars") for (const [key, setting] of Object.entries(value)) node.style.setProperty(`--${key}`, setting);
   else if (name === "href") setHref(node, value);
   else node.setAttribute(name, value === true ? "" : value);
 }

@@ -135,12 +135,12 @@ function productText(text, marks) {
   return { prose, matched };
 }
 
-function chips([name, value], matched, filter) {
-  const short = [value].flat().filter((one) => [...String(one)].length <= FILTERABLE);
-  return short.map((one) => {
-    const isMatch = matched.has(shown(one).toLowerCase());
-    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(one)) : shown(one)];
-    const attributes = { type: "button", click: () => filter(name, one), title: "Only these" };
+function chips([name, values], matched, filter) {
+  const short = [values].flat().filter((value) => [...String(value)].length <= FILTERABLE);
+  return short.map((value) => {
+    const isMatch = matched.has(shown(value).toLowerCase());
+    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(value)) : shown(value)];
+    const attributes = { type: "button", click: () => filter(name, value), title: "Only these" };
     return el("li", {}, el("button", attributes, label));
   });
 }

@@ -28,8 +28,8 @@ const keyRefused = ({ status }) => status === 403 && hasKey();
 
 /** A card that says what is wrong and what can be done. `again` asks once more. */
 export function problemCard(problem, again) {
-  const known = keyRefused(problem) ? "This key does not open that" : HEADINGS[problem.status];
-  const heading = BY_TYPE[problem.type] ?? known ?? problem.title ?? "That did not work";
+  const byStatus = keyRefused(problem) ? "This key does not open that" : HEADINGS[problem.status];
+  const heading = BY_TYPE[problem.type] ?? byStatus ?? problem.title ?? "That did not work";
   say(`${heading}. ${problem.detail}`);
   return el(
     "section",
