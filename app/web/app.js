@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { hasKey, useKey } from "./api.js";
 import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
-import { el } from "./dom.js";
+import { el, words } from "./dom.js";
 import { read } from "./address.js";
 import { search } from "./search.js";
 
@@ -31,7 +31,8 @@ function show() {
   for (const { root } of views.values()) root.hidden = root !== current.root;
   markLinks(name);
   const subject = values.query ?? values.question ?? "";
-  document.title = subject ? `${subject.slice(0, 60)} · Purlin` : "Purlin";
+  const title = subject.slice(0, 60) || (name === "search" ? "" : words(name));
+  document.title = title ? `${title} · Purlin` : "Purlin";
   current.show(values);
   if (before !== current) window.scrollTo(0, 0);
   const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen

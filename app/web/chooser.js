@@ -1,16 +1,16 @@
 // The corpus chooser: one radio button per corpus and, for a search, some for several of them at once.
 
 import { Problem, get } from "./api.js";
-import { el, number } from "./dom.js";
+import { counted, el, number } from "./dom.js";
 
-const UNITS = { code: "functions", product: "products", reference: "entries" };
+const UNITS = { code: ["function", "functions"], product: ["product", "products"], reference: ["entry", "entries"] };
 const KINDS = { code: "All code", product: "All products", reference: "All references" };
 const STAGES = { waiting: "waiting", start: "starting", read: "reading", interim: "encoding", encode: "encoding" };
 const MOST = 16; // corpora in one search
 const POLL_MS = 1000;
 
-/** What the documents of a corpus of that kind are. */
-export const unit = (kind) => UNITS[kind] ?? "documents";
+/** What the documents of a corpus of that kind are: one of them, and several. */
+export const units = (kind) => UNITS[kind] ?? ["document", "documents"];
 
 /** How far a build is, in a few words. */
 export function progress({ stage, done, total }) {
@@ -92,7 +92,7 @@ const usable = (corpora) => serving(corpora).map(({ name }) => name);
 
 function choice(corpus, group, changed) {
   const disabled = corpus.state === "refused" || corpus.state === "building";
-  const served = corpus.state === "serving" && `${number(corpus.documents)} ${unit(corpus.kind)}`;
+  const served = corpus.state === "serving" && counted(corpus.documents, ...units(corpus.kind));
   const about = [served || (corpus.state !== "building" && corpus.state), corpus.building && progress(corpus.building)];
   const title = corpus.problem ?? (corpus.building && hint(corpus));
   return pill(corpus.name, corpus.name, about.filter(Boolean).join(", "), { group, changed, disabled, title });

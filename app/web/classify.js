@@ -1,9 +1,10 @@
 // Classify: texts by labels given by name, or by those of a trained classifier.
 
 import { get, latest, post } from "./api.js";
-import { el, fill, number, quoted, say } from "./dom.js";
+import { counted, el, number, quoted, say } from "./dom.js";
 import { note } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 import { hero } from "./search.js";
 
 const RANKED = 5; // labels of a text that are shown
@@ -69,19 +70,17 @@ export function classify(root) {
     const missing = !body.texts.length ? texts : body.labels && !body.labels.length ? labels : null;
     if (missing) return missing.focus();
     if (noted) keep();
-    results.setAttribute("aria-busy", "true");
+    wait(results);
     return run((signal) => post("classify", body, signal), (reply) => draw(body, reply), failed);
   }
 
   function failed(problem) {
-    results.removeAttribute("aria-busy");
-    fill(results, problemCard(problem, send));
+    present(results, problemCard(problem, send));
   }
 
   function draw(body, reply) {
-    results.removeAttribute("aria-busy");
-    fill(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(body.texts, reply.results));
-    say(`${reply.results.length} texts classified.`);
+    present(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(body.texts, reply.results));
+    say(`${counted(reply.results.length, "text", "texts")} classified.`);
   }
 
   /** In the address, as long as it is not too long for one. */
@@ -119,7 +118,7 @@ export function classify(root) {
 const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
 
 function classifierOption({ name, labels }) {
-  return el("option", { value: name }, labels ? `${name} (${labels.length} labels)` : name);
+  return el("option", { value: name }, labels ? `${name} (${counted(labels.length, "label", "labels")})` : name);
 }
 
 function classifyForm(texts, named, source, several, together) {

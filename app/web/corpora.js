@@ -2,10 +2,11 @@
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
-import { noCorpora, progress, unit } from "./chooser.js";
-import { el, fill, number, quoted, say, words } from "./dom.js";
+import { noCorpora, progress, units } from "./chooser.js";
+import { counted, el, number, quoted, say, words } from "./dom.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 import { hero } from "./search.js";
 
 const MOST = 60; // of each, that are described
@@ -21,8 +22,8 @@ export function corpora(root) {
   let timer = null;
 
   async function show() {
-    results.setAttribute("aria-busy", "true");
-    await run(described, draw, failed);
+    wait(results);
+    await run(described, announced, failed);
   }
 
   /** Look again without a sign of it: what is seen stays until it is known better. */
@@ -34,16 +35,19 @@ export function corpora(root) {
   }
 
   function failed(problem) {
-    results.removeAttribute("aria-busy");
-    fill(results, problemCard(problem, show));
+    present(results, problemCard(problem, show));
+  }
+
+  function announced(reply) {
+    draw(reply);
+    say(`${counted(reply.corpora.length, "corpus", "corpora")}.`);
   }
 
   function draw({ corpora: served, classifiers }) {
-    results.removeAttribute("aria-busy");
     const stock = (cards) => el("div", { class: "stock" }, cards);
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
-    fill(results, served.length ? stock(served.map(corpusCard)) : noCorpora("code"), sorters);
-    say(`${served.length} corpora.`);
+    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : noCorpora("code");
+    present(results, built, sorters);
     if (served.some(({ building, state }) => building || state === "opening")) follow();
   }
 
@@ -78,7 +82,7 @@ async function details(path, named, signal) {
 function corpusCard(corpus) {
   const facts = {
     "Being built": ifAny(corpus.building, underWay),
-    [words(unit(corpus.kind))]: ifAny(corpus.documents, number),
+    [words(units(corpus.kind)[1])]: ifAny(corpus.documents, number),
     Passages: corpus.passages === corpus.documents ? null : ifAny(corpus.passages, number),
     "On disk": ifAny(corpus.bytes, bytes),
     Built: ifAny(corpus.created_at, when),
@@ -89,7 +93,7 @@ function corpusCard(corpus) {
     Sources: corpus.sources?.join(", "),
     "Since then": ifAny(corpus.stale, moved),
     Warning: corpus.warning,
-    "Judged by": ifAny(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
+    "Judged by": ifAny(corpus.judged, ({ queries, measure }) => `${counted(queries, "query", "queries")}, ${measure}`),
     Build: corpus.build && el("code", {}, corpus.build),
   };
   return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
@@ -148,10 +152,10 @@ function moved({ reachable, complete, changed, added, removed }) {
 const ifAny = (value, format) => (value === undefined || value === null ? null : format(value));
 
 function bytes(size) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, size)) / 3)));
+  const sizes = ["bytes", "kB", "MB", "GB", "TB"];
+  const power = Math.min(sizes.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, size)) / 3)));
   const value = size / 1000 ** power;
-  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${units[power]}`;
+  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${sizes[power]}`;
 }
 
 function seconds(took) {

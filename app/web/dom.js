@@ -62,6 +62,9 @@ export const quoted = (text) => text.split("`").map((part, i) => (i % 2 ? el("co
 
 export const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 2 });
 
+/** `1 text`, `2 texts`. */
+export const counted = (count, singular, plural) => `${number(count)} ${count === 1 ? singular : plural}`;
+
 /** `attrs.usb_socket` -> `Usb socket`. */
 export function words(field) {
   const name = field.split(".").pop().replaceAll("_", " ").trim();

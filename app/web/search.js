@@ -2,11 +2,12 @@
 
 import { latest, post } from "./api.js";
 import { chooser, kindsOf, noCorpora, requested, soon } from "./chooser.js";
-import { el, fill, number, say } from "./dom.js";
+import { el, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { hitCard, walk } from "./hits.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 
 const LOADED = 50; // hits in one request: facets count in them
 const SHOWN = 10;
@@ -67,36 +68,31 @@ export function search(root) {
 
   function loaded(values) {
     corpora.select(values.corpus);
-    if (!corpora.listed().length) present(noCorpora("code"));
+    if (!corpora.listed().length) present(results, noCorpora("code"));
     else if (!corpora.value() && !values.query) later();
     else if (values.query) ask(values, values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
   }
 
-  function present(...children) {
-    results.removeAttribute("aria-busy");
-    fill(results, children);
-    results.classList.toggle("with-facets", results.querySelector(".facets") !== null);
-  }
-
   function later() {
     waiting = true;
-    present(soon(corpora.listed()));
+    present(results, soon(corpora.listed()));
   }
 
-  const welcome = () => present(examples(corpora.value()), elsewhere());
+  const welcome = () => present(results, examples(corpora.value()), elsewhere());
 
   function failed(problem) {
     waiting = problem.status === 503;
     const lifts = conditions(parsed(current.filter), changed);
-    present(lifts.length > 0 && el("div", { class: "overview" }, lifts), problemCard(problem, () => show(current)));
+    const overview = lifts.length > 0 && el("div", { class: "overview" }, lifts);
+    present(results, overview, problemCard(problem, () => show(current)));
   }
 
   function ask(values, corpus) {
     const filter = parsed(values.filter);
     const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
     if (kindsOf(corpus, corpora.listed()).includes("product")) request.group_by = "parent";
-    results.setAttribute("aria-busy", "true");
+    wait(results);
     run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
   }
 
@@ -110,13 +106,14 @@ export function search(root) {
     const counted = reply.hits.flatMap(withVariants);
     const beside = facets(counted, request.filter, changed);
     present(
-      el("div", { class: "overview" }, el("p", {}, summary(reply)), conditions(request.filter, changed)),
+      results,
+      el("div", { class: "overview" }, el("h2", {}, summary(reply)), conditions(request.filter, changed)),
       reply.corrected && el("p", { class: "muted" }, `Searched for “${reply.corrected}”.`),
       reply.warning && el("p", { class: "muted warning" }, reply.warning),
       beside.length > 0 && facetBox(beside, counted.length),
       hitList(request, reply, card, below),
     );
-    say(`${reply.hits.length} hits.`);
+    say(reply.hits.length ? summary(reply) : "Nothing found.");
   }
 
   return { show, field };

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -611,8 +612,10 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     tab.run("location.hash = '#corpora'")
     tab.until("document.querySelector('.stock-card')")
     assert tab.texts(".state") == ["building", "serving"]
+    tab.run("document.querySelector('.stock-card .open').focus()")
     tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
     tab.until("document.querySelectorAll('.stock-card').length === 1")
+    assert tab.run("document.activeElement.className") == "open"
 
 
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
@@ -1105,6 +1108,50 @@ def test_every_control_has_a_name(site: str, tab: Tab) -> None:
         ]
         assert len(controls) > 8
         assert [node for node in controls if not node.get("name", {}).get("value")] == []
+
+
+HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4')]
+  .filter((heading) => heading.checkVisibility() && !heading.closest('dialog'))
+  .map((heading) => +heading.tagName.slice(1))"""
+
+
+@pytest.mark.parametrize(
+    ("address", "title"),
+    [
+        ("", "Purlin"),
+        ("#search?corpus=lamps&query=lamp", "lamp · Purlin"),
+        ("#search?corpus=none&query=lamp", "lamp · Purlin"),
+        ("#ask?corpus=library&question=range", "range · Purlin"),
+        ("#classify?labels=a,b&texts=x", "Classify · Purlin"),
+        ("#corpora", "Corpora · Purlin"),
+    ],
+)
+def test_title_and_headings_name_what_is_shown(
+    site: str, tab: Tab, address: str, title: str
+) -> None:
+    shown(tab, site + address)
+    assert tab.run("document.title") == title
+    levels = tab.run(HEADINGS)
+    assert levels[0] == 1
+    assert all(level <= above + 1 for above, level in pairwise(levels))
+
+
+def test_focus_stays_in_results_that_are_replaced(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter=%7B%22colour%22%3A%22blue%22%7D")
+    tab.run("document.querySelector('.condition').focus()")
+    tab.press("Enter")
+    tab.until("!document.querySelector('.condition')")
+    assert tab.run("document.activeElement === document.querySelector('.results h2')")
+    assert tab.texts("#said") == tab.texts(".overview h2")
+
+
+def test_waiting_is_announced(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    hold(tab, "search")
+    tab.run("location.hash = '#search?corpus=code&query=sort'")
+    tab.until("document.querySelector('#said').textContent === 'Waiting for the server.'")
+    let_go(tab)
+    tab.until(IDLE)
 
 
 def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
