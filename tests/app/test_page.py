@@ -1110,6 +1110,19 @@ def test_every_control_has_a_name(site: str, tab: Tab) -> None:
         assert [node for node in controls if not node.get("name", {}).get("value")] == []
 
 
+def test_prints_whole_hits_in_dark_ink(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    tab.look(dark=True)
+    tab.run("document.documentElement.dataset.theme = 'dark'")
+    assert tab.texts(".facets")[0]
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    hits = "document.querySelector('.hits').offsetWidth / document.querySelector('.results').offsetWidth"
+    assert tab.run(hits) == 1
+    assert tab.run("getComputedStyle(document.body).color") == "rgb(30, 35, 39)"
+    assert not tab.run("document.querySelector('.facets').checkVisibility()")
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
 HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4')]
   .filter((heading) => heading.checkVisibility() && !heading.closest('dialog'))
   .map((heading) => +heading.tagName.slice(1))"""
