@@ -115,7 +115,7 @@ export function classify(root) {
   return { show, field: texts };
 }
 
-const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
+const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false", dir: "auto" });
 
 function classifierOption({ name, labels }) {
   return el("option", { value: name }, labels ? `${name} (${counted(labels.length, "label", "labels")})` : name);

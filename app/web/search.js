@@ -163,7 +163,7 @@ function rankings() {
 
 /** A field for one line of words. */
 export function searchField(label, placeholder) {
-  const typing = { autocomplete: "off", spellcheck: "false", maxlength: "4096", enterkeyhint: "search" };
+  const typing = { autocomplete: "off", spellcheck: "false", maxlength: "4096", enterkeyhint: "search", dir: "auto" };
   return el("input", { type: "search", ...typing, "aria-label": label, placeholder });
 }
 

@@ -1123,6 +1123,32 @@ def test_prints_whole_hits_in_dark_ink(site: str, tab: Tab) -> None:
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
+def test_texts_run_in_their_own_direction(tmp_path: Path, tab: Tab) -> None:
+    lamp = Document(id="l", kind="product", title="מנורת קריאה", body="מנורה לקריאה, with USB-C.")
+    make(tmp_path, "lamps", [lamp], HashEncoder(), "product")
+    code = Document(
+        id="c", kind="code", title="מיין", body="def מיין(רשימה):\n    return רשימה",
+        fields={"language": "python"},
+    )  # fmt: skip
+    make(tmp_path, "code", [code], HashEncoder())
+    left = """((words) => { const range = document.createRange();
+      const node = document.createTreeWalker(document.querySelector('.hit'), NodeFilter.SHOW_TEXT);
+      while (node.nextNode()) {
+        const at = node.currentNode.data.indexOf(words);
+        if (at < 0) continue;
+        range.setStart(node.currentNode, at), range.setEnd(node.currentNode, at + words.length);
+        return range.getBoundingClientRect().left;
+      } })"""
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=מנורה")
+        assert tab.run("getComputedStyle(document.querySelector('[type=search]')).direction") == (
+            "rtl"
+        )
+        assert tab.run(f"{left}('with USB-C') < {left}('לקריאה')")
+        shown(tab, f"{address}#search?corpus=code&query=מיין")
+        assert tab.run(f"{left}('מיין') < {left}('רשימה')")
+
+
 HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4')]
   .filter((heading) => heading.checkVisibility() && !heading.closest('dialog'))
   .map((heading) => +heading.tagName.slice(1))"""
