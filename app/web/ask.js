@@ -2,7 +2,7 @@
 
 import { latest, post } from "./api.js";
 import { chooser, noCorpora, soon } from "./chooser.js";
-import { el, link, quoted, say } from "./dom.js";
+import { el, isSite, link, quoted, say } from "./dom.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
@@ -136,8 +136,13 @@ function answerCard(answer, best) {
     sentence && sentence.text !== answer.text && el("p", { class: "says" }, sentence.text),
     el("p", { class: "trail" }, names.map((name) => el("span", {}, name))),
     best || !sentence ? passage : el("details", { class: "context" }, el("summary", {}, "In its passage"), passage),
-    answer.url && el("p", { class: "source-link" }, link(answer.url, {}, "Read it in the reference")),
+    answer.url && el("p", { class: "source-link" }, source(answer.url)),
   );
+}
+
+/** A link to the answer's page, or the path of its file where the reference has no address. */
+function source(url) {
+  return isSite(url) ? link(url, {}, "Read it in the reference") : el("span", { class: "path" }, url);
 }
 
 function score({ score: value }) {

@@ -46,9 +46,12 @@ export function page(url) {
   }
 }
 
-/** A link to another site or page, opened beside this one; plain text where the address is not a page's. */
+/** Whether an address leads to a site. A file's path does not: on this server there is no such page. */
+export const isSite = (url) => /^https?:/i.test(url ?? "");
+
+/** A link to a site, opened beside this page; plain text where the address leads to none. */
 export function link(url, attributes, ...children) {
-  if (!url || page(url) === null) return el("span", attributes, ...children);
+  if (!isSite(url)) return el("span", attributes, ...children);
   return el("a", { ...attributes, href: url, target: "_blank", rel: "noopener noreferrer" }, ...children);
 }
 

@@ -651,6 +651,21 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
 
 
+def test_reference_without_an_address_has_no_dead_links(
+    tmp_path: Path, tab: Tab, reader_directory: Path
+) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "functions.html").write_text(REFERENCE_PAGE)
+    sources = open_source("reference", [tmp_path / "pages"])
+    build(tmp_path / "home", "library", "reference", sources, HashEncoder())
+    with served(tmp_path / "home", reader=reader_directory) as address:
+        shown(tab, f"{address}#search?corpus=library&query=close+the+file")
+        assert tab.texts(".hit .path")[0] == "functions.html"
+        shown(tab, f"{address}#ask?corpus=library&question=What is the default step of range?")
+        assert tab.texts(".answer .path")[0].startswith("functions.html#")
+        assert tab.run("document.querySelectorAll('main a[target]').length") == 0
+
+
 def test_ask_falls_back_to_search_without_a_reader(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#ask?corpus=library&question=close+the+file")
     assert "This server has no reader" in tab.texts(".no-reader")[0]
