@@ -47,7 +47,7 @@ async function call(path, { headers = {}, ...options }) {
     return await response.json();
   } catch (error) {
     if (error instanceof Problem || error.name === "AbortError") throw error;
-    throw new Problem({ status: 0, detail: "Nothing was heard from it, or nothing that made sense. Is it running?" });
+    throw new Problem({ status: 0, detail: "It sent no reply, or none that this page can read. Is it running?" });
   }
 }
 

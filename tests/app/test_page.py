@@ -867,6 +867,10 @@ def test_key_is_requested_and_forgotten(home: Path, tab: Tab) -> None:
         tab.press("Enter")
         assert "no spaces" in tab.texts("#key-wrong")[0]
         tab.run("document.querySelector('#key-field').value = ''")
+        tab.type("another-key")
+        tab.press("Enter")
+        tab.until("document.querySelector('.problem h2').innerText.includes('not accept this key')")
+        tab.click(".problem button")
         tab.type(KEY)
         tab.press("Enter")
         tab.until("document.querySelector('.hits')")
@@ -1027,6 +1031,16 @@ def test_the_focus_goes_along_to_the_corpus_of_the_address(site: str, tab: Tab) 
     tab.run("location.hash = '#search?corpus=library&query=sort'")
     tab.until("document.querySelector('.chooser input:checked').value === 'library'")
     tab.until("document.activeElement.value === 'library'")
+
+
+def test_time_to_wait_is_shown_once(home: Path, tab: Tab) -> None:
+    with served(home, keys=f"reader search {KEY} 1") as address:
+        shown(tab, address)
+        tab.run(f"sessionStorage.setItem('purlin-key', '{KEY}')")
+        shown(tab, f"{address}#search?corpus=code&query=sort")  # the list of corpora counts, too
+        assert tab.texts(".problem h2") == ["A little slower, please"]
+        assert len(re.findall(r"\d s\b", tab.texts(".problem")[0])) == 1
+        tab.run("sessionStorage.clear()")
 
 
 def test_key_is_not_requested_if_useless(site: str, tab: Tab) -> None:
