@@ -408,6 +408,18 @@ def test_code_has_line_numbers_and_marks(site: str, tab: Tab) -> None:
     assert tab.texts(f"{block}h3 .outer") == ["Forest."]
 
 
+def test_copying_tells_how_it_went(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=walk")
+    copying = "navigator.clipboard.writeText = async (text) => (window.copied = text), null"
+    tab.run(copying)
+    tab.click(".copy")
+    tab.until("document.querySelector('#said').textContent === 'Copied.'")
+    assert tab.run("copied") in [document.body for document in CODE]
+    tab.run("navigator.clipboard.writeText = () => Promise.reject(new DOMException('')), null")
+    tab.click(".copy")
+    tab.until("document.querySelector('#said').textContent === 'Not allowed.'")
+
+
 def test_marks_are_correct_after_emoji(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=emoji+party+hat")
     (hit,) = [
