@@ -276,6 +276,8 @@ def test_scripts_never_parse_text_as_markup() -> None:
             re.findall(r"https?://[^\"' ]+", script.replace("http://www.w3.org/2000/svg", "")) == []
         ), file.name
         assert set(re.findall(r"from \"\./([^\"]+)\"", script)) <= set(FILES), file.name
+        # Requests are relative to the page, so that it can be below a path of another site.
+        assert not re.search(r"(?:get|post|fetch)\([\"'`]/", script), file.name
 
 
 # ---- the page in a browser
