@@ -510,6 +510,14 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
 
 
+def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
+    assert searched(site, corpus="lamps", query="whitte lamp")["corrected"] == "white lamp"
+    shown(tab, f"{site}#search?corpus=lamps&query=whitte+lamp")
+    assert "Searched for “white lamp”." in tab.texts(".results > p")
+    assert tab.run("document.querySelector('.hits').offsetWidth") > 700
+    assert tab.run("document.querySelector('.facets').offsetWidth") < 300
+
+
 def test_variants_of_a_product_are_one_hit(tmp_path: Path, tab: Tab) -> None:
     records = [
         {"sku": "S", "title": "Shirt", "price": 30},
