@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import inspect
 import random
+import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
@@ -123,12 +124,16 @@ class ProblemError(ClientError):
         detail: str,
         errors: Sequence[tuple[str, str]] = (),
     ) -> None:
-        super().__init__(f"{status} {title}: {detail}")
+        # As these are the arguments, the error can be pickled: process pools hand it on.
+        super().__init__(type, title, status, detail, errors)
         self.type = type
         self.title = title
         self.status = status
         self.detail = detail
         self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.title}: {self.detail}"
 
     @property
     def field(self) -> str | None:
@@ -348,7 +353,8 @@ def _is_problem(response: httpx.Response) -> bool:
 def _error(outcome: _Outcome) -> ClientError:
     """Return the exception for a failed call."""
     if not isinstance(outcome, httpx.Response):
-        return Unreachable(f"{type(outcome).__name__}: {outcome}")
+        url = outcome.request.url.copy_with(userinfo=b"")  # it may hold a password
+        return Unreachable(f"No reply from {url}: {type(outcome).__name__}: {outcome}")
 
     status, text = outcome.status_code, outcome.text[:_MAX_QUOTED_CHARS]
     # Damage, say, is a 503 too, but one that no retry helps.
@@ -368,6 +374,10 @@ def _error(outcome: _Outcome) -> ClientError:
 
 
 def _options(base_url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
+    if api_key and not re.fullmatch("[!-~]+", api_key):
+        raise ValueError(
+            "api_key must be printable ASCII without spaces; strip the line break of one from a file."
+        )
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return {"base_url": base_url, "headers": headers, "timeout": timeout_s}
 
@@ -382,7 +392,7 @@ def _blocking(describe: Callable[_P, _Call[_T]]) -> Callable[Concatenate[Client,
 
 def _awaited(
     describe: Callable[_P, _Call[_T]],
-) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:
+) -> Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _T]]:
     async def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await self._send(describe(*args, **kwargs))
 

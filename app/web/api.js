@@ -47,20 +47,21 @@ async function call(path, { headers = {}, ...options }) {
     return await response.json();
   } catch (error) {
     if (error instanceof Problem || error.name === "AbortError") throw error;
-    throw new Problem({ status: 0, detail: "Nothing was heard from it, or nothing that made sense. Is it running?" });
+    throw new Problem({ status: 0, detail: "It sent no reply, or none that this page can read. Is it running?" });
   }
 }
 
 async function problemIn(response) {
   const retryAfter = Number(response.headers.get("Retry-After")) || null;
-  const known = { status: response.status, title: response.statusText, retryAfter };
-  const said = await response.json().catch(() => null);
-  if (said === null || typeof said !== "object") return new Problem(known);
-  const errors = Array.isArray(said.errors) ? said.errors : [];
-  return new Problem({ ...known, title: said.title, detail: said.detail, type: said.type, errors });
+  const basics = { status: response.status, title: response.statusText, retryAfter };
+  const members = await response.json().catch(() => null);
+  if (members === null || typeof members !== "object") return new Problem(basics);
+  const errors = Array.isArray(members.errors) ? members.errors : [];
+  const { title, detail, type } = members;
+  return new Problem({ ...basics, title, detail, type, errors });
 }
 
-/** Runs one request at a time: a new one takes the place of the one before, whose outcome is then ignored. */
+/** Runs one request at a time: a new one replaces the last, whose outcome is then ignored. */
 export function latest() {
   let controller = null;
   return async (ask, done, failed) => {

@@ -4,34 +4,35 @@ import { ask } from "./ask.js";
 import { hasKey, useKey } from "./api.js";
 import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
-import { el } from "./dom.js";
+import { el, words } from "./dom.js";
 import { read } from "./address.js";
 import { search } from "./search.js";
 
 const VIEWS = { search, ask, classify, corpora };
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
-const made = new Map();
+const views = new Map(); // those that were shown, by name
 let current = null;
 
 function view(name) {
-  if (!made.has(name)) {
+  if (!views.has(name)) {
     const root = el("div", { class: `view wide ${name}`, hidden: true });
     main.append(root);
-    made.set(name, { root, ...VIEWS[name](root) });
+    views.set(name, { root, ...VIEWS[name](root) });
   }
-  return made.get(name);
+  return views.get(name);
 }
 
 function show() {
-  const { view: wanted, values } = read();
-  const name = Object.hasOwn(VIEWS, wanted) ? wanted : "search";
+  const { view: requested, values } = read();
+  const name = Object.hasOwn(VIEWS, requested) ? requested : "search";
   const before = current;
   current = view(name);
-  for (const { root } of made.values()) root.hidden = root !== current.root;
+  for (const { root } of views.values()) root.hidden = root !== current.root;
   markLinks(name);
   const subject = values.query ?? values.question ?? "";
-  document.title = subject ? `${subject.slice(0, 60)} · Purlin` : "Purlin";
+  const title = subject.slice(0, 60) || (name === "search" ? "" : words(name));
+  document.title = title ? `${title} · Purlin` : "Purlin";
   current.show(values);
   if (before !== current) window.scrollTo(0, 0);
   const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen
@@ -61,39 +62,39 @@ function dialog(name, opened, submitted) {
   return node;
 }
 
-const keyDialog = dialog("key", keyOpened, () => keyGiven(byId("key-field").value.trim()));
+const keyDialog = dialog("key", emptyKeyForm, () => setKey(byId("key-field").value.trim()));
 dialog("help", () => null, () => true);
-byId("key-forget").addEventListener("click", () => keyGiven("") && keyDialog.close());
+byId("key-forget").addEventListener("click", () => setKey("") && keyDialog.close());
 
-function keyOpened() {
+function emptyKeyForm() {
   byId("key-field").value = "";
   byId("key-wrong").textContent = "";
 }
 
-function keyGiven(key) {
+function setKey(key) {
   if (/[^\x21-\x7e]/.test(key)) {
     byId("key-wrong").textContent = "A key has no spaces, and only letters, digits and signs of ASCII.";
     return false;
   }
   useKey(key);
-  keyShown();
+  markKeyButton();
   show();
   return true;
 }
 
-const keyShown = () => byId("key-button").classList.toggle("on", hasKey());
+const markKeyButton = () => byId("key-button").classList.toggle("on", hasKey());
 
 // ---- the theme
 
 byId("theme-button").addEventListener("click", () => {
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const shown = document.documentElement.dataset.theme ?? system;
-  const wanted = shown === "dark" ? "light" : "dark";
-  if (wanted === system) delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = wanted;
+  const theme = shown === "dark" ? "light" : "dark";
+  if (theme === system) delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
   try {
-    if (wanted === system) localStorage.removeItem("purlin-theme");
-    else localStorage.setItem("purlin-theme", wanted);
+    if (theme === system) localStorage.removeItem("purlin-theme");
+    else localStorage.setItem("purlin-theme", theme);
   } catch {
     // Storage is off: the choice lasts as long as the page.
   }
@@ -122,5 +123,5 @@ function toField() {
 byId("skip").addEventListener("click", () => main.focus());
 window.addEventListener("hashchange", show);
 window.addEventListener("noted", () => markLinks(read().view));
-keyShown();
+markKeyButton();
 show();

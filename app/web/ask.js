@@ -2,11 +2,12 @@
 
 import { latest, post } from "./api.js";
 import { chooser, noCorpora, soon } from "./chooser.js";
-import { el, fill, link, quoted, say } from "./dom.js";
+import { el, isSite, link, quoted, say } from "./dom.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 import { askForm, hero, searchField } from "./search.js";
 
 const EXAMPLES = {
@@ -19,14 +20,14 @@ const EXAMPLES = {
 
 /** The view, in `root`. */
 export function ask(root) {
-  let asked = {};
+  let current = {}; // the values of the address
   let waiting = false; // no reference can be asked yet, or the question was refused for now
   const run = latest();
   const field = searchField("Question", "What would you like to know?");
   const corpora = chooser(
     (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
     again,
-    { arrived: () => waiting && show(asked) },
+    { arrived: () => waiting && show(current) },
   );
   const form = askForm(field, "Ask", corpora.node);
   const results = el("div", { class: "results" });
@@ -45,7 +46,7 @@ export function ask(root) {
   }
 
   async function show(values) {
-    asked = values;
+    current = values;
     waiting = false;
     field.value = values.question ?? "";
     root.classList.toggle("fresh", !values.question);
@@ -53,21 +54,16 @@ export function ask(root) {
   }
 
   function loaded(values) {
-    if (!corpora.listed().length) return present(noCorpora("reference"));
+    if (!corpora.listed().length) return present(results, noCorpora("reference"));
     corpora.select(values.corpus);
     waiting = !corpora.value();
-    if (waiting && !values.question) return present(soon(corpora.listed()));
+    if (waiting && !values.question) return present(results, soon(corpora.listed()));
     return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
-  }
-
-  function present(...children) {
-    results.removeAttribute("aria-busy");
-    fill(results, children);
   }
 
   function failed(problem) {
     waiting = problem.status === 503;
-    present(problemCard(problem, () => show(asked)));
+    present(results, problemCard(problem, () => show(current)));
   }
 
   function question(text, corpus) {
@@ -76,7 +72,7 @@ export function ask(root) {
       if (noReader) withoutReader(problem, text, corpus);
       else failed(problem);
     };
-    results.setAttribute("aria-busy", "true");
+    wait(results);
     run((signal) => post("qa", { question: text, corpus, k: 3 }, signal), draw, unanswered);
   }
 
@@ -84,7 +80,7 @@ export function ask(root) {
     const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
     const read = [el("summary", {}, "The passages that were read"), list(reply.hits)];
     const others = reply.hits.length > 0 && el("details", { class: "passages" }, read);
-    present(verdict(reply), el("div", { class: "answers" }, cards), others);
+    present(results, verdict(reply), el("div", { class: "answers" }, cards), others);
     say(reply.answers[0]?.text ?? "No answer.");
   }
 
@@ -99,14 +95,14 @@ export function ask(root) {
       el("p", {}, "Until then, here is what the search finds. ", searched),
     );
     say(`This server has no reader. ${problem.detail}`);
-    const showHits = (reply) => present(notice, list(reply.hits));
+    const showHits = (reply) => present(results, notice, list(reply.hits));
     run((signal) => post("search", { corpus, query, k: 5 }, signal), showHits, failed);
   }
 
   function welcome() {
     const examples = Object.hasOwn(EXAMPLES, corpora.value()) ? EXAMPLES[corpora.value()] : [];
     const example = (text) => el("a", { href: address("ask", { corpus: corpora.value(), question: text }) }, text);
-    present(examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
+    present(results, examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
   }
 
   return { show, field };
@@ -119,9 +115,9 @@ function verdict({ answerable, reader }) {
   const sure = answerable >= 0.5;
   const text = sure ? "The reference seems to answer this" : "The reference may well be silent on this";
   return el(
-    "p",
+    "div",
     { class: sure ? "verdict sure" : "verdict" },
-    el("b", {}, text),
+    el("h2", {}, text),
     el("span", { class: "bar", vars: { share: answerable } }),
     el("span", {}, `${Math.round(answerable * 100)} %`),
     el("small", {}, `read by ${reader}`),
@@ -140,8 +136,13 @@ function answerCard(answer, best) {
     sentence && sentence.text !== answer.text && el("p", { class: "says" }, sentence.text),
     el("p", { class: "trail" }, names.map((name) => el("span", {}, name))),
     best || !sentence ? passage : el("details", { class: "context" }, el("summary", {}, "In its passage"), passage),
-    answer.url && el("p", { class: "source-link" }, link(answer.url, {}, "Read it in the reference")),
+    answer.url && el("p", { class: "source-link" }, source(answer.url)),
   );
+}
+
+/** A link to the answer's page, or the path of its file where the reference has no address. */
+function source(url) {
+  return isSite(url) ? link(url, {}, "Read it in the reference") : el("span", { class: "path" }, url);
 }
 
 function score({ score: value }) {

@@ -25,7 +25,7 @@ export function measureTable(measures) {
   const rows = flat(measures);
   if (!rows.length) return null;
   const term = ({ name }) => el("dt", {}, name, Object.hasOwn(MEANINGS, name) && el("small", {}, MEANINGS[name]));
-  const figures = (row) => el("dd", {}, drawing(row), el("span", {}, told(row)));
+  const figures = (row) => el("dd", {}, drawing(row), el("span", {}, formatted(row)));
   return el("dl", { class: "measures" }, rows.map((row) => [term(row), figures(row)]));
 }
 
@@ -34,7 +34,7 @@ const isShare = ({ mean }) => mean >= 0 && mean <= 1;
 const figure = (row, value) => (isShare(row) ? share(value) : number(value));
 const share = (value) => (value < 1 && value >= 0.9995 ? "> 0.999" : value.toFixed(3)); // nearly all is not all
 const interval = (row) => (bounded(row) ? ` (${figure(row, row.low)}–${figure(row, row.high)})` : "");
-const told = (row) => figure(row, row.mean) + interval(row);
+const formatted = (row) => figure(row, row.mean) + interval(row);
 
 function drawing(row) {
   if (!isShare(row)) return null;
@@ -45,7 +45,7 @@ function drawing(row) {
   };
   return svg(
     "svg",
-    { class: "measure", height: "16", role: "img", "aria-label": `${row.name}: ${told(row)}` },
+    { class: "measure", height: "16", role: "img", "aria-label": `${row.name}: ${formatted(row)}` },
     bar("track", 0, 1, 2),
     bar("filled", 0, row.mean, 2),
     bounded(row) && bar("interval", row.low, row.high, 10),

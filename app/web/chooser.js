@@ -1,16 +1,16 @@
 // The corpus chooser: one radio button per corpus and, for a search, some for several of them at once.
 
 import { Problem, get } from "./api.js";
-import { el, number } from "./dom.js";
+import { counted, el, number } from "./dom.js";
 
-const UNITS = { code: "functions", product: "products", reference: "entries" };
+const UNITS = { code: ["function", "functions"], product: ["product", "products"], reference: ["entry", "entries"] };
 const KINDS = { code: "All code", product: "All products", reference: "All references" };
 const STAGES = { waiting: "waiting", start: "starting", read: "reading", interim: "encoding", encode: "encoding" };
 const MOST = 16; // corpora in one search
 const POLL_MS = 1000;
 
-/** What the documents of a corpus of that kind are. */
-export const unit = (kind) => UNITS[kind] ?? "documents";
+/** What the documents of a corpus of that kind are: one of them, and several. */
+export const units = (kind) => UNITS[kind] ?? ["document", "documents"];
 
 /** How far a build is, in a few words. */
 export function progress({ stage, done, total }) {
@@ -33,10 +33,10 @@ export function kindsOf(choice, corpora) {
 }
 
 /**
- * `wanted` says which corpora are offered, `several` whether groups of them are, too. `changed` is called with the
- * choice that somebody makes, `arrived` when a corpus can be searched that could not be before.
+ * `offered` tells whether a corpus is a choice, `several` whether groups of them are, too. `changed` is called with
+ * the choice that somebody makes, `arrived` when a corpus can be searched that could not be before.
  */
-export function chooser(wanted, changed, { several = false, arrived = () => null } = {}) {
+export function chooser(offered, changed, { several = false, arrived = () => null } = {}) {
   const node = el("fieldset", { class: "chooser" }, el("legend", { class: "unseen" }, "Corpus"));
   const group = `corpus-${Math.random().toString(36).slice(2)}`;
   let listed = [];
@@ -46,9 +46,9 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
     const { corpora } = await get("corpora");
     const before = value();
     const focused = node.contains(document.activeElement);
-    listed = corpora.filter(wanted);
+    listed = corpora.filter(offered);
     const choices = listed.map((corpus) => choice(corpus, group, changed));
-    const groups = several ? groupsOf(listed).map((one) => groupChoice(one, group, changed)) : [];
+    const groups = several ? groupsOf(listed).map((pair) => groupChoice(pair, group, changed)) : [];
     node.replaceChildren(node.firstChild, ...choices, ...groups);
     select(before, focused);
     follow();
@@ -57,7 +57,7 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
   /** While corpora are being built or opened, look again every moment, if somebody sees it. */
   function follow() {
     clearTimeout(timer);
-    if (listed.some((one) => one.building || one.state === "opening")) timer = setTimeout(look, POLL_MS);
+    if (listed.some(({ building, state }) => building || state === "opening")) timer = setTimeout(look, POLL_MS);
   }
 
   async function look() {
@@ -75,7 +75,7 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
   /** The choice of that name, or else the first that can be used; it gets the focus if another choice had it. */
   function select(name, focused = node.contains(document.activeElement)) {
     const inputs = [...node.querySelectorAll("input")];
-    const input = inputs.find((one) => one.value === name) ?? inputs.find((one) => !one.disabled);
+    const input = inputs.find((radio) => radio.value === name) ?? inputs.find((radio) => !radio.disabled);
     if (!input) return;
 
     input.checked = true;
@@ -83,15 +83,16 @@ export function chooser(wanted, changed, { several = false, arrived = () => null
   }
 
   const value = () => node.querySelector("input:checked")?.value ?? "";
-  const kind = (name = value()) => listed.find((one) => one.name === name)?.kind;
+  const kind = (name = value()) => listed.find((corpus) => corpus.name === name)?.kind;
   return { node, load, select, value, kind, listed: () => listed };
 }
 
-const usable = (corpora) => corpora.filter((one) => one.state === "serving").map((one) => one.name);
+const serving = (corpora) => corpora.filter(({ state }) => state === "serving");
+const usable = (corpora) => serving(corpora).map(({ name }) => name);
 
 function choice(corpus, group, changed) {
   const disabled = corpus.state === "refused" || corpus.state === "building";
-  const served = corpus.state === "serving" && `${number(corpus.documents)} ${unit(corpus.kind)}`;
+  const served = corpus.state === "serving" && counted(corpus.documents, ...units(corpus.kind));
   const about = [served || (corpus.state !== "building" && corpus.state), corpus.building && progress(corpus.building)];
   const title = corpus.problem ?? (corpus.building && hint(corpus));
   return pill(corpus.name, corpus.name, about.filter(Boolean).join(", "), { group, changed, disabled, title });
@@ -104,11 +105,11 @@ function hint({ state, building: { encoder } }) {
 
 /** Kinds with several corpora, and all corpora if there is more than one kind. */
 function groupsOf(corpora) {
-  const served = corpora.filter((one) => one.state === "serving");
-  const kinds = Object.keys(KINDS).filter((kind) => served.filter((one) => one.kind === kind).length > 1);
+  const served = serving(corpora);
+  const kinds = Object.keys(KINDS).filter((kind) => served.filter((corpus) => corpus.kind === kind).length > 1);
   const groups = kinds.map((kind) => ({ value: `kind:${kind}`, name: KINDS[kind] }));
-  const mixed = new Set(served.map((one) => one.kind)).size > 1 && served.length <= MOST;
-  return mixed ? [...groups, { value: served.map((one) => one.name).join(","), name: "All" }] : groups;
+  const mixed = new Set(served.map(({ kind }) => kind)).size > 1 && served.length <= MOST;
+  return mixed ? [...groups, { value: served.map(({ name }) => name).join(","), name: "All" }] : groups;
 }
 
 const groupChoice = ({ value, name }, group, changed) => pill(value, name, "", { group, changed });
@@ -120,7 +121,7 @@ function pill(value, name, about, { group, changed, disabled = false, title = nu
   return el("label", { title }, input, label);
 }
 
-/** What to do where there is no corpus of the wanted kind. */
+/** What to do where there is no corpus of that kind. */
 export function noCorpora(kind) {
   const command = `purlin index build ${kind} PATH --name NAME`;
   return el(
@@ -134,7 +135,7 @@ export function noCorpora(kind) {
 
 /** What is being built where nothing can be searched yet; it is replaced as soon as that changes. */
 export function soon(corpora) {
-  const names = corpora.filter((one) => one.state !== "refused").map((one) => one.name);
+  const names = corpora.filter(({ state }) => state !== "refused").map(({ name }) => name);
   return el(
     "section",
     { class: "empty soon" },

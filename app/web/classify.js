@@ -1,9 +1,10 @@
 // Classify: texts by labels given by name, or by those of a trained classifier.
 
 import { get, latest, post } from "./api.js";
-import { el, fill, number, quoted, say } from "./dom.js";
+import { counted, el, number, quoted, say } from "./dom.js";
 import { note } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 import { hero } from "./search.js";
 
 const RANKED = 5; // labels of a text that are shown
@@ -69,19 +70,17 @@ export function classify(root) {
     const missing = !body.texts.length ? texts : body.labels && !body.labels.length ? labels : null;
     if (missing) return missing.focus();
     if (noted) keep();
-    results.setAttribute("aria-busy", "true");
+    wait(results);
     return run((signal) => post("classify", body, signal), (reply) => draw(body, reply), failed);
   }
 
   function failed(problem) {
-    results.removeAttribute("aria-busy");
-    fill(results, problemCard(problem, send));
+    present(results, problemCard(problem, send));
   }
 
   function draw(body, reply) {
-    results.removeAttribute("aria-busy");
-    fill(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(body.texts, reply.results));
-    say(`${reply.results.length} texts classified.`);
+    present(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(body.texts, reply.results));
+    say(`${counted(reply.results.length, "text", "texts")} classified.`);
   }
 
   /** In the address, as long as it is not too long for one. */
@@ -105,11 +104,10 @@ export function classify(root) {
     await load((signal) => get("classifiers", signal), (reply) => (offerThem(reply), ready()), ready);
   }
 
-  function offer(classifiers, wanted) {
-    const about = ({ name, labels: known }) => (known ? `${name} (${known.length} labels)` : name);
-    const option = (one) => el("option", { value: one.name }, about(one));
-    source.replaceChildren(source.firstChild, ...classifiers.filter((one) => one.state === "serving").map(option));
-    source.value = wanted;
+  function offer(classifiers, chosen) {
+    const serving = classifiers.filter(({ state }) => state === "serving");
+    source.replaceChildren(source.firstChild, ...serving.map(classifierOption));
+    source.value = chosen;
     if (source.selectedIndex < 0) source.value = "";
     form.querySelector(".sources").hidden = source.options.length < 2;
   }
@@ -117,7 +115,11 @@ export function classify(root) {
   return { show, field: texts };
 }
 
-const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
+const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false", dir: "auto" });
+
+function classifierOption({ name, labels }) {
+  return el("option", { value: name }, labels ? `${name} (${counted(labels.length, "label", "labels")})` : name);
+}
 
 function classifyForm(texts, named, source, several, together) {
   return el(
@@ -144,8 +146,8 @@ function classifyForm(texts, named, source, several, together) {
 }
 
 /** One a line where there are lines, else between commas. */
-function split(given) {
-  const parts = given.split(given.trim().includes("\n") ? "\n" : ",");
+function split(text) {
+  const parts = text.split(text.trim().includes("\n") ? "\n" : ",");
   return parts.map((label) => label.trim()).filter(Boolean);
 }
 
@@ -177,7 +179,7 @@ function textList(texts, results) {
 const fitting = ({ label, labels }) => (labels?.length ? labels : [labels ? null : label]);
 
 function textCard(text, result) {
-  const top = result.ranking.slice(0, RANKED).map((one) => scoreRow(one, fitting(result).includes(one.label)));
+  const top = result.ranking.slice(0, RANKED).map((row) => scoreRow(row, fitting(result).includes(row.label)));
   const start = text.length > 300 ? `${text.slice(0, 300)}…` : text;
   return el("li", { class: "card" }, el("p", { class: "text" }, start), el("ul", { class: "scores" }, top));
 }

@@ -81,9 +81,9 @@ function copyButton(text) {
   if (!navigator.clipboard) return null;
   const button = el("button", { type: "button", class: "copy", "aria-label": "Copy the code" }, "Copy");
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text).catch(() => null);
-    button.textContent = "Copied";
-    say("Copied.");
+    const outcome = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not allowed");
+    button.textContent = outcome;
+    say(`${outcome}.`);
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return button;

@@ -2,10 +2,11 @@
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
-import { noCorpora, progress, unit } from "./chooser.js";
-import { el, fill, number, quoted, say, words } from "./dom.js";
+import { noCorpora, progress, units } from "./chooser.js";
+import { counted, el, number, quoted, say, words } from "./dom.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 import { hero } from "./search.js";
 
 const MOST = 60; // of each, that are described
@@ -21,8 +22,8 @@ export function corpora(root) {
   let timer = null;
 
   async function show() {
-    results.setAttribute("aria-busy", "true");
-    await run(described, draw, failed);
+    wait(results);
+    await run(described, announced, failed);
   }
 
   /** Look again without a sign of it: what is seen stays until it is known better. */
@@ -34,17 +35,20 @@ export function corpora(root) {
   }
 
   function failed(problem) {
-    results.removeAttribute("aria-busy");
-    fill(results, problemCard(problem, show));
+    present(results, problemCard(problem, show));
+  }
+
+  function announced(reply) {
+    draw(reply);
+    say(`${counted(reply.corpora.length, "corpus", "corpora")}.`);
   }
 
   function draw({ corpora: served, classifiers }) {
-    results.removeAttribute("aria-busy");
     const stock = (cards) => el("div", { class: "stock" }, cards);
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
-    fill(results, served.length ? stock(served.map(corpusCard)) : noCorpora("code"), sorters);
-    say(`${served.length} corpora.`);
-    if (served.some((one) => one.building || one.state === "opening")) follow();
+    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : noCorpora("code");
+    present(results, built, sorters);
+    if (served.some(({ building, state }) => building || state === "opening")) follow();
   }
 
   return { show, field: null };
@@ -68,28 +72,28 @@ function refused(error) {
 /** One after the other: a page that is only looked at shall not take all places of a busy server. */
 async function details(path, named, signal) {
   const opened = [];
-  for (const one of named.slice(0, MOST)) {
-    const about = one.state === "serving" ? get(`${path}/${encodeURIComponent(one.name)}`, signal) : one;
-    opened.push(await Promise.resolve(about).catch((error) => (error instanceof Problem ? one : Promise.reject(error))));
+  for (const brief of named.slice(0, MOST)) {
+    const reply = brief.state === "serving" ? get(`${path}/${encodeURIComponent(brief.name)}`, signal) : brief;
+    opened.push(await Promise.resolve(reply).catch((error) => (error instanceof Problem ? brief : Promise.reject(error))));
   }
   return opened;
 }
 
 function corpusCard(corpus) {
   const facts = {
-    "Being built": known(corpus.building, underWay),
-    [words(unit(corpus.kind))]: known(corpus.documents, number),
-    Passages: corpus.passages === corpus.documents ? null : known(corpus.passages, number),
-    "On disk": known(corpus.bytes, bytes),
-    Built: known(corpus.created_at, when),
-    "Build took": known(corpus.took_s, seconds),
+    "Being built": ifAny(corpus.building, underWay),
+    [words(units(corpus.kind)[1])]: ifAny(corpus.documents, number),
+    Passages: corpus.passages === corpus.documents ? null : ifAny(corpus.passages, number),
+    "On disk": ifAny(corpus.bytes, bytes),
+    Built: ifAny(corpus.created_at, when),
+    "Build took": ifAny(corpus.took_s, seconds),
     "Left out": corpus.skipped ? number(corpus.skipped) : null,
     Encoder: corpus.encoder?.name,
     Splitter: corpus.splitter,
     Sources: corpus.sources?.join(", "),
-    "Since then": known(corpus.stale, moved),
+    "Since then": ifAny(corpus.stale, moved),
     Warning: corpus.warning,
-    "Judged by": known(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
+    "Judged by": ifAny(corpus.judged, ({ queries, measure }) => `${counted(queries, "query", "queries")}, ${measure}`),
     Build: corpus.build && el("code", {}, corpus.build),
   };
   return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
@@ -99,8 +103,8 @@ function classifierCard(classifier) {
   const labels = classifier.labels ?? [];
   const facts = {
     Labels: labels.slice(0, 12).join(", ") + (labels.length > 12 ? ` and ${labels.length - 12} more` : ""),
-    "On disk": known(classifier.bytes, bytes),
-    Trained: known(classifier.created_at, when),
+    "On disk": ifAny(classifier.bytes, bytes),
+    Trained: ifAny(classifier.created_at, when),
     Encoder: classifier.encoder?.name,
     Build: classifier.build && el("code", {}, classifier.build),
   };
@@ -110,20 +114,20 @@ function classifierCard(classifier) {
 
 const open = ({ state }, text, href) => state === "serving" && el("a", { class: "open", href }, text);
 
-function stockCard(one, kind, facts, opening) {
+function stockCard(item, kind, facts, opening) {
   const rows = Object.entries(facts).filter(([, value]) => value);
   return el(
     "article",
-    { class: "card stock-card", "data-name": one.name },
+    { class: "card stock-card", "data-name": item.name },
     el(
       "header",
       {},
-      el("h3", {}, one.name),
+      el("h3", {}, item.name),
       kind && el("span", { class: "tag" }, kind),
-      el("span", { class: `state ${one.state}` }, one.state),
+      el("span", { class: `state ${item.state}` }, item.state),
     ),
-    one.problem && el("p", { class: "notice" }, quoted(one.problem)),
-    measureTable(one.measures),
+    item.problem && el("p", { class: "notice" }, quoted(item.problem)),
+    measureTable(item.measures),
     el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     opening && el("p", {}, opening),
   );
@@ -132,7 +136,7 @@ function stockCard(one, kind, facts, opening) {
 /** How far a build is, how long it still takes, and whose vectors it makes. */
 function underWay(building) {
   const { remaining_s: remaining, encoder } = building;
-  return [progress(building), known(remaining, (left) => `${seconds(left)} left`), encoder].filter(Boolean).join(", ");
+  return [progress(building), ifAny(remaining, (left) => `${seconds(left)} left`), encoder].filter(Boolean).join(", ");
 }
 
 /** What has become of the sources since the build. */
@@ -145,13 +149,13 @@ function moved({ reachable, complete, changed, added, removed }) {
 
 // ---- figures
 
-const known = (value, told) => (value === undefined || value === null ? null : told(value));
+const ifAny = (value, format) => (value === undefined || value === null ? null : format(value));
 
 function bytes(size) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, size)) / 3)));
+  const sizes = ["bytes", "kB", "MB", "GB", "TB"];
+  const power = Math.min(sizes.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, size)) / 3)));
   const value = size / 1000 ** power;
-  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${units[power]}`;
+  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${sizes[power]}`;
 }
 
 function seconds(took) {

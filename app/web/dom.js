@@ -27,7 +27,7 @@ const present = (children) => children.flat(Infinity).filter((child) => !NOTHING
 function set(node, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (typeof value === "function") node.addEventListener(name, value);
-  else if (name === "vars") for (const [key, one] of Object.entries(value)) node.style.setProperty(`--${key}`, one);
+  else if (name === "vars") for (const [key, setting] of Object.entries(value)) node.style.setProperty(`--${key}`, setting);
   else if (name === "href") setHref(node, value);
   else node.setAttribute(name, value === true ? "" : value);
 }
@@ -46,9 +46,12 @@ export function page(url) {
   }
 }
 
-/** A link to another site or page, opened beside this one; plain text where the address is not a page's. */
+/** Whether an address leads to a site. A file's path does not: on this server there is no such page. */
+export const isSite = (url) => /^https?:/i.test(url ?? "");
+
+/** A link to a site, opened beside this page; plain text where the address leads to none. */
 export function link(url, attributes, ...children) {
-  if (!url || page(url) === null) return el("span", attributes, ...children);
+  if (!isSite(url)) return el("span", attributes, ...children);
   return el("a", { ...attributes, href: url, target: "_blank", rel: "noopener noreferrer" }, ...children);
 }
 
@@ -61,6 +64,9 @@ export function say(text) {
 export const quoted = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
 
 export const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 2 });
+
+/** `1 text`, `2 texts`. */
+export const counted = (count, singular, plural) => `${number(count)} ${count === 1 ? singular : plural}`;
 
 /** `attrs.usb_socket` -> `Usb socket`. */
 export function words(field) {

@@ -17,12 +17,12 @@ export function facets(hits, filter, changed) {
 export function conditions(filter, changed) {
   return Object.entries(filter).map(([name, condition]) => {
     const lift = () => changed(Object.fromEntries(Object.entries(filter).filter(([other]) => other !== name)));
-    const label = [el("span", {}, words(name)), told(condition), el("i", { "aria-hidden": "true" }, "×")];
+    const label = [el("span", {}, words(name)), conditionText(condition), el("i", { "aria-hidden": "true" }, "×")];
     return el("button", { type: "button", class: "condition", click: lift, "aria-label": `Without ${name}` }, label);
   });
 }
 
-function told(condition) {
+function conditionText(condition) {
   if (Array.isArray(condition)) return condition.map(shown).join(" or ");
   if (condition === null || typeof condition !== "object") return shown(condition);
   const { gte, lte } = condition;
@@ -34,10 +34,10 @@ function told(condition) {
 function collected(hits) {
   const fields = new Map();
   for (const hit of hits) {
-    for (const [name, value] of Object.entries(hit.fields)) {
+    for (const [name, values] of Object.entries(hit.fields)) {
       if (HIDDEN.has(name)) continue;
       const counts = fields.get(name) ?? fields.set(name, new Map()).get(name);
-      for (const one of new Set([value].flat())) counts.set(one, (counts.get(one) ?? 0) + 1);
+      for (const value of new Set([values].flat())) counts.set(value, (counts.get(value) ?? 0) + 1);
     }
   }
   return fields;

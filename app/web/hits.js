@@ -1,7 +1,7 @@
 // Hits of each kind, with keyboard navigation.
 
 import { codeBlock } from "./code.js";
-import { el, link, shown, words } from "./dom.js";
+import { el, isSite, link, shown, words } from "./dom.js";
 import { marked, nodes, pieces, unitSpans } from "./marks.js";
 import { tokens } from "./syntax.js";
 
@@ -31,7 +31,7 @@ function title(hit, kind) {
   const name = hit.title || hit.id;
   const dot = kind === "code" ? name.lastIndexOf(".") + 1 : 0;
   const parts = [dot > 0 && el("span", { class: "outer" }, name.slice(0, dot)), name.slice(dot)];
-  return el("h3", {}, hit.location.url ? link(hit.location.url, { class: "title" }, parts) : parts);
+  return el("h3", {}, link(hit.location.url, { class: "title" }, parts));
 }
 
 function trail(hit) {
@@ -42,8 +42,8 @@ function trail(hit) {
 }
 
 function details(hit, kind) {
-  if (kind === "code") return whereabouts(hit);
-  return kind === "product" && typeof hit.fields.price === "number" && el("p", { class: "price" }, price(hit.fields));
+  if (kind === "product") return typeof hit.fields.price === "number" && el("p", { class: "price" }, price(hit.fields));
+  return (kind === "code" || !isSite(hit.location.url)) && whereabouts(hit);
 }
 
 /** The corpus, where several were searched, and whether the file has changed since the build. */
@@ -100,7 +100,7 @@ function variants(hit) {
   const item = (variant) => {
     const values = Object.values(variant.fields).filter((value) => typeof value === "string" && value.length <= SHORT);
     const name = variant.title === hit.title ? values.join(", ") || variant.id : variant.title;
-    return el("li", {}, variant.url ? link(variant.url, {}, name) : name);
+    return el("li", {}, link(variant.url, {}, name));
   };
   const rest = hit.variants.length - VARIANTS;
   const items = [...hit.variants.slice(0, VARIANTS).map(item), rest > 0 && el("li", {}, `${rest} more`)];
@@ -135,12 +135,12 @@ function productText(text, marks) {
   return { prose, matched };
 }
 
-function chips([name, value], matched, filter) {
-  const short = [value].flat().filter((one) => [...String(one)].length <= FILTERABLE);
-  return short.map((one) => {
-    const isMatch = matched.has(shown(one).toLowerCase());
-    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(one)) : shown(one)];
-    const attributes = { type: "button", click: () => filter(name, one), title: "Only these" };
+function chips([name, values], matched, filter) {
+  const short = [values].flat().filter((value) => [...String(value)].length <= FILTERABLE);
+  return short.map((value) => {
+    const isMatch = matched.has(shown(value).toLowerCase());
+    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(value)) : shown(value)];
+    const attributes = { type: "button", click: () => filter(name, value), title: "Only these" };
     return el("li", {}, el("button", attributes, label));
   });
 }

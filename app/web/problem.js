@@ -22,14 +22,12 @@ const BY_TYPE = {
   "urn:purlin:problem:encoder-mismatch": "This needs the operator's attention",
   "urn:purlin:problem:storage-failed": "This needs the operator's attention",
 };
-
-/** Whether a key is refused; a server that never asked for one refuses something else. */
-const keyRefused = ({ status }) => status === 403 && hasKey();
+const HEADINGS_WITH_KEY = { 401: "The server does not accept this key", 403: "This key does not open that" };
 
 /** A card that says what is wrong and what can be done. `again` asks once more. */
 export function problemCard(problem, again) {
-  const known = keyRefused(problem) ? "This key does not open that" : HEADINGS[problem.status];
-  const heading = BY_TYPE[problem.type] ?? known ?? problem.title ?? "That did not work";
+  const headings = hasKey() ? { ...HEADINGS, ...HEADINGS_WITH_KEY } : HEADINGS;
+  const heading = BY_TYPE[problem.type] ?? headings[problem.status] ?? problem.title ?? "That did not work";
   say(`${heading}. ${problem.detail}`);
   return el(
     "section",
@@ -37,7 +35,7 @@ export function problemCard(problem, again) {
     el("h2", {}, heading),
     problem.detail && el("p", {}, quoted(problem.detail)),
     fieldErrors(problem),
-    problem.retryAfter && el("p", { class: "muted" }, `The server suggests to wait ${problem.retryAfter} s.`),
+    waitAdvice(problem),
     remedy(problem, again),
   );
 }
@@ -49,10 +47,16 @@ function fieldErrors({ detail, errors }) {
   return el("ul", {}, rows.map(item));
 }
 
+/** How long to wait, where the detail does not say so. */
+function waitAdvice({ detail, retryAfter }) {
+  if (!retryAfter || detail?.includes(`${retryAfter} s`)) return null;
+  return el("p", { class: "muted" }, `Try again in ${retryAfter} s.`);
+}
+
 /** A key where one is missing; once more where that may help. */
 function remedy(problem, again) {
   const { status } = problem;
-  if (status === 401 || keyRefused(problem)) return el("p", { class: "row" }, keyButton());
+  if (status === 401 || (status === 403 && hasKey())) return el("p", { class: "row" }, keyButton());
   if (status >= 500 || [0, 408, 409, 429].includes(status)) return el("p", { class: "row" }, againButton(again));
   return null;
 }

@@ -2,11 +2,12 @@
 
 import { latest, post } from "./api.js";
 import { chooser, kindsOf, noCorpora, requested, soon } from "./chooser.js";
-import { el, fill, number, say } from "./dom.js";
+import { el, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { hitCard, walk } from "./hits.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
+import { present, wait } from "./results.js";
 
 const LOADED = 50; // hits in one request: facets count in them
 const SHOWN = 10;
@@ -22,14 +23,14 @@ const MODES = { hybrid: "Meaning and words", dense: "Meaning", lexical: "Words" 
 
 /** The view, in `root`. */
 export function search(root) {
-  let asked = {};
+  let current = {}; // the values of the address
   const run = latest();
   const field = searchField("Query", "What are you looking for?");
   let waiting = false; // nothing can be searched yet, or the search was refused for now
   const corpora = chooser(
     () => true,
     (choice) => again({ corpus: choice, filter: "" }),
-    { several: true, arrived: () => waiting && show(asked) },
+    { several: true, arrived: () => waiting && show(current) },
   );
   const mode = rankings();
   mode.addEventListener("change", () => again({}));
@@ -41,7 +42,7 @@ export function search(root) {
   walk(field, results);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (field.value.trim()) go("search", { ...now(), filter: asked.query ? asked.filter : "" });
+    if (field.value.trim()) go("search", { ...now(), filter: current.query ? current.filter : "" });
   });
 
   const ranked = () => (mode.value === "hybrid" ? "" : mode.value);
@@ -49,15 +50,15 @@ export function search(root) {
 
   /** Ask the same with something else; without a query there is nothing to ask yet, nor what was asked before. */
   function again(change) {
-    if (field.value.trim()) return go("search", { ...now(), filter: asked.filter, ...change });
-    asked = { ...asked, ...change };
+    if (field.value.trim()) return go("search", { ...now(), filter: current.filter, ...change });
+    current = { ...current, ...change };
     return run(() => null, welcome, failed);
   }
 
   const changed = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
 
   async function show(values) {
-    asked = values;
+    current = values;
     waiting = false;
     field.value = values.query ?? "";
     mode.value = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
@@ -67,56 +68,52 @@ export function search(root) {
 
   function loaded(values) {
     corpora.select(values.corpus);
-    if (!corpora.listed().length) present(noCorpora("code"));
+    if (!corpora.listed().length) present(results, noCorpora("code"));
     else if (!corpora.value() && !values.query) later();
     else if (values.query) ask(values, values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
   }
 
-  function present(...children) {
-    results.removeAttribute("aria-busy");
-    fill(results, children);
-    results.classList.toggle("with-facets", results.querySelector(".facets") !== null);
-  }
-
   function later() {
     waiting = true;
-    present(soon(corpora.listed()));
+    present(results, soon(corpora.listed()));
   }
 
-  const welcome = () => present(examples(corpora.value()), elsewhere());
+  const welcome = () => present(results, examples(corpora.value()), elsewhere());
 
   function failed(problem) {
     waiting = problem.status === 503;
-    const lifts = conditions(parsed(asked.filter), changed);
-    present(lifts.length > 0 && el("div", { class: "found" }, lifts), problemCard(problem, () => show(asked)));
+    const lifts = conditions(parsed(current.filter), changed);
+    const overview = lifts.length > 0 && el("div", { class: "overview" }, lifts);
+    present(results, overview, problemCard(problem, () => show(current)));
   }
 
   function ask(values, corpus) {
     const filter = parsed(values.filter);
     const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
     if (kindsOf(corpus, corpora.listed()).includes("product")) request.group_by = "parent";
-    results.setAttribute("aria-busy", "true");
+    wait(results);
     run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
   }
 
   function draw(request, reply) {
-    const mine = asked;
-    const below = (place, put) => {
-      if (mine === asked) run((signal) => post("search", { ...request, ...place }, signal), put, failed);
+    const own = current;
+    const below = (page, put) => {
+      if (own === current) run((signal) => post("search", { ...request, ...page }, signal), put, failed);
     };
     const only = (name, value) => changed({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
     const counted = reply.hits.flatMap(withVariants);
     const beside = facets(counted, request.filter, changed);
     present(
-      el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
+      results,
+      el("div", { class: "overview" }, el("h2", {}, summary(reply)), conditions(request.filter, changed)),
       reply.corrected && el("p", { class: "muted" }, `Searched for “${reply.corrected}”.`),
       reply.warning && el("p", { class: "muted warning" }, reply.warning),
       beside.length > 0 && facetBox(beside, counted.length),
       hitList(request, reply, card, below),
     );
-    say(`${reply.hits.length} hits.`);
+    say(reply.hits.length ? summary(reply) : "Nothing found.");
   }
 
   return { show, field };
@@ -137,10 +134,10 @@ function hitList(request, reply, card, below) {
     more.hidden = !waiting.length && (!whole || list.children.length >= Math.min(reply.total, MOST));
     return cards[0]?.querySelector("article");
   };
-  const put = (page) => {
+  const put = (reply) => {
     const elsewhere = !document.activeElement.matches("body, .more"); // in the field, say, where one types
-    waiting.push(...page.hits);
-    whole = page.hits.length === LOADED;
+    waiting.push(...reply.hits);
+    whole = reply.hits.length === LOADED;
     const first = next();
     if (!elsewhere) first?.focus();
   };
@@ -154,9 +151,9 @@ function hitList(request, reply, card, below) {
 }
 
 function examples(corpus) {
-  const known = Object.hasOwn(EXAMPLES, corpus) ? EXAMPLES[corpus] : [];
+  const queries = Object.hasOwn(EXAMPLES, corpus) ? EXAMPLES[corpus] : [];
   const example = (query) => el("a", { href: address("search", { corpus, query }) }, query);
-  return known.length > 0 && el("p", { class: "examples" }, "Try ", known.map(example));
+  return queries.length > 0 && el("p", { class: "examples" }, "Try ", queries.map(example));
 }
 
 function rankings() {
@@ -166,7 +163,7 @@ function rankings() {
 
 /** A field for one line of words. */
 export function searchField(label, placeholder) {
-  const typing = { autocomplete: "off", spellcheck: "false", maxlength: "4096", enterkeyhint: "search" };
+  const typing = { autocomplete: "off", spellcheck: "false", maxlength: "4096", enterkeyhint: "search", dir: "auto" };
   return el("input", { type: "search", ...typing, "aria-label": label, placeholder });
 }
 
@@ -182,8 +179,8 @@ export const hero = (heading, text) => el("div", { class: "hero" }, el("h1", {},
 
 function parsed(filter) {
   try {
-    const given = JSON.parse(filter || "{}");
-    return given !== null && typeof given === "object" && !Array.isArray(given) ? given : {};
+    const filters = JSON.parse(filter || "{}");
+    return filters !== null && typeof filters === "object" && !Array.isArray(filters) ? filters : {};
   } catch {
     return {};
   }
@@ -195,7 +192,7 @@ function facetBox(beside, hits) {
   return el("details", { class: "facets", open }, el("summary", {}, "Narrow down"), about, beside);
 }
 
-const told = ({ total, took_ms: took }) => `Best of ${number(total)} in ${took.toFixed(took < 10 ? 1 : 0)} ms`;
+const summary = ({ total, took_ms: took }) => `Best of ${number(total)} in ${took.toFixed(took < 10 ? 1 : 0)} ms`;
 
 function nothing({ filter }) {
   const narrowed = Object.keys(filter).length > 0;

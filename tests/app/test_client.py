@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import os
+import pickle
 import re
 import socket
 import subprocess
@@ -35,6 +37,7 @@ from tests.support.serving import (
     until,
 )
 
+REQUEST = httpx.Request("GET", "http://127.0.0.1/corpora")
 PROBLEM = {"content-type": "application/problem+json"}
 
 
@@ -222,18 +225,36 @@ def test_key_is_sent_but_not_shown(home: Path) -> None:
         assert refused.value.status == 401
 
 
+@pytest.mark.parametrize("key", ["secret\n", "sec ret", "sécret"])
+@pytest.mark.parametrize("client_type", [Client, AsyncClient])
+def test_key_that_no_header_can_hold_is_refused_unseen(
+    client_type: type[Client | AsyncClient], key: str
+) -> None:
+    with pytest.raises(ValueError, match="printable ASCII") as refused:
+        client_type(api_key=key)
+    assert key.strip() not in str(refused.value)
+
+
+def test_problem_survives_pickling() -> None:
+    error = Overloaded("about:blank", "Too Many Requests", 429, "Later.", [("k", "Too large")])
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is Overloaded
+    assert str(copied) == "429 Too Many Requests: Later."
+    assert vars(copied) == vars(error)
+
+
 def test_closed_port_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         nowhere = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with Client(nowhere, max_wait_s=0.3) as client:
-        with pytest.raises(Unreachable, match="ConnectError"):
+    with Client(nowhere.replace("127", "user:secret@127"), max_wait_s=0.3) as client:
+        with pytest.raises(Unreachable, match=f"{nowhere}/search: ConnectError"):
             client.search("x", "code")
         with pytest.raises(Unreachable):
             client.health()
 
     async def run() -> None:
         async with AsyncClient(nowhere, max_wait_s=0.3) as client:
-            await client.corpora()
+            await asyncio.create_task(client.corpora())
 
     with pytest.raises(Unreachable):
         anyio.run(run)
@@ -304,10 +325,10 @@ def test_waits_are_bounded(outcomes: list[httpx.Response]) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        httpx.ConnectError("x"),
-        httpx.ReadError("x"),
-        httpx.RemoteProtocolError("x"),
-        httpx.ConnectTimeout("x"),
+        httpx.ConnectError("x", request=REQUEST),
+        httpx.ReadError("x", request=REQUEST),
+        httpx.RemoteProtocolError("x", request=REQUEST),
+        httpx.ConnectTimeout("x", request=REQUEST),
     ],
 )
 def test_network_errors_are_retried_with_backoff(error: httpx.RequestError) -> None:
@@ -322,8 +343,8 @@ def test_network_errors_are_retried_with_backoff(error: httpx.RequestError) -> N
 @pytest.mark.parametrize(
     ("outcome", "error"),
     [
-        (httpx.ReadTimeout("x"), Unreachable),
-        (httpx.UnsupportedProtocol("x"), Unreachable),
+        (httpx.ReadTimeout("x", request=REQUEST), Unreachable),
+        (httpx.UnsupportedProtocol("x", request=REQUEST), Unreachable),
         (response(503, BUSY, PROBLEM), ProblemError),
         (busy("99"), Overloaded),
         (response(500, BUSY, PROBLEM), ProblemError),

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,8 @@ def test_scripts_never_parse_text_as_markup() -> None:
             re.findall(r"https?://[^\"' ]+", script.replace("http://www.w3.org/2000/svg", "")) == []
         ), file.name
         assert set(re.findall(r"from \"\./([^\"]+)\"", script)) <= set(FILES), file.name
+        # Requests are relative to the page, so that it can be below a path of another site.
+        assert not re.search(r"(?:get|post|fetch)\([\"'`]/", script), file.name
 
 
 # ---- the page in a browser
@@ -407,6 +410,18 @@ def test_code_has_line_numbers_and_marks(site: str, tab: Tab) -> None:
     assert tab.texts(f"{block}h3 .outer") == ["Forest."]
 
 
+def test_copying_tells_how_it_went(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=walk")
+    copying = "navigator.clipboard.writeText = async (text) => (window.copied = text), null"
+    tab.run(copying)
+    tab.click(".copy")
+    tab.until("document.querySelector('#said').textContent === 'Copied.'")
+    assert tab.run("copied") in [document.body for document in CODE]
+    tab.run("navigator.clipboard.writeText = () => Promise.reject(new DOMException('')), null")
+    tab.click(".copy")
+    tab.until("document.querySelector('#said').textContent === 'Not allowed.'")
+
+
 def test_marks_are_correct_after_emoji(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=emoji+party+hat")
     (hit,) = [
@@ -493,6 +508,14 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     tab.until("document.querySelector('.condition')")
     assert tab.texts(".condition") == ["Price\nfrom 30\n×"]
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
+
+
+def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
+    assert searched(site, corpus="lamps", query="whitte lamp")["corrected"] == "white lamp"
+    shown(tab, f"{site}#search?corpus=lamps&query=whitte+lamp")
+    assert "Searched for “white lamp”." in tab.texts(".results > p")
+    assert tab.run("document.querySelector('.hits').offsetWidth") > 700
+    assert tab.run("document.querySelector('.facets').offsetWidth") < 300
 
 
 def test_variants_of_a_product_are_one_hit(tmp_path: Path, tab: Tab) -> None:
@@ -611,8 +634,10 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     tab.run("location.hash = '#corpora'")
     tab.until("document.querySelector('.stock-card')")
     assert tab.texts(".state") == ["building", "serving"]
+    tab.run("document.querySelector('.stock-card .open').focus()")
     tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
     tab.until("document.querySelectorAll('.stock-card').length === 1")
+    assert tab.run("document.activeElement.className") == "open"
 
 
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
@@ -646,6 +671,17 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
+
+
+def test_reference_without_an_address_has_no_dead_links(tmp_path: Path, tab: Tab) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "functions.html").write_text(REFERENCE_PAGE)
+    sources = open_source("reference", [tmp_path / "pages"])
+    build(tmp_path / "home", "library", "reference", sources, HashEncoder())
+    with served(tmp_path / "home") as address:
+        shown(tab, f"{address}#search?corpus=library&query=close+the+file")
+        assert tab.texts(".hit .path")[0] == "functions.html"
+        assert tab.run("document.querySelectorAll('main a[target]').length") == 0
 
 
 def test_ask_falls_back_to_search_without_a_reader(site: str, tab: Tab) -> None:
@@ -849,6 +885,10 @@ def test_key_is_requested_and_forgotten(home: Path, tab: Tab) -> None:
         tab.press("Enter")
         assert "no spaces" in tab.texts("#key-wrong")[0]
         tab.run("document.querySelector('#key-field').value = ''")
+        tab.type("another-key")
+        tab.press("Enter")
+        tab.until("document.querySelector('.problem h2').innerText.includes('not accept this key')")
+        tab.click(".problem button")
         tab.type(KEY)
         tab.press("Enter")
         tab.until("document.querySelector('.hits')")
@@ -1011,6 +1051,16 @@ def test_the_focus_goes_along_to_the_corpus_of_the_address(site: str, tab: Tab) 
     tab.until("document.activeElement.value === 'library'")
 
 
+def test_time_to_wait_is_shown_once(home: Path, tab: Tab) -> None:
+    with served(home, keys=f"reader search {KEY} 1") as address:
+        shown(tab, address)
+        tab.run(f"sessionStorage.setItem('purlin-key', '{KEY}')")
+        shown(tab, f"{address}#search?corpus=code&query=sort")  # the list of corpora counts, too
+        assert tab.texts(".problem h2") == ["A little slower, please"]
+        assert len(re.findall(r"\d s\b", tab.texts(".problem")[0])) == 1
+        tab.run("sessionStorage.clear()")
+
+
 def test_key_is_not_requested_if_useless(site: str, tab: Tab) -> None:
     shown(tab, site)
     refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
@@ -1105,6 +1155,141 @@ def test_every_control_has_a_name(site: str, tab: Tab) -> None:
         ]
         assert len(controls) > 8
         assert [node for node in controls if not node.get("name", {}).get("value")] == []
+
+
+def test_prints_whole_hits_in_dark_ink(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    tab.look(dark=True)
+    tab.run("document.documentElement.dataset.theme = 'dark'")
+    assert tab.texts(".facets")[0]
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    hits = "document.querySelector('.hits').offsetWidth / document.querySelector('.results').offsetWidth"
+    assert tab.run(hits) == 1
+    assert tab.run("getComputedStyle(document.body).color") == "rgb(30, 35, 39)"
+    assert not tab.run("document.querySelector('.facets').checkVisibility()")
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_texts_run_in_their_own_direction(tmp_path: Path, tab: Tab) -> None:
+    lamp = Document(id="l", kind="product", title="מנורת קריאה", body="מנורה לקריאה, with USB-C.")
+    make(tmp_path, "lamps", [lamp], HashEncoder(), "product")
+    code = Document(
+        id="c", kind="code", title="מיין", body="def מיין(רשימה):\n    return רשימה",
+        fields={"language": "python"},
+    )  # fmt: skip
+    make(tmp_path, "code", [code], HashEncoder())
+    left = """((words) => { const range = document.createRange();
+      const node = document.createTreeWalker(document.querySelector('.hit'), NodeFilter.SHOW_TEXT);
+      while (node.nextNode()) {
+        const at = node.currentNode.data.indexOf(words);
+        if (at < 0) continue;
+        range.setStart(node.currentNode, at), range.setEnd(node.currentNode, at + words.length);
+        return range.getBoundingClientRect().left;
+      } })"""
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=מנורה")
+        assert tab.run("getComputedStyle(document.querySelector('[type=search]')).direction") == (
+            "rtl"
+        )
+        assert tab.run(f"{left}('with USB-C') < {left}('לקריאה')")
+        shown(tab, f"{address}#search?corpus=code&query=מיין")
+        assert tab.run(f"{left}('מיין') < {left}('רשימה')")
+
+
+# The texts with a contrast below that of WCAG 1.4.3; what is disabled is exempt.
+PALE = """(() => {
+  const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const painted = (colours) => {
+    colours.forEach((colour) => { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); });
+    return context.getImageData(0, 0, 1, 1).data;
+  };
+  const luminance = (pixel) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
+    const share = pixel[i] / 255;
+    return sum + weight * (share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const pale = [];
+  while (texts.nextNode()) {
+    const around = [];
+    for (let node = texts.currentNode.parentElement; node; node = node.parentElement) around.unshift(node);
+    const own = around.at(-1);
+    const exempt = own.closest('dialog, .unseen, .skip, .copy, noscript, :disabled + span');
+    if (exempt || !texts.currentNode.data.trim() || !own.checkVisibility()) continue;
+    const styles = around.map((node) => getComputedStyle(node));
+    const ground = ['#fff', ...styles.map((style) => style.backgroundColor)];
+    const opacity = styles.reduce((product, style) => product * style.opacity, 1);
+    const behind = luminance(painted(ground));
+    context.globalAlpha = 1;
+    painted(ground);
+    context.globalAlpha = opacity;
+    const ink = luminance(painted([styles.at(-1).color]));
+    context.globalAlpha = 1;
+    const contrast = (Math.max(ink, behind) + 0.05) / (Math.min(ink, behind) + 0.05);
+    const large = parseFloat(styles.at(-1).fontSize) >= 24;
+    if (contrast < (large ? 3 : 4.5)) pale.push([texts.currentNode.data, contrast]);
+  }
+  return pale;
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_have_enough_contrast(site: str, tab: Tab, dark: bool) -> None:
+    tab.look(dark=dark)
+    for address in (
+        "",
+        "#search?corpus=code&query=walk+evil",
+        "#search?corpus=lamps&query=lamp&filter=%7B%22colour%22%3A%22blue%22%7D",
+        "#ask?corpus=library&question=range",
+        "#corpora",
+    ):
+        shown(tab, site + address)
+        assert tab.run(PALE) == [], address
+
+
+HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4')]
+  .filter((heading) => heading.checkVisibility() && !heading.closest('dialog'))
+  .map((heading) => +heading.tagName.slice(1))"""
+
+
+@pytest.mark.parametrize(
+    ("address", "title"),
+    [
+        ("", "Purlin"),
+        ("#search?corpus=lamps&query=lamp", "lamp · Purlin"),
+        ("#search?corpus=none&query=lamp", "lamp · Purlin"),
+        ("#ask?corpus=library&question=range", "range · Purlin"),
+        ("#classify?labels=a,b&texts=x", "Classify · Purlin"),
+        ("#corpora", "Corpora · Purlin"),
+    ],
+)
+def test_title_and_headings_name_what_is_shown(
+    site: str, tab: Tab, address: str, title: str
+) -> None:
+    shown(tab, site + address)
+    assert tab.run("document.title") == title
+    levels = tab.run(HEADINGS)
+    assert levels[0] == 1
+    assert all(level <= above + 1 for above, level in pairwise(levels))
+
+
+def test_focus_stays_in_results_that_are_replaced(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter=%7B%22colour%22%3A%22blue%22%7D")
+    tab.run("document.querySelector('.condition').focus()")
+    tab.press("Enter")
+    tab.until("!document.querySelector('.condition')")
+    assert tab.run("document.activeElement === document.querySelector('.results h2')")
+    assert tab.texts("#said") == tab.texts(".overview h2")
+
+
+def test_waiting_is_shown_and_announced(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    hold(tab, "search")
+    tab.run("location.hash = '#search?corpus=code&query=sort'")
+    tab.until("document.querySelector('#said').textContent === 'Waiting for the server.'")
+    moving = "getComputedStyle(document.querySelector('.results'), '::before').animationName"
+    assert tab.run(moving) == "waiting"
+    let_go(tab)
+    tab.until(IDLE)
 
 
 def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
