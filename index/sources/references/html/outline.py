@@ -9,6 +9,7 @@ from purlin.index.sources.references.html.generators import Generator
 from purlin.index.sources.references.page_sections import Block, Page, Section
 
 MAX_SECTIONS = 200_000
+CONTENTS_HEADING = "table of contents"
 
 
 @dataclass(slots=True)
@@ -106,6 +107,7 @@ class Outline:
         title = self.first_heading if has_own_title else head.title or self.first_heading
         self.sections[0].title = title
         sections = [section for section in sections if section.blocks or section.signatures]
+        sections = [section for section in sections if section.title.lower() != CONTENTS_HEADING]
 
         if title and not has_own_title:
             for section in sections:

@@ -14,10 +14,10 @@ FURNITURE_TAGS = frozenset(
     "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
 )
 FURNITURE_CLASSES = frozenset(
-    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
-    "indexterm lineno linenos listing_lines mlabels-right nav "
-    "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
-    "toctree-wrapper ttc viewcode-back viewcode-link".split()
+    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer function_list headerlink hideme "
+    "indexgroup indexterm lineno linenos listing_lines mlabels-right nav "
+    "nav-panel navbar navfooter navheader navsetbottom navsettop related simple-toc skip-link sphinxsidebar "
+    "test-arrow theme-switch-wrapper toc toctree-wrapper tocset ttc viewcode-back viewcode-link".split()
 )
 # The classes of a page's contents by docutils.
 CONTENTS = frozenset(["contents", "topic"])
