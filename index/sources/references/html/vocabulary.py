@@ -53,6 +53,8 @@ TERM_TAG = "pred-tag"
 # What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
 # such names, beside a domain.
 FIELD_LISTS = frozenset("notes params retval section tparams".split())
+# What is told of a setting, on a line or in a cell: `Default: 5`.
+PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 # Of a table that has code beside the numbers of its lines, by Pygments and GTK-Doc.
 CODE_CELLS = frozenset(["code", "listing_code"])
 # Signatures below headings, by Doxygen and Javadoc.
