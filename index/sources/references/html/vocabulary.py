@@ -22,7 +22,7 @@ FURNITURE_CLASSES = frozenset(
 # The classes of a page's contents by docutils.
 CONTENTS = frozenset(["contents", "topic"])
 FURNITURE_IDS = frozenset(
-    "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
+    "footer ft global-links hd menu nav navigation searchInputDiv searchbox sidebar table-of-contents toc".split()
 )
 # The contents list of a page by pod2html.
 FURNITURE_LIST = "index"
@@ -59,14 +59,16 @@ PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 CODE_CELLS = frozenset(["code", "listing_code"])
 # Signatures below headings, by Doxygen and Javadoc.
 PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
-# Rustdoc's links to the source; of other elements, the class is of examples.
-SOURCE_LINKS = frozenset(["src", "srclink"])
+# Links to the source by rustdoc, Nim and pydoctor; of other elements, the class is of examples.
+SOURCE_LINKS = frozenset(["link-seesrc", "sourceLink", "src", "srclink"])
 # Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
 PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
 NEXT_ASIDE = "rightside"
 # Of a definition's kind, by Texinfo.
 CATEGORIES = frozenset(["category", "category-def"])
 NAMES = frozenset("descname option sig-name term varname".split())
+# Of a list whose terms are functions, or what the heading above them says; by LDoc.
+HEADED_LIST = "function"
 DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
 DIRECTIVES = {
     **dict.fromkeys("abstractmethod awaitablemethod classmethod coroutinemethod".split(), "method"),
@@ -79,19 +81,28 @@ DIRECTIVES = {
     "object": "object",
     "glossary": "glossary",
 }
-# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it.
+# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it or
+# above a list of terms.
 HEADED_DIRECTIVES = {
     "attribute": "attribute",
     "class": "class",
+    "const": "data",
     "constant": "data",
+    "converter": "function",
     "event": "event",
+    "func": "function",
     "function": "function",
+    "iterator": "function",
+    "macro": "function",
     "method": "method",
     "option": "option",
     "parameter": "parameter",
+    "proc": "function",
     "propertie": "property",
     "property": "property",
     "setting": "option",
+    "template": "function",
+    "type": "class",
 }
 # By the last word of Texinfo's categories ("User Option", "Special Form").
 TEXINFO_DIRECTIVES = {

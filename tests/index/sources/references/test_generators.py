@@ -596,3 +596,41 @@ def test_headings_that_are_code_are_entries_if_they_call_or_a_declaration_follow
         ("loom.conf", "section", ""),
         ("Open a loom()", "section", ""),
     ]
+
+
+def test_terms_of_nim_are_named_by_the_link_to_themselves() -> None:
+    sections = read_page(
+        """<div id="documentId"><h1>looms</h1><div class="theme-switch-wrapper">Dark Mode</div>
+        <div id="global-links"><ul><li><a href="theindex.html">Index</a></li></ul></div>
+        <ul class="simple simple-toc"><li><a href="#12">Procs</a></li></ul></div>
+        <div id="7"><h1>Types</h1><dl class="item"><div id="Loom"><dt><pre><a
+        href="looms.html#Loom"><span>Loom</span></a> = object</pre></dt><dd>A machine.</dd></div></dl></div>
+        <div id="12"><h1>Procs</h1><dl class="item"><div id="weave,int"><dt><pre>proc <a
+        href="#weave%2Cint">weave</a>(picks: int): Cloth</pre></dt><dd>Makes cloth.&nbsp;<a class="link-seesrc"
+        href="https://example.org/looms.nim">Source</a></dd></div>
+        <div id="stop"><dt><pre>proc <a href="#stop">stop</a>()</pre></dt><dd>Stops.</dd></div></dl></div>"""
+    ).sections
+
+    assert [(each.title, each.directive, each.anchor) for each in sections] == [
+        ("Loom", "class", "Loom"),
+        ("weave", "function", "weave,int"),
+        ("stop", "function", "stop"),
+    ]
+    assert sections[1].compose()[0] == "proc weave(picks: int): Cloth\n\nMakes cloth."
+
+
+def test_lists_of_ldoc_have_functions_and_what_their_heading_says() -> None:
+    sections = read_page(
+        """<h1>Module <code>looms</code></h1><h2><a href="#Functions">Functions</a></h2>
+        <table class="function_list"><tr><td>weave (picks)</td><td>Make cloth.</td></tr></table>
+        <h2 class="section-header"><a name="Functions"></a>Functions</h2><dl class="function"><dt>
+        <a name="weave"></a><strong>weave (picks[, width=12])</strong></dt><dd>Makes cloth.</dd></dl>
+        <h2><a name="Object_properties"></a>Object properties</h2><dl class="function"><dt>
+        <a name="looms.width"></a><strong>width</strong></dt><dd>In threads.</dd></dl>"""
+    ).sections
+
+    assert [(each.title, each.directive, each.anchor) for each in sections] == [
+        ("weave", "function", "weave"),
+        ("width", "property", "looms.width"),
+    ]
+    assert sections[0].signature == "weave (picks[, width=12])"

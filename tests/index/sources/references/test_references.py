@@ -82,6 +82,12 @@ def test_indexes_are_no_pages(tmp_path: Path, name: str) -> None:
     assert [document.location.path for document in documents] == ["tides.html"]
 
 
+def test_a_term_has_the_id_of_what_encloses_it() -> None:
+    markup = """<dl id="all"><div id="ebb"><dt>ebb</dt><dd>It falls. <a id="inner"></a></dd></div>
+        <dt>flood</dt><dd>It rises.</dd></dl>"""
+    assert [section.anchor for section in read_page(markup).sections] == ["ebb", ""]
+
+
 # -- Sphinx ----------------------------------------------------------------------------------------------------------
 
 
