@@ -113,11 +113,26 @@ def answer_question(
 def _ranked_by_structure(
     parsed: ParsedQuestion, retrieved: Sequence[Retrieved]
 ) -> tuple[list[Retrieved], list[float]]:
-    """Return the passages, best first, and their priors: log odds relative to the best one's."""
+    """Return the passages, best first, and their priors: log odds relative to the best one's.
+
+    Of those with the same content, only the best one is kept.
+    """
     scores = passage_scores(parsed, [(passage.hit, passage.document) for passage in retrieved])
     order = sorted(range(len(retrieved)), key=lambda row: (-scores[row], row))
-    priors = [float(scores[row] - scores[order[0]]) for row in order]
-    return [retrieved[row] for row in order], priors
+    # A manual may have a section both on a page of its own and on one with all sections.
+    originals: dict[tuple[object, ...], int] = {}
+    for row in order:
+        originals.setdefault(_content(retrieved[row]), row)
+
+    priors = [float(scores[row] - scores[order[0]]) for row in originals.values()]
+    return [retrieved[row] for row in originals.values()], priors
+
+
+def _content(passage: Retrieved) -> tuple[object, ...]:
+    """All that the reader reads of a passage, and the headings above it."""
+    document = passage.document
+    headings = document.fields.get("headings")
+    return document.title, document.context, headings, passage.hit.text
 
 
 def passages_to_read(

@@ -36,7 +36,7 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 14
+VERSION = 15
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -54,12 +54,12 @@ PAGE_FORMATS = {
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
 _MANUAL_PAGE = re.compile(r"(?!.*\.(?:so|log)\.).+\.[1-9][a-z]{0,8}(?:\.gz)?", re.DOTALL)
-# Of Sphinx, Doxygen (its listings of source and members), Javadoc, Haddock and rustdoc (listings of
-# source).
+# Of Sphinx, Doxygen (its listings of source and members), Javadoc, Haddock, rustdoc (listings of
+# source), Nim and pydoctor.
 _INDEX_PAGE = re.compile(
     r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents"
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
-    r"|overview-tree|.*\.rs)\.html?"
+    r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
 _BUILD_FOLDERS = frozenset(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()

@@ -195,3 +195,17 @@ def test_readers_of_the_repository_answer(library: Corpus, name: str) -> None:
 
     assert released.name == name
     assert [answer.text for answer in result.answers] == ["1"]
+
+
+def test_a_section_that_two_pages_have_is_read_once(tmp_path: Path, reader: Reader) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for name in ("functions.html", "manual.html"):
+        (pages / name).write_text(REFERENCE_PAGE)
+    build(tmp_path, "twice", "reference", open_source("reference", [pages]), HashEncoder())
+    corpus = Corpus.load(current(tmp_path, "twice"), HashEncoder())
+
+    result = answer_question(corpus, reader, "What is the default step of range?", max_hits=100)
+    texts = [(hit.title, hit.text) for hit in result.hits]
+    assert len(texts) > 3
+    assert len(set(texts)) == len(texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import partial
+from urllib.parse import unquote
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
 from purlin.index.sources.references.html.outline import Outline
@@ -17,10 +18,13 @@ from purlin.index.sources.references.html.text import (
     do_nothing,
 )
 from purlin.index.sources.references.html.vocabulary import (
+    CALL,
     CATEGORIES,
     DIRECTIVES,
     DOMAINS,
     FIELD_LISTS,
+    HEADED_DIRECTIVES,
+    HEADED_LIST,
     NAMES,
     PLAIN_LISTS,
     PREDICATES,
@@ -41,10 +45,11 @@ _OPTION_END = re.compile(r"[\s=]|(?<!--)\[")
 
 @dataclass(slots=True)
 class _List:
-    """A `dl`; the terms of a `plain` one are names of fields."""
+    """A `dl`; the terms of a `plain` one are names of fields, of a `headed` one what its heading says."""
 
     directive: str
     plain: bool
+    headed: bool = False
     fields: int = 0
     # The definition that is open, and whether a `dd` has come for its terms.
     section: Section | None = None
@@ -58,6 +63,7 @@ class _Term:
     anchor: str = ""
     is_field: bool = False
     is_predicate: bool = False
+    links_to_itself: bool = False
     names: list[str] = field(default_factory=list)
     category: str | None = None
     tag: str = ""
@@ -73,6 +79,8 @@ class Definitions:
     _entries: Entries
     _lists: list[_List] = field(default_factory=list)
     _term: _Term = field(default_factory=_Term)
+    # Ids before the list, or in the text of the term before.
+    _ids_before_term: list[str] = field(default_factory=list)
 
     # -- lists -------------------------------------------------------------------------------------
 
@@ -92,7 +100,10 @@ class Definitions:
         if not plain:
             self._outline.bare_definition = None
 
-        self._lists.append(_List(_directive(element.attributes.get("class", "")), plain))
+        self._ids_before_term = list(self._text.ids)
+        self._lists.append(
+            _List(_directive(element.attributes.get("class", "")), plain, classes == {HEADED_LIST})
+        )
         return self._close_list
 
     def _close_list(self) -> None:
@@ -111,7 +122,11 @@ class Definitions:
         if self._lists and not self._lists[-1].plain:
             self._lists[-1].described = True
         self._text.note_id(element)
-        return self._writer.flush
+        return self._close_description
+
+    def _close_description(self) -> None:
+        self._writer.flush()
+        self._ids_before_term = list(self._text.ids)
 
     # -- terms -------------------------------------------------------------------------------------
 
@@ -127,7 +142,9 @@ class Definitions:
         is_predicate = bool(element.classes & PREDICATES)
         self._term = _Term(element.anchor, is_field, is_predicate)
         if not is_field:
-            self._text.ids.clear()
+            # What encloses a term within the list has the term's id.
+            ids_before = self._ids_before_term
+            self._text.ids = [each for each in self._text.ids if each not in ids_before]
             self._text.note_id(element)
             self._begin_definition(self._lists[-1])
 
@@ -179,7 +196,17 @@ class Definitions:
             section.directive = _texinfo_directive(term.category, line)
         elif term.is_predicate and not section.signatures:
             section.directive = "function" if _ARITY.search(section.anchor) else "option"
+        elif section.directive == "term" and (term.links_to_itself or self._lists[-1].headed):
+            self._head_definition(section, line)
         _add_signature(section, line, term.names, term.anchor)
+
+    def _head_definition(self, section: Section, line: str) -> None:
+        """Tell by its term, or by the heading above the list, what is defined."""
+        if call := CALL.match(line.replace(" (", "(", 1)):
+            section.directive = "function"
+            self._term.names.append(call[1])
+        elif words := self._outline.section.title.lower().split():
+            section.directive = HEADED_DIRECTIVES.get(words[-1].removesuffix("s"), "term")
 
     # -- parts of a term ---------------------------------------------------------------------------
 
@@ -196,9 +223,21 @@ class Definitions:
         if "classifier" in classes:
             self._open_classifier()
             return do_nothing
+        if element.fragment and unquote(element.fragment) in (term.anchor, self._text.last_id):
+            return partial(
+                self._close_own_link, self._text.open_permalink(element), self._text.mark()
+            )
         if element.is_local_link:
             return self._text.open_permalink(element)
         return None
+
+    def _close_own_link(self, close_permalink: Close, mark: Mark) -> None:
+        """Take a word that links to its own term as the name, and no sign."""
+        close_permalink()
+        name = self._text.since(mark).strip()
+        if name and not self._term.names and len(name.split()) == 1:
+            self._term.names.append(name[:MAX_TITLE])
+            self._term.links_to_itself = True
 
     def _close_name(self, mark: Mark, names_before: int) -> None:
         name = collapse(self._text.since(mark)).replace("\n", " ")

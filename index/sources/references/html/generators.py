@@ -40,6 +40,7 @@ _RUST_DIRECTIVES = {
     "structfield": "attribute",
     "variant": "member",
 }
+_PYTHON_NAME = re.compile(r"(?P<call>(?:async )?def )?(?P<name>\w+)")
 _CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
 _ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
 _KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
@@ -143,8 +144,12 @@ class Generator:
         return any(f"{tag}.{name}" in self.headings for name in classes)
 
 
+def _no_entry(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    return None
+
+
 # Of pages by any other generator, whose entries are `dl` lists.
-PLAIN = Generator(marks=(), read_entry=lambda heading, code, page_title, anchor: None)
+PLAIN = Generator(marks=(), read_entry=_no_entry)
 
 
 def generator_of(markup: str) -> Generator:
@@ -333,6 +338,24 @@ def _mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entr
     elif heading == anchor:
         kind = "module"
     return Entry((anchor,), kind, (" ".join(code.split()),), context=(owner,) if is_member else ())
+
+
+def _pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """The page's title is the qualified name of a module or a class; decorators precede a member."""
+    lines = code.removesuffix(":").removesuffix(" =").split("\n")
+    declared = _PYTHON_NAME.match(lines[-1])
+    if declared is None:
+        return None
+    is_member = page_title.rpartition(".")[2].lstrip("_")[:1].isupper()
+    kind = "attribute"
+    if declared["call"]:
+        kind = "method" if is_member else "function"
+    return Entry(
+        (f"{page_title}.{declared['name']}",),
+        kind,
+        (" ".join(lines),),
+        context=(page_title,) if is_member else (),
+    )
 
 
 def _javadoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -536,6 +559,26 @@ GENERATORS = (
         ),
         inline=frozenset(["docblock-short"]),
         copied="Read more",
+    ),
+    # pydoctor, by which Twisted's manual is made.
+    Generator(
+        marks=("/pydoctor", 'class="page-header"'),
+        read_entry=_pydoctor,
+        headings=frozenset(["div.functionHeader"]),
+        # Summaries of what has an entry or a page, and names that the page hides.
+        furniture=frozenset(
+            "#search-box-container #search-help-box #search-results-container #showPrivate #splitTables"
+            " categoryHeader inhierarchy interfaceinfo private undocumented".split()
+        ),
+        type_title=re.compile(r"((?:\w+\.)*_*[A-Z]\w*)"),
+    ),
+    # Of Free Pascal's fpdoc, each page is about one name; the headings on it are text.
+    Generator(
+        marks=('fpdoc.css"',),
+        read_entry=_no_entry,
+        furniture=frozenset(["bar"]),
+        frame=re.compile(r"Source position: .*"),
+        deepest_heading=1,
     ),
     # Classes of version 13 and later, and of those before.
     *(

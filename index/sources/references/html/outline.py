@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from purlin.index.sources.references.html.generators import Generator
+from purlin.index.sources.references.html.vocabulary import PROPERTY
 from purlin.index.sources.references.page_sections import Block, Page, Section
 
 MAX_SECTIONS = 200_000
+CONTENTS_HEADING = "table of contents"
+_NAME = re.compile(r"<?[\w$.:-]+>?")
 
 
 @dataclass(slots=True)
@@ -106,6 +110,11 @@ class Outline:
         title = self.first_heading if has_own_title else head.title or self.first_heading
         self.sections[0].title = title
         sections = [section for section in sections if section.blocks or section.signatures]
+        sections = [section for section in sections if section.title.lower() != CONTENTS_HEADING]
+        for section in sections:
+            if _is_setting(section):
+                section.names = section.signatures = [section.title]
+                section.directive = "option"
 
         if title and not has_own_title:
             for section in sections:
@@ -113,6 +122,17 @@ class Outline:
                     section.headings = (title, *section.headings)
 
         return Page(title, head.url, sections)
+
+
+def _is_setting(section: Section) -> bool:
+    """Whether a section has a name and begins with its properties: `Type: number`, `Default: 5`."""
+    if section.directive != "section" or section.signatures or not section.blocks:
+        return False
+    if not _NAME.fullmatch(section.title):
+        return False
+    properties = section.blocks[0].text.split("\n")
+    has_default = any(line.startswith("Default: ") for line in properties)
+    return has_default and len(properties) > 1 and all(map(PROPERTY.match, properties))
 
 
 def _is_copy(section: Section, mark: str) -> bool:

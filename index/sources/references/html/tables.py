@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
 from purlin.index.sources.references.html.generators import MAX_NAMES, Generator, calls_with
 from purlin.index.sources.references.html.outline import Outline
 from purlin.index.sources.references.html.text import Close, Element, Text
-from purlin.index.sources.references.html.vocabulary import CODE_CELLS, HEADINGS
+from purlin.index.sources.references.html.vocabulary import CODE_CELLS, HEADINGS, PROPERTY
 from purlin.index.sources.references.html.writer import Writer
 from purlin.index.sources.references.page_sections import MAX_TITLE, Block, Section, join_names
-
-_PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 
 
 @dataclass(slots=True)
@@ -143,4 +140,4 @@ class Tables:
 
 def _heads_entry(cells: list[str]) -> bool:
     """Whether a row has a name and then only properties: `limit | Type: integer | Default: 5`."""
-    return len(cells) > 2 and bool(cells[0]) and all(map(_PROPERTY.match, cells[1:]))
+    return len(cells) > 2 and bool(cells[0]) and all(map(PROPERTY.match, cells[1:]))

@@ -14,15 +14,15 @@ FURNITURE_TAGS = frozenset(
     "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
 )
 FURNITURE_CLASSES = frozenset(
-    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer headerlink hideme indexgroup "
-    "indexterm lineno linenos listing_lines mlabels-right nav "
-    "nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
-    "toctree-wrapper ttc viewcode-back viewcode-link".split()
+    "backlinkbottom backlinktop bd-sidebar-secondary breadcrumbs copybtn footer function_list headerlink hideme "
+    "indexgroup indexterm lineno linenos listing_lines mlabels-right nav "
+    "nav-panel navbar navfooter navheader navsetbottom navsettop related simple-toc skip-link sphinxsidebar "
+    "test-arrow theme-switch-wrapper toc toctree-wrapper tocset ttc viewcode-back viewcode-link".split()
 )
 # The classes of a page's contents by docutils.
 CONTENTS = frozenset(["contents", "topic"])
 FURNITURE_IDS = frozenset(
-    "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
+    "footer ft global-links hd menu nav navigation searchInputDiv searchbox sidebar table-of-contents toc".split()
 )
 # The contents list of a page by pod2html.
 FURNITURE_LIST = "index"
@@ -53,18 +53,22 @@ TERM_TAG = "pred-tag"
 # What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
 # such names, beside a domain.
 FIELD_LISTS = frozenset("notes params retval section tparams".split())
+# What is told of a setting, on a line or in a cell: `Default: 5`.
+PROPERTY = re.compile(r"[A-Z][\w ]{0,30}: \S")
 # Of a table that has code beside the numbers of its lines, by Pygments and GTK-Doc.
 CODE_CELLS = frozenset(["code", "listing_code"])
 # Signatures below headings, by Doxygen and Javadoc.
 PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
-# Rustdoc's links to the source; of other elements, the class is of examples.
-SOURCE_LINKS = frozenset(["src", "srclink"])
+# Links to the source by rustdoc, Nim and pydoctor; of other elements, the class is of examples.
+SOURCE_LINKS = frozenset(["link-seesrc", "sourceLink", "src", "srclink"])
 # Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
 PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
 NEXT_ASIDE = "rightside"
 # Of a definition's kind, by Texinfo.
 CATEGORIES = frozenset(["category", "category-def"])
 NAMES = frozenset("descname option sig-name term varname".split())
+# Of a list whose terms are functions, or what the heading above them says; by LDoc.
+HEADED_LIST = "function"
 DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
 DIRECTIVES = {
     **dict.fromkeys("abstractmethod awaitablemethod classmethod coroutinemethod".split(), "method"),
@@ -77,19 +81,28 @@ DIRECTIVES = {
     "object": "object",
     "glossary": "glossary",
 }
-# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it.
+# By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it or
+# above a list of terms.
 HEADED_DIRECTIVES = {
     "attribute": "attribute",
     "class": "class",
+    "const": "data",
     "constant": "data",
+    "converter": "function",
     "event": "event",
+    "func": "function",
     "function": "function",
+    "iterator": "function",
+    "macro": "function",
     "method": "method",
     "option": "option",
     "parameter": "parameter",
+    "proc": "function",
     "propertie": "property",
     "property": "property",
     "setting": "option",
+    "template": "function",
+    "type": "class",
 }
 # By the last word of Texinfo's categories ("User Option", "Special Form").
 TEXINFO_DIRECTIVES = {

@@ -10,8 +10,11 @@ from purlin.index.sources.references.html.outline import Outline
 from purlin.index.sources.references.html.text import MAX_ANCHORS, Close, Element, Text
 from purlin.index.sources.references.page_sections import Block, Section
 
-# Texinfo's links from node to node.
-_NODE_LINKS = re.compile(r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]")
+# Links from page to page: Texinfo's, which name the nodes, and those by LinuxDoc and the like.
+_NODE_LINKS = re.compile(
+    r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]"
+    r"|(?:Contents|Home|Index|Next|Prev|Previous|Top|Up)(?:[\s|·-]+(?:Contents|Home|Index|Next|Prev|Previous|Top|Up))+"
+)
 
 
 @dataclass(slots=True)

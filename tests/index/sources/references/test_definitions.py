@@ -49,6 +49,30 @@ def test_other_tables_are_text(rows: str) -> None:
     assert section.title == "Limits"
 
 
+@pytest.mark.parametrize("title", ["crossing_time", "<IfMoored>", "ferry.speed"])
+def test_a_section_that_begins_with_its_type_and_default_is_a_setting(title: str) -> None:
+    escaped = title.replace("<", "&lt;")
+    (section,) = read_page(
+        f"<h1>{escaped}</h1><p>Type: number<br>Default: 5</p><p>In minutes.</p>"
+    ).sections
+    assert (section.title, section.names, section.directive) == (title, [title], "option")
+    assert section.compose()[0] == f"{title}\n\nType: number\nDefault: 5\n\nIn minutes."
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Crossing time", "Type: number<br>Default: 5"),
+        ("crossing_time", "Default: 5"),
+        ("crossing_time", "Type: number<br>Unit: minutes"),
+        ("crossing_time", "How long it takes.<br>Default: 5"),
+    ],
+)
+def test_other_sections_are_prose(title: str, text: str) -> None:
+    (section,) = read_page(f"<h1>{title}</h1><p>{text}</p>").sections
+    assert (section.directive, section.signatures) == ("section", [])
+
+
 @pytest.mark.parametrize(
     ("heading", "title", "directive"),
     [

@@ -52,6 +52,42 @@ def only_skipped(root: Path, **options: object) -> str:
     return skipped[0].reason
 
 
+# -- what is no text -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "links", ["Next Previous Contents", "Prev | Up | Next", "Home · Index", "Top - Contents"]
+)
+def test_links_between_pages_are_no_text(links: str) -> None:
+    markup = f"<p>{links}</p><h1>Tides</h1><p>They come twice.</p><hr>{links}"
+    assert page(markup) == [("Tides", "They come twice.")]
+
+
+def test_sentences_with_words_of_such_links_are_text() -> None:
+    markup = "<h1>Tides</h1><p>Up</p><p>Next page</p>"
+    assert page(markup) == [("Tides", "Up\n\nNext page")]
+
+
+def test_a_table_of_contents_is_no_section() -> None:
+    markup = """<h1>Tides</h1><p>All.</p><h2>Table of Contents</h2><ul><li><a href="#a">Ebb</a></li></ul>
+        <h2 id="a">Ebb</h2><p>Falls.</p>"""
+    assert page(markup) == [("Tides", "All."), ("Ebb", "Falls.")]
+
+
+@pytest.mark.parametrize("name", ["theindex.html", "classIndex.html", "all-documents.html"])
+def test_indexes_are_no_pages(tmp_path: Path, name: str) -> None:
+    for each in ("tides.html", name):
+        (tmp_path / each).write_text("<h1>Tides</h1><p>They come twice.</p>")
+    documents, _ = read(tmp_path)
+    assert [document.location.path for document in documents] == ["tides.html"]
+
+
+def test_a_term_has_the_id_of_what_encloses_it() -> None:
+    markup = """<dl id="all"><div id="ebb"><dt>ebb</dt><dd>It falls. <a id="inner"></a></dd></div>
+        <dt>flood</dt><dd>It rises.</dd></dl>"""
+    assert [section.anchor for section in read_page(markup).sections] == ["ebb", ""]
+
+
 # -- Sphinx ----------------------------------------------------------------------------------------------------------
 
 
