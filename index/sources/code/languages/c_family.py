@@ -163,6 +163,28 @@ def _is_c_body(kind: str, after: ts.Node) -> bool:
     return kind in ("function", "method") and after.type == "compound_statement"
 
 
+# Macros between `class` and its name, as for export, and after the parameters of a function.
+_MACRO = rb"[A-Z][A-Z0-9_]+(?:[ \t]*+\((?:[^(){};]|\([^(){};]*+\))*+\))?+"
+_HEAD_MACROS = re.compile(
+    rb"\b(?P<kept>class|struct|union)(?P<macros>(?:\s++%(macro)b)+)"
+    rb"(?=\s++[A-Za-z_][\w:]*+(?:\s*+<[^{};()<>]*+>)?+(?:\s++final\b)?+\s*+(?::[^:]|\{))"
+    % {b"macro": _MACRO}
+)
+_TAIL_MACROS = re.compile(
+    rb"(?P<kept>\)(?:\s|const\b|noexcept\b|override\b|final\b)*+)(?P<macros>%(macro)b(?:\s++%(macro)b)*+)"
+    rb"(?=\s*+(?:\{|:\s*+\w++\s*+[({]))" % {b"macro": _MACRO}
+)
+
+
+def _without_macros(source: bytes) -> bytes:
+    """The source without the macros in the heads of classes and functions, which C++'s grammar misreads."""
+
+    def rewritten(head: re.Match[bytes]) -> bytes:
+        return head["kept"] + re.sub(rb"[^\n]", b" ", head["macros"])
+
+    return _TAIL_MACROS.sub(rewritten, _HEAD_MACROS.sub(rewritten, source))
+
+
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
 _C_DULL = "preproc_include preproc_call using_declaration"
 
@@ -220,7 +242,7 @@ CPP = Language(
     dull=types(_C_DULL),
     generics=True,
     is_tolerant=True,
-    rewrite=resolved,
+    rewrite=lambda source: resolved(_without_macros(source)),
     shells=(("", ""), ("class _ {", "};")),
 )
 

@@ -908,6 +908,10 @@ def test_definitions_by_optional_grammars(
          [("a", 1, 2), ("B.c", 3, 5), ("d", 6, 8), ("f", 9, 11)]),
         (".c", "int a() {\n  if (!b)\n    FAIL(1, \"c (d)\")\n  LEAVE(b)\n}\nint c() {\n  FAIL(2)\n}\n",
          [("a", 1, 5), ("c", 6, 8)]),
+        (".cpp", "class A_API(x) B_API C final : public D {\n public:\n  C() B_API : e(1) {}\n"
+         "  int f() const HOLDS(g)\n      LEAVES(h) { return e; }\n  int e HELD_BY(g);\n};\nstruct AB {};\n"
+         "void C::i() HOLDS(g()) {\n}\n",
+         [("C", 1, 7), ("C.C", 3, 3), ("C.f", 4, 5), ("AB", 8, 8), ("C.i", 9, 10)]),
         (".m", "OPEN\n@interface A : B\n- (void)c;\n@end\nOPEN @protocol D\n@end\n",
          [("A", 2, 4), ("D", 5, 6), ("one", 1, 1)]),
         (".scala", "package a.b\n\npackage c {\n  class D {\n    def e = 1\n  }\n}\n",
