@@ -41,6 +41,7 @@ _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
 
 # Parts of a qualified name, the last of which may be an operator.
 _DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:|-+)[\w$#~]+)*((\.|::)operator\W+)?")
+_BACKTICKS = re.compile(r"`([^`]+)`")
 _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
@@ -307,6 +308,8 @@ class _Walk:
         # A test may be named by a sentence.
         if kind == "test" and text:
             return (text,)
+        if (quoted := _BACKTICKS.fullmatch(text)) is not None:
+            return (*self._owner(node), quoted[1])
 
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         telling_parts = tuple(part for part in parts if part not in self._language.silent)
@@ -362,14 +365,18 @@ class _Walk:
             self._quiet_rows.update((definition.signature_row, *definition.rows))
         else:
             self._definitions.append(definition)
-            if parent:
-                parent.members.append(definition)
+            if (owner := self._document_around()) is not None:
+                owner.members.append(definition)
 
         # What a function defines inside is part of its body.
         if not is_leaf:
             self._open.append(definition)
 
         return not is_leaf
+
+    def _document_around(self) -> Definition | None:
+        """The innermost definition around the cursor that is more than a name."""
+        return next((each for each in reversed(self._open) if each.kind not in _NAMES_ONLY), None)
 
     def _continues(self, definition: Definition) -> bool:
         """Add a further equation or clause of a function to its first, if this is one."""

@@ -10,17 +10,25 @@ from purlin.index.sources.code.syntax import COMMON_NAMES, Language
 # ---- Java
 
 
+def _with_body(node: ts.Node) -> str | None:
+    """A constant of an enum with methods of its own, which make it a class."""
+    return "class" if first_child(node, "class_body") is not None else None
+
+
 JAVA = Language(
     name="java",
     suffixes=(".java",),
     module="tree_sitter_java",
-    definitions=kinds(
-        method="method_declaration constructor_declaration compact_constructor_declaration",
-        class_="class_declaration",
-        interface="interface_declaration annotation_type_declaration",
-        enum="enum_declaration",
-        record="record_declaration",
-    ),
+    definitions={
+        **kinds(
+            method="method_declaration constructor_declaration compact_constructor_declaration",
+            class_="class_declaration",
+            interface="interface_declaration annotation_type_declaration",
+            enum="enum_declaration",
+            record="record_declaration",
+        ),
+        "enum_constant": _with_body,
+    },
     inside=types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
     identifiers=types("identifier type_identifier"),
     comments=types("line_comment block_comment"),
@@ -82,6 +90,8 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
         return node.child_by_field_name("name") or "Companion"
     if node.type == "property_declaration":
         return first_child(first_child(node, "variable_declaration"), "identifier")
+    if node.type == "enum_entry":
+        return first_child(node, "identifier")
     return node.child_by_field_name("name") or node.child_by_field_name("type")
 
 
@@ -91,6 +101,7 @@ KOTLIN = Language(
     module="tree_sitter_kotlin",
     definitions={
         "class_declaration": _kotlin_kind,
+        "enum_entry": _with_body,
         **kinds(
             function="function_declaration",
             method="secondary_constructor",
