@@ -492,6 +492,9 @@ class _Walk:
         return wrapper if is_inside else node
 
     def _add_dull(self, node: ts.Node) -> None:
+        # A comment above the first import is the file's, those above further ones are theirs.
+        if self._is_at_top and self._dull_rows:
+            self._drop_comment_of(node)
         self._dull_rows.update(range(node.start_point.row, _last_row(node) + 1))
         self._prefixes.clear()
         if node.has_error:
@@ -536,10 +539,13 @@ class _Walk:
     def _leave_top(self, node: ts.Node) -> None:
         """Note that the file's head is over, and whether its last comment is about this node."""
         self._is_at_top = False
-        if self._first_comments:
-            comments = self._first_comments[-1]
-            if comments[0].start_point.row > 1 and self._touches(comments[-1], node):
-                self._first_comments.pop()
+        self._drop_comment_of(node)
+
+    def _drop_comment_of(self, node: ts.Node) -> None:
+        """Forget the last of the file's first comments if it is about this node."""
+        comments = self._first_comments[-1] if self._first_comments else None
+        if comments and comments[0].start_point.row > 1 and self._touches(comments[-1], node):
+            self._first_comments.pop()
 
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
         """Whether a node begins on the line where the comment ends, or on the next.

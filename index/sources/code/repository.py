@@ -62,7 +62,8 @@ _INDEX_STEMS = frozenset({"__init__", "index", "mod", "main", "lib", "init"})
 MAX_DULL_ROW = 200
 _DULL_ROW = re.compile(
     rb"[\W_]*(?:end|pass|else|fi|done|begin|endif|ifdef \w+|ifndef \w+|define \w+_H_*)?[\W_]*"
-    rb"|#[ \t]*(?:el)?if\b.*"
+    rb"|#[ \t]*(?:(?:el)?if|else|endif)\b.*"
+    rb"|[^()=]*\([^()]*\)[^()=]*=[ \t]*(?:default|delete);[ \t]*|(?:class|struct|union) \w+;[ \t]*"
 )
 
 

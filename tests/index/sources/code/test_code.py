@@ -804,6 +804,12 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".rb", "module Rails\n  VERSION = 1\n  class Root\n  end\nend\n",
          [("Rails", "module"), ("Rails.Root", "class")]),
         (".rb", "module Rails\n  def self.root; end\nend\n", [("Rails", "module"), ("Rails.root", "method")]),
+        # Assertions of the compiler, the end of a guard and empty functions say nothing.
+        (".go", "package p\n\n// Has the compiler check that B implements what it has to implement.\nvar _ A = &B{}\n\n"
+         "type B struct{}\n", [("B", "struct")]),
+        (".cpp", "#ifndef A\n#define A 1\nint f() { return A; }\nB::~B() = default;\n#endif  // A and more\n",
+         [("f", "function"), ("one", "module")]),
+        (".cpp", "int f() { return 1; }\n\nB::~B() = default;\nclass C;\n#endif  // A and more\n", [("f", "function")]),
         (".rs", "impl A {\n  fn b() {}\n  type C = u8;\n}\nuse x::y;\n", [("A.b", "method"), ("one", "module")]),
         (".cpp", "namespace a { class B; }\nstruct C c;\n", [("one", "module")]),
         (".c", "enum { A };\nstruct s *f(void);\n", [("one", "module")]),
