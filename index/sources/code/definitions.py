@@ -56,8 +56,9 @@ class Definition:
     in the first and ends in the last; decorators, `export` and the like are inside, and so are
     attributes before it, which end at `head_row`. `signature` is its byte offsets, and
     `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
-    if it has none. `is_test` says that it is for tests alone, as all inside it is. `members` are the
-    definitions directly inside, and `has_error` says that there is a syntax error outside of these.
+    if it has none. `role` is the head of the scope around it, where that says what it is for.
+    `is_test` says that it is for tests alone, as all inside it is. `members` are the definitions
+    directly inside, and `has_error` says that there is a syntax error outside of these.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Definition:
     summary: str
     doc_row: int
     depth: int
+    role: str = ""
     is_test: bool = False
     members: list[Definition] = field(default_factory=list)
     has_error: bool = False
@@ -424,8 +426,19 @@ class _Walk:
             summary,
             doc_row,
             depth,
+            self._role(node, start, end),
             kind == "test" or self._is_for_tests(),
         )
+
+    def _role(self, node: ts.Node, start: int, end: int) -> str:
+        """The signature of a scope that says what the definitions inside are for, on one line.
+
+        Definitions inside have it, too.
+        """
+        has_role = self._language.has_role
+        if has_role is None or not has_role(node) or end - start > MAX_NAME_BYTES:
+            return self._open[-1].role if self._open else ""
+        return " ".join(self._source[start:end].decode().split())
 
     def _is_for_tests(self) -> bool:
         """Whether the definition after the prefixes is marked as a test's, or one around it is."""

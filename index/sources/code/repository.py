@@ -350,7 +350,7 @@ def _document(
         title=title,
         body=body,
         summary=definition.summary,
-        context=definition.names[:-1],
+        context=(*definition.names[:-1], *filter(None, [definition.role])),
         location=Location(path, first_line, first_line + definition.text(source).count(b"\n")),
         fields=sections.fields_of(
             fields, definition.names[-1], definition.kind, _one_line(signature)

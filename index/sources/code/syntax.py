@@ -54,6 +54,8 @@ class Language:
     after it, whether that is the rest of it, as a body beside its signature is. Signatures end
     before `body_starts`, or after one of `heads`.
     Nodes that are `dull`, or that `is_dull` tells, say nothing of what a file does: imports.
+    `has_role` tells, of a scope, whether its head says what the definitions inside are for, as the name
+    of a trait does.
     `owners` maps a node type to the field with the type that a method belongs to, and `silent` are
     names left out of a qualified name. Functions inside definitions of the kinds `plain_parents`
     are no methods, nor are those with a qualified name in a language without `has_methods`. With
@@ -92,6 +94,7 @@ class Language:
     heads: frozenset[str] = frozenset()
     dull: frozenset[str] = frozenset()
     is_dull: Callable[[ts.Node], bool] | None = None
+    has_role: Callable[[ts.Node], bool] | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
     plain_parents: frozenset[str] = frozenset({"namespace"})

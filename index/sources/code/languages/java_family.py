@@ -193,6 +193,9 @@ SWIFT = Language(
     annotations=types("attribute"),
     body_starts=types("{ class_body enum_class_body protocol_body function_body"),
     dull=types("import_declaration"),
+    has_role=lambda node: (
+        _swift_kind(node) == "scope" and first_child(node, "inheritance_specifier") is not None
+    ),
     generics=True,
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),

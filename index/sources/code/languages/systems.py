@@ -88,6 +88,7 @@ RUST = Language(
     body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
     dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
     is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
+    has_role=lambda node: node.child_by_field_name("trait") is not None,
     generics=True,
     test_mark=_RUST_TEST,
     shells=(("", ""), ("impl _ {", "}")),

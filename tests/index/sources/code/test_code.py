@@ -571,7 +571,9 @@ def test_definitions_of_each_language(name: str) -> None:
         assert document.fields["role"] == (
             "test" if document.fields["kind"] == "test" else "source"
         )
-        assert (*document.context, document.fields["name"]) == tuple(_parts(document.title))
+        # What a trait's methods have besides is no name.
+        names = [part for part in document.context if not part.startswith(("impl<", "extension "))]
+        assert [*names, document.fields["name"]] == _parts(document.title)
         assert document.entities == ()
 
 
@@ -703,6 +705,37 @@ def test_outline_of_a_class_in_java() -> None:
         "    public double sum(int digits)\n            throws ArithmeticException {\n    public double sum() {\n"
         "    enum Place {\n    record Entry(String name, long cents) {\n    interface Visitor {\n}"
     )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "context"),
+    [
+        (
+            ".rs",
+            "impl<T> Shade\n    for Lamp<T> { fn dim() {} }",
+            ("Lamp", "impl<T> Shade for Lamp<T>"),
+        ),
+        (".rs", "impl Lamp { fn dim() {} }", ("Lamp",)),
+        (
+            ".swift",
+            "extension Lamp: Shade {\n  func dim() {}\n}",
+            ("Lamp", "extension Lamp: Shade"),
+        ),
+        (".swift", "extension Lamp {\n  func dim() {}\n}", ("Lamp",)),
+    ],
+)
+def test_context_tells_what_trait_a_method_is_of(
+    tmp_path: Path, suffix: str, source: str, context: tuple[str, ...]
+) -> None:
+    (method,) = definitions(read_text(tmp_path, suffix, source))
+    assert (method.title, method.context) == ("Lamp.dim", context)
+
+
+def test_outline_of_an_enum_leaves_out_what_its_constants_do(tmp_path: Path) -> None:
+    source = "enum A {\n  B {\n    int c() {\n      return 1;\n    }\n  },\n  D\n}\n"
+    enum, constant, _method = definitions(read_text(tmp_path, ".java", source))
+    assert enum.body == "enum A {\n  B {\n  D\n}"
+    assert constant.body == "B {\n    int c() {\n  }"
 
 
 def test_ids_are_unique_and_stable() -> None:
