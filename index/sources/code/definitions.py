@@ -258,6 +258,8 @@ class _Walk:
 
         if (entry := language.definitions.get(node.type)) is not None:
             kind = entry if isinstance(entry, str) else entry(node)
+            if kind and language.find_inner is not None:
+                inner = language.find_inner(node) or node
             name = language.find_name(node) if kind else None
             text = name if isinstance(name, str) else _unquoted(self._short_text(name))
         elif node.type in language.assignments:
@@ -307,8 +309,9 @@ class _Walk:
             while (plain := _GENERICS.sub("", text)) != text:
                 text = plain
 
-        # A test may be named by a sentence.
-        if kind == "test" and text:
+        # A test may be named by a sentence, also in Kotlin's backticks, and so may what groups tests.
+        is_sentence = kind == "namespace" and len(text.split()) > 1
+        if text and (kind in ("test", "block") or is_sentence):
             return (text,)
         if (quoted := _BACKTICKS.fullmatch(text)) is not None:
             return (*self._owner(node), quoted[1])

@@ -40,7 +40,8 @@ class Language:
     """One grammar and its node types.
 
     `module` and `function` load the grammar. `definitions` maps a node type to its kind of
-    definition, or to a function that tells the kind; `find_name` finds the name. `assignments` are
+    definition, or to a function that tells the kind; `find_name` finds the name, and `find_inner` the
+    node with the body, where that is another: the callback of a call. `assignments` are
     nodes that define something only if their value, in the second field, is one of `values` (or if
     `other_values` is a kind; an empty kind is none). The first field, or path of fields, holds the
     name, and a node without that field is named `default`. The kinds `scope` and `namespace`
@@ -79,6 +80,7 @@ class Language:
     identifiers: frozenset[str]
     function: str = "language"
     find_name: NameOf = _name_field
+    find_inner: Callable[[ts.Node], ts.Node | None] | None = None
     assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     other_values: str | None = None
@@ -97,7 +99,7 @@ class Language:
     has_role: Callable[[ts.Node], bool] | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
-    plain_parents: frozenset[str] = frozenset({"namespace"})
+    plain_parents: frozenset[str] = frozenset({"namespace", "block"})
     generics: bool = False
     has_clauses: bool = False
     has_methods: bool = True

@@ -822,7 +822,23 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("Id", "type"), ("MANY", "constant"), ("one", "module")]),
         (".ts", "const store = create({\n  load() { return 1 },\n});\n",
          [("store", "constant"), ("store.load", "method")]),
-        (".js", "it('x', () => {\n  const a = {\n    b: 1,\n  };\n});\n", [("one", "module")]),
+        # Blocks of code with a name: tests, what groups them, routes and tasks.
+        (".js", "it('x', () => {\n  const a = {\n    b() {},\n  };\n});\n", [("x", "test")]),
+        (".ts", "describe('A', () => {\n  beforeEach(() => b());\n  test.each([1])(`adds ${c}`, d => e(d));\n"
+         "  describe('when full', function () {\n    function f() {}\n    it('refuses', async () => {});\n  });\n});\n",
+         [("A.adds ${c}", "test"), ("A.when full.f", "function"), ("A.when full.refuses", "test"), ("one", "module")]),
+        (".js", "app.get('/lamps', async (a, b) => {\n  function c() {}\n  b.json(1);\n});\napp.on('x', () => 1);\n",
+         [("app.get /lamps", "block"), ("app.get /lamps.c", "function"), ("one", "module")]),
+        (".js", "app.get('/lamps', () => {\n" + "  f();\n" * 99 + "});\n", [("one", "module")] * 3),
+        (".rb", "class A\n  get '/b' do\n    c\n  end\n  define_method(:d) { |e| e }\n"
+         "  F = Struct.new(:g) do\n    def h; end\n  end\nend\n",
+         [("A", "class"), ("A.get /b", "block"), ("A.d", "method"), ("A.F.h", "method")]),
+        (".rb", "RSpec.describe A do\n  describe '#b' do\n    let(:c) { 1 }\n    it 'adds two' do\n"
+         "    end\n  end\nend\n",
+         [("A.#b.adds two", "test"), ("one", "module")]),
+        (".rake", "namespace :a do\n  task b: :c do\n    d\n  end\nend\n"
+         "E.new(:f) do\n  g\nend\nh(i: 1) do\n  j\nend\n",
+         [("namespace a", "block"), ("namespace a.task b", "block"), ("one", "module")]),
         (".js", "module.exports = {\n  a() {},\n  b,\n};\n", [("a", "method"), ("one", "module")]),
         (".js", "req.get = req.header = function header() {};", [("req.header", "method")]),
         (".py", "CODES = {\n  1: 2,\n}\nSHORT = 3\n", [("CODES", "constant"), ("one", "module")]),
