@@ -156,7 +156,8 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             interface="interface_declaration",
             enum="enum_declaration",
             namespace="internal_module module",
-            method="abstract_method_signature",
+            function="function_signature",
+            method="abstract_method_signature method_signature",
             type="type_alias_declaration",
         ),
         find_name=_script_name,
@@ -176,6 +177,8 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
         dull=JAVASCRIPT.dull,
         is_dull=JAVASCRIPT.is_dull,
         silent=JAVASCRIPT.silent,
+        # The signatures of an overloaded function stand before it.
+        has_clauses=True,
         shells=JAVASCRIPT.shells,
     )
 

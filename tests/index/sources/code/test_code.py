@@ -791,7 +791,7 @@ def test_what_counts_as_a_doc_comment(
         (".js", "define(['x'], function (x) { return { go: function () {} }; });", ["go"]),
         (".js", "a['two words'] = function () {}; const o = { 'x y': function () {}, 'z': function () {} };", ["o.z"]),
         (".js", "function* g() {} export const h = async () => {}", ["g", "h"]),
-        (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.C"]),
+        (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.f", "lib.C", "lib.C.m"]),
         # Flow's types, some of which TypeScript does not have.
         (".js", "// @flow\nimport type {A} from 'a';\nexport class B<T> { c(d: ?A, e?: {...}): Array<T> {} }\n"
          "function f(g: mixed): void {}", ["B", "B.c", "f"]),
@@ -839,6 +839,10 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".rake", "namespace :a do\n  task b: :c do\n    d\n  end\nend\n"
          "E.new(:f) do\n  g\nend\nh(i: 1) do\n  j\nend\n",
          [("namespace a", "block"), ("namespace a.task b", "block"), ("one", "module")]),
+        # An overloaded function is one, with its signatures.
+        (".ts", "/** Adds. */\nexport function a(b: string): void;\nexport function a(b: any) {}\n"
+         "declare function c(): void;\nclass D {\n  e(f: string): void;\n  e(f: any) {}\n}\n",
+         [("a", "function"), ("c", "function"), ("D", "class"), ("D.e", "method")]),
         (".js", "module.exports = {\n  a() {},\n  b,\n};\n", [("a", "method"), ("one", "module")]),
         (".js", "req.get = req.header = function header() {};", [("req.header", "method")]),
         (".py", "CODES = {\n  1: 2,\n}\nSHORT = 3\n", [("CODES", "constant"), ("one", "module")]),
