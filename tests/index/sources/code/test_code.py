@@ -155,8 +155,10 @@ EXPECTED = {
     ],
     "Depot.cs": [
         ("Depot", "class", 9, 34, "Keeps crates until Collect is called."),
+        ("Depot.Size", "method", 14, 14, ""),
         ("Depot.Depot", "method", 16, 19, ""),
         ("Depot.Take", "method", 23, 23, "Takes a crate in."),
+        ("Depot.+", "method", 25, 28, ""),
         ("Depot.Slot", "struct", 30, 33, ""),
         ("IDepot", "interface", 36, 39, ""),
         ("IDepot.Collect", "method", 38, 38, ""),
@@ -899,7 +901,13 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("C.Either", "instance"), ("C.M.Map", "instance"), ("C.(a,b)", "instance"), ("C.[a]", "instance")]),
         (".cc", "TEST_F(Suite, Adds) { f(); }\nBOOST_AUTO_TEST_CASE(adds) {}\nAPI void TESTING(int a) {}\nT::T() {}\n",
          [("Suite.Adds", "test"), ("adds", "test"), ("TESTING", "function"), ("T.T", "method")]),
-        (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\n", [("A.b", "constant")]),
+        # Properties with code of their own.
+        (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\nclass C { var d = 1 }\n",
+         [("A.b", "method"), ("C", "class")]),
+        (".kt", "class A {\n  val b: Int\n    get() = 1\n  val c = 2\n}\n", [("A", "class"), ("A.b", "method")]),
+        (".cs", "class A {\n  int B { get; set; }\n  int C => 1;\n  int D { get { return 2; } }\n"
+         "  int this[int e] { get { return e; } }\n  public static A operator +(A f, A g) { return f; }\n}\n",
+         [("A", "class"), ("A.C", "method"), ("A.D", "method"), ("A.this", "method"), ("A.+", "method")]),
     ],
 )  # fmt: skip
 def test_what_else_has_a_document(
