@@ -128,6 +128,13 @@ def _typedef_kind(node: ts.Node) -> str:
     return kind if has_body and kind in ("struct", "enum", "union") else "type"
 
 
+def _is_long(node: ts.Node) -> bool:
+    """Whether a macro without parameters is a list or code, on several lines, rather than a number."""
+    return node_text(node.child_by_field_name("value")).count("\n") >= _MIN_MACRO_LINES - 1
+
+
+_MIN_MACRO_LINES = 3
+
 _C_DEFINITIONS: dict[str, str | KindOf] = {
     "function_definition": "function",
     "expression_statement": _called_function,
@@ -136,6 +143,7 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
+    "preproc_def": lambda node: "macro" if _is_long(node) else None,
     "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
 

@@ -908,6 +908,8 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".cs", "class A {\n  int B { get; set; }\n  int C => 1;\n  int D { get { return 2; } }\n"
          "  int this[int e] { get { return e; } }\n  public static A operator +(A f, A g) { return f; }\n}\n",
          [("A", "class"), ("A.C", "method"), ("A.D", "method"), ("A.this", "method"), ("A.+", "method")]),
+        # Macros of several lines.
+        (".h", "#define A \\\n  X(b) \\\n  X(c) \\\n  X(d)\n#define E \\\n  1\n", [("A", "macro"), ("one", "module")]),
     ],
 )  # fmt: skip
 def test_what_else_has_a_document(
