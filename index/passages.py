@@ -47,7 +47,7 @@ def render(document: Document, passage: Passage | None = None) -> str:
 
 
 def _render_code(document: Document, text: str, context: str | None) -> str:
-    """The code, after the first sentence of a doc comment that stands outside it.
+    """The code, after the trait it is of and the first sentence of a doc comment that stands outside it.
 
     Name and whole comment are left to BM25: before the code, they pushed it beyond the encoder's
     limit (nDCG@10 on CodeSearchNet Challenge dev, pooled: code 0.777, this 0.776, with the name
@@ -56,7 +56,13 @@ def _render_code(document: Document, text: str, context: str | None) -> str:
     sentences = _between(_SENTENCE_END, document.summary, 0, len(document.summary))
     start, end = next(sentences, (0, 0))
     first = document.summary[start:end].partition("\n\n")[0]
-    return _lines(context, "" if first in text else first, text)
+    return _lines(context, *_unnamed(document), "" if first in text else first, text)
+
+
+def _unnamed(document: Document) -> list[str]:
+    """What is around a definition and not in its name: `impl Display for Lamp` of `Lamp.fmt`."""
+    is_definition = bool(document.fields.get("signature"))
+    return [part for part in document.context if is_definition and part not in document.title]
 
 
 def _render_product(document: Document, text: str, context: str | None) -> str:
@@ -103,7 +109,8 @@ def lexical_text(document: Document, passage: Passage) -> str:
         return _lines(*title_twice, *document.context, text)
 
     summary = "" if document.summary in text else document.summary
-    return _lines(*title_twice, path_text(document.location.path or ""), summary, text)
+    path = path_text(document.location.path or "")
+    return _lines(*title_twice, path, *_unnamed(document), summary, text)
 
 
 def lexical_query(query: str, kind: Kind, texts: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
-from purlin.index.records import Document, Kind, Passage, Skipped, Span, Value
+from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span, Value
 from purlin.index.sources.references import manual
 from tests.support.paths import DATA
 
@@ -215,6 +217,18 @@ def test_code_follows_its_comments_first_sentence() -> None:
         lexical_text(outside, passage)
         == "fetchAll\nfetchAll\nFetch all. Slowly.\nfunction fetchAll() {}"
     )
+
+
+def test_code_is_found_by_the_trait_it_is_of() -> None:
+    method = Document(
+        "lamp.rs::Lamp.fmt", "code", "Lamp.fmt", "fn fmt(&self)", context=("Lamp", "impl Display for Lamp"),
+        location=Location("lamp.rs"), fields={"signature": "fn fmt(&self)"},
+    )  # fmt: skip
+    section = replace(method, fields={"signature": ""})
+
+    assert render(method) == "impl Display for Lamp\nfn fmt(&self)"
+    assert lexical_text(method, split(method)[0]).count("Display") == 1
+    assert render(section) == "fn fmt(&self)"
 
 
 def test_product_attributes_are_lexical_only() -> None:

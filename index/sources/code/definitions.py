@@ -41,6 +41,7 @@ _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
 
 # Parts of a qualified name, the last of which may be an operator.
 _DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:|-+)[\w$#~]+)*((\.|::)operator\W+)?")
+_BACKTICKS = re.compile(r"`([^`]+)`")
 _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
@@ -55,8 +56,9 @@ class Definition:
     in the first and ends in the last; decorators, `export` and the like are inside, and so are
     attributes before it, which end at `head_row`. `signature` is its byte offsets, and
     `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
-    if it has none. `is_test` says that it is for tests alone, as all inside it is. `members` are the
-    definitions directly inside, and `has_error` says that there is a syntax error outside of these.
+    if it has none. `role` is the head of the scope around it, where that says what it is for.
+    `is_test` says that it is for tests alone, as all inside it is. `members` are the definitions
+    directly inside, and `has_error` says that there is a syntax error outside of these.
     """
 
     kind: str
@@ -71,6 +73,7 @@ class Definition:
     summary: str
     doc_row: int
     depth: int
+    role: str = ""
     is_test: bool = False
     members: list[Definition] = field(default_factory=list)
     has_error: bool = False
@@ -255,6 +258,8 @@ class _Walk:
 
         if (entry := language.definitions.get(node.type)) is not None:
             kind = entry if isinstance(entry, str) else entry(node)
+            if kind and language.find_inner is not None:
+                inner = language.find_inner(node) or node
             name = language.find_name(node) if kind else None
             text = name if isinstance(name, str) else _unquoted(self._short_text(name))
         elif node.type in language.assignments:
@@ -304,9 +309,12 @@ class _Walk:
             while (plain := _GENERICS.sub("", text)) != text:
                 text = plain
 
-        # A test may be named by a sentence.
-        if kind == "test" and text:
+        # A test may be named by a sentence, also in Kotlin's backticks, and so may what groups tests.
+        is_sentence = kind == "namespace" and len(text.split()) > 1
+        if text and (kind in ("test", "block") or is_sentence):
             return (text,)
+        if (quoted := _BACKTICKS.fullmatch(text)) is not None:
+            return (*self._owner(node), quoted[1])
 
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         telling_parts = tuple(part for part in parts if part not in self._language.silent)
@@ -362,14 +370,18 @@ class _Walk:
             self._quiet_rows.update((definition.signature_row, *definition.rows))
         else:
             self._definitions.append(definition)
-            if parent:
-                parent.members.append(definition)
+            if (owner := self._document_around()) is not None:
+                owner.members.append(definition)
 
         # What a function defines inside is part of its body.
         if not is_leaf:
             self._open.append(definition)
 
         return not is_leaf
+
+    def _document_around(self) -> Definition | None:
+        """The innermost definition around the cursor that is more than a name."""
+        return next((each for each in reversed(self._open) if each.kind not in _NAMES_ONLY), None)
 
     def _continues(self, definition: Definition) -> bool:
         """Add a further equation or clause of a function to its first, if this is one."""
@@ -417,8 +429,19 @@ class _Walk:
             summary,
             doc_row,
             depth,
+            self._role(node, start, end),
             kind == "test" or self._is_for_tests(),
         )
+
+    def _role(self, node: ts.Node, start: int, end: int) -> str:
+        """The signature of a scope that says what the definitions inside are for, on one line.
+
+        Definitions inside have it, too.
+        """
+        has_role = self._language.has_role
+        if has_role is None or not has_role(node) or end - start > MAX_NAME_BYTES:
+            return self._open[-1].role if self._open else ""
+        return " ".join(self._source[start:end].decode().split())
 
     def _is_for_tests(self) -> bool:
         """Whether the definition after the prefixes is marked as a test's, or one around it is."""
@@ -485,6 +508,9 @@ class _Walk:
         return wrapper if is_inside else node
 
     def _add_dull(self, node: ts.Node) -> None:
+        # A comment above the first import is the file's, those above further ones are theirs.
+        if self._is_at_top and self._dull_rows:
+            self._drop_comment_of(node)
         self._dull_rows.update(range(node.start_point.row, _last_row(node) + 1))
         self._prefixes.clear()
         if node.has_error:
@@ -529,10 +555,13 @@ class _Walk:
     def _leave_top(self, node: ts.Node) -> None:
         """Note that the file's head is over, and whether its last comment is about this node."""
         self._is_at_top = False
-        if self._first_comments:
-            comments = self._first_comments[-1]
-            if comments[0].start_point.row > 1 and self._touches(comments[-1], node):
-                self._first_comments.pop()
+        self._drop_comment_of(node)
+
+    def _drop_comment_of(self, node: ts.Node) -> None:
+        """Forget the last of the file's first comments if it is about this node."""
+        comments = self._first_comments[-1] if self._first_comments else None
+        if comments and comments[0].start_point.row > 1 and self._touches(comments[-1], node):
+            self._first_comments.pop()
 
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
         """Whether a node begins on the line where the comment ends, or on the next.

@@ -47,7 +47,7 @@ from purlin.index.sources.code.windows import windows
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 15
+VERSION = 16
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -62,7 +62,8 @@ _INDEX_STEMS = frozenset({"__init__", "index", "mod", "main", "lib", "init"})
 MAX_DULL_ROW = 200
 _DULL_ROW = re.compile(
     rb"[\W_]*(?:end|pass|else|fi|done|begin|endif|ifdef \w+|ifndef \w+|define \w+_H_*)?[\W_]*"
-    rb"|#[ \t]*(?:el)?if\b.*"
+    rb"|#[ \t]*(?:(?:el)?if|else|endif)\b.*"
+    rb"|[^()=]*\([^()]*\)[^()=]*=[ \t]*(?:default|delete);[ \t]*|(?:class|struct|union) \w+;[ \t]*"
 )
 
 
@@ -349,7 +350,7 @@ def _document(
         title=title,
         body=body,
         summary=definition.summary,
-        context=definition.names[:-1],
+        context=(*definition.names[:-1], *filter(None, [definition.role])),
         location=Location(path, first_line, first_line + definition.text(source).count(b"\n")),
         fields=sections.fields_of(
             fields, definition.names[-1], definition.kind, _one_line(signature)

@@ -40,7 +40,8 @@ class Language:
     """One grammar and its node types.
 
     `module` and `function` load the grammar. `definitions` maps a node type to its kind of
-    definition, or to a function that tells the kind; `find_name` finds the name. `assignments` are
+    definition, or to a function that tells the kind; `find_name` finds the name, and `find_inner` the
+    node with the body, where that is another: the callback of a call. `assignments` are
     nodes that define something only if their value, in the second field, is one of `values` (or if
     `other_values` is a kind; an empty kind is none). The first field, or path of fields, holds the
     name, and a node without that field is named `default`. The kinds `scope` and `namespace`
@@ -54,6 +55,8 @@ class Language:
     after it, whether that is the rest of it, as a body beside its signature is. Signatures end
     before `body_starts`, or after one of `heads`.
     Nodes that are `dull`, or that `is_dull` tells, say nothing of what a file does: imports.
+    `has_role` tells, of a scope, whether its head says what the definitions inside are for, as the name
+    of a trait does.
     `owners` maps a node type to the field with the type that a method belongs to, and `silent` are
     names left out of a qualified name. Functions inside definitions of the kinds `plain_parents`
     are no methods, nor are those with a qualified name in a language without `has_methods`. With
@@ -77,6 +80,7 @@ class Language:
     identifiers: frozenset[str]
     function: str = "language"
     find_name: NameOf = _name_field
+    find_inner: Callable[[ts.Node], ts.Node | None] | None = None
     assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     other_values: str | None = None
@@ -92,9 +96,10 @@ class Language:
     heads: frozenset[str] = frozenset()
     dull: frozenset[str] = frozenset()
     is_dull: Callable[[ts.Node], bool] | None = None
+    has_role: Callable[[ts.Node], bool] | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
-    plain_parents: frozenset[str] = frozenset({"namespace"})
+    plain_parents: frozenset[str] = frozenset({"namespace", "block"})
     generics: bool = False
     has_clauses: bool = False
     has_methods: bool = True

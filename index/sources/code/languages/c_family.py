@@ -128,6 +128,13 @@ def _typedef_kind(node: ts.Node) -> str:
     return kind if has_body and kind in ("struct", "enum", "union") else "type"
 
 
+def _is_long(node: ts.Node) -> bool:
+    """Whether a macro without parameters is a list or code, on several lines, rather than a number."""
+    return node_text(node.child_by_field_name("value")).count("\n") >= _MIN_MACRO_LINES - 1
+
+
+_MIN_MACRO_LINES = 3
+
 _C_DEFINITIONS: dict[str, str | KindOf] = {
     "function_definition": "function",
     "expression_statement": _called_function,
@@ -136,6 +143,7 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
+    "preproc_def": lambda node: "macro" if _is_long(node) else None,
     "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
 
@@ -161,6 +169,28 @@ def with_semicolons(source: bytes) -> bytes:
 
 def _is_c_body(kind: str, after: ts.Node) -> bool:
     return kind in ("function", "method") and after.type == "compound_statement"
+
+
+# Macros between `class` and its name, as for export, and after the parameters of a function.
+_MACRO = rb"[A-Z][A-Z0-9_]+(?:[ \t]*+\((?:[^(){};]|\([^(){};]*+\))*+\))?+"
+_HEAD_MACROS = re.compile(
+    rb"\b(?P<kept>class|struct|union)(?P<macros>(?:\s++%(macro)b)+)"
+    rb"(?=\s++[A-Za-z_][\w:]*+(?:\s*+<[^{};()<>]*+>)?+(?:\s++final\b)?+\s*+(?::[^:]|\{))"
+    % {b"macro": _MACRO}
+)
+_TAIL_MACROS = re.compile(
+    rb"(?P<kept>\)(?:\s|const\b|noexcept\b|override\b|final\b)*+)(?P<macros>%(macro)b(?:\s++%(macro)b)*+)"
+    rb"(?=\s*+(?:\{|:\s*+\w++\s*+[({]))" % {b"macro": _MACRO}
+)
+
+
+def _without_macros(source: bytes) -> bytes:
+    """The source without the macros in the heads of classes and functions, which C++'s grammar misreads."""
+
+    def rewritten(head: re.Match[bytes]) -> bytes:
+        return head["kept"] + re.sub(rb"[^\n]", b" ", head["macros"])
+
+    return _TAIL_MACROS.sub(rewritten, _HEAD_MACROS.sub(rewritten, source))
 
 
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
@@ -220,7 +250,7 @@ CPP = Language(
     dull=types(_C_DULL),
     generics=True,
     is_tolerant=True,
-    rewrite=resolved,
+    rewrite=lambda source: resolved(_without_macros(source)),
     shells=(("", ""), ("class _ {", "};")),
 )
 

@@ -10,17 +10,25 @@ from purlin.index.sources.code.syntax import COMMON_NAMES, Language
 # ---- Java
 
 
+def _with_body(node: ts.Node) -> str | None:
+    """A constant of an enum with methods of its own, which make it a class."""
+    return "class" if first_child(node, "class_body") is not None else None
+
+
 JAVA = Language(
     name="java",
     suffixes=(".java",),
     module="tree_sitter_java",
-    definitions=kinds(
-        method="method_declaration constructor_declaration compact_constructor_declaration",
-        class_="class_declaration",
-        interface="interface_declaration annotation_type_declaration",
-        enum="enum_declaration",
-        record="record_declaration",
-    ),
+    definitions={
+        **kinds(
+            method="method_declaration constructor_declaration compact_constructor_declaration",
+            class_="class_declaration",
+            interface="interface_declaration annotation_type_declaration",
+            enum="enum_declaration",
+            record="record_declaration",
+        ),
+        "enum_constant": _with_body,
+    },
     inside=types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
     identifiers=types("identifier type_identifier"),
     comments=types("line_comment block_comment"),
@@ -33,29 +41,49 @@ JAVA = Language(
 # ---- C#
 
 
+def _c_sharp_property(node: ts.Node) -> str | None:
+    """A property, indexer or event with code of its own; `{ get; set; }` is left to the class."""
+    if first_child(node, "arrow_expression_clause") is not None:
+        return "method"
+    accessors = node.child_by_field_name("accessors")
+    parts = accessors.named_children if accessors is not None else []
+    return "method" if any(part.child_by_field_name("body") for part in parts) else None
+
+
+def _c_sharp_name(node: ts.Node) -> ts.Node | str | None:
+    # A namespace is long and says what the path says.
+    if node.type == "namespace_declaration":
+        return None
+    if node.type == "indexer_declaration":
+        return "this"
+    return node.child_by_field_name("name") or node.child_by_field_name("operator")
+
+
 C_SHARP = Language(
     name="csharp",
     suffixes=(".cs", ".csx"),
     module="tree_sitter_c_sharp",
-    definitions=kinds(
-        function="local_function_statement",
-        method="method_declaration constructor_declaration destructor_declaration",
-        class_="class_declaration",
-        struct="struct_declaration",
-        interface="interface_declaration",
-        enum="enum_declaration",
-        record="record_declaration",
-        type="delegate_declaration",
-        namespace="namespace_declaration",
-    ),
-    # A namespace is long and says what the path says.
-    find_name=lambda node: (
-        None if node.type == "namespace_declaration" else node.child_by_field_name("name")
-    ),
+    definitions={
+        **kinds(
+            function="local_function_statement",
+            method="method_declaration constructor_declaration destructor_declaration operator_declaration",
+            class_="class_declaration",
+            struct="struct_declaration",
+            interface="interface_declaration",
+            enum="enum_declaration",
+            record="record_declaration",
+            type="delegate_declaration",
+            namespace="namespace_declaration",
+        ),
+        **dict.fromkeys(
+            ("property_declaration", "indexer_declaration", "event_declaration"), _c_sharp_property
+        ),
+    },
+    find_name=_c_sharp_name,
     inside=types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
     identifiers=types(COMMON_NAMES),
     annotations=types("attribute_list"),
-    body_starts=types("{ ; arrow_expression_clause"),
+    body_starts=types("{ ; arrow_expression_clause accessor_list"),
     dull=types(
         "using_directive extern_alias_directive file_scoped_namespace_declaration preproc_region"
         " preproc_endregion"
@@ -82,6 +110,8 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
         return node.child_by_field_name("name") or "Companion"
     if node.type == "property_declaration":
         return first_child(first_child(node, "variable_declaration"), "identifier")
+    if node.type == "enum_entry":
+        return first_child(node, "identifier")
     return node.child_by_field_name("name") or node.child_by_field_name("type")
 
 
@@ -91,13 +121,16 @@ KOTLIN = Language(
     module="tree_sitter_kotlin",
     definitions={
         "class_declaration": _kotlin_kind,
+        "enum_entry": _with_body,
         **kinds(
             function="function_declaration",
             method="secondary_constructor",
             object="object_declaration",
             scope="companion_object",
             type="type_alias",
-            constant="property_declaration",
+        ),
+        "property_declaration": lambda node: (
+            "function" if first_child(node, "getter", "setter") else "constant"
         ),
     },
     find_name=_kotlin_name,
@@ -105,7 +138,7 @@ KOTLIN = Language(
     identifiers=types(COMMON_NAMES),
     comments=types("line_comment block_comment"),
     annotations=types("annotation"),
-    body_starts=types("{ class_body enum_class_body function_body block"),
+    body_starts=types("{ class_body enum_class_body function_body block getter setter"),
     dull=types("package_header import"),
     silent=types("Companion"),
     is_tolerant=True,
@@ -172,7 +205,9 @@ SWIFT = Language(
             method="init_declaration deinit_declaration subscript_declaration",
             protocol="protocol_declaration",
             type="typealias_declaration",
-            constant="property_declaration",
+        ),
+        "property_declaration": lambda node: (
+            "function" if node.child_by_field_name("computed_value") else "constant"
         ),
     },
     find_name=_swift_name,
@@ -180,8 +215,11 @@ SWIFT = Language(
     identifiers=types(COMMON_NAMES),
     comments=types("comment multiline_comment"),
     annotations=types("attribute"),
-    body_starts=types("{ class_body enum_class_body protocol_body function_body"),
+    body_starts=types("{ class_body enum_class_body protocol_body function_body computed_property"),
     dull=types("import_declaration"),
+    has_role=lambda node: (
+        _swift_kind(node) == "scope" and first_child(node, "inheritance_specifier") is not None
+    ),
     generics=True,
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),

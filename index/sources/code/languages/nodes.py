@@ -31,6 +31,30 @@ def first_child(node: ts.Node | None, *child_types: str) -> ts.Node | None:
     return next((child for child in children if child.type in child_types), None)
 
 
+# Calls that give a block of code a name: tests, what groups them, and others such as routes and tasks.
+# Longer blocks of the last kind are read by what is inside of them.
+_TESTS = frozenset(["it", "test", "specify", "scenario", "bench"])
+_GROUPS = frozenset(["describe", "context", "suite", "feature"])
+_MIN_BLOCK_LINES, _MAX_BLOCK_LINES = 3, 100
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def block_kind(call: ts.Node, callee: str) -> str | None:
+    """The kind of what a call with a name and a block of code defines; None if it is too short or long."""
+    words = set(_WORD.findall(callee))
+    if words & _GROUPS:
+        return "namespace"
+    if words & _TESTS:
+        return "test"
+    lines = call.end_point.row - call.start_point.row + 1
+    return "block" if _MIN_BLOCK_LINES <= lines <= _MAX_BLOCK_LINES else None
+
+
+def block_name(callee: str, kind: str | None, name: str) -> str:
+    """What names a block: the sentence of a test, and of others also what is called: `get /orders`."""
+    return f"{callee} {name}" if kind == "block" else name
+
+
 def unquoted(string: ts.Node | None) -> str:
     """A string's text, without its quotes and common indentation."""
     match = STRING.fullmatch(node_text(string))

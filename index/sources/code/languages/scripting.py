@@ -11,6 +11,8 @@ import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
     STRING,
+    block_kind,
+    block_name,
     first_child,
     kinds,
     node_text,
@@ -108,19 +110,65 @@ PHP = Language(
 # ---- Ruby
 
 
+def _ruby_call_kind(call: ts.Node) -> str | None:
+    """What a call with a name and a block defines: a method, a test, or a route, task or the like."""
+    name = _ruby_call_name(call)
+    if name is None or call.child_by_field_name("block") is None:
+        return None
+
+    callee = _ruby_callee(call)
+    if callee == "define_method":
+        return "function"
+    kind = block_kind(call, callee)
+    is_sentence = name.type not in ("constant", "scope_resolution")
+    return kind if is_sentence or kind == "namespace" else None
+
+
+def _ruby_callee(call: ts.Node) -> str:
+    parts = (call.child_by_field_name(field) for field in ("receiver", "method"))
+    return ".".join(filter(None, map(node_text, parts)))
+
+
+def _ruby_call_name(call: ts.Node) -> ts.Node | None:
+    """The first argument, if it is a name; of `task remind: :environment`, what is before the colon."""
+    arguments = call.child_by_field_name("arguments")
+    name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+    if name is not None and name.type == "pair":
+        needed = name.child_by_field_name("value")
+        is_needed = needed is not None and needed.type in ("simple_symbol", "string", "array")
+        name = name.child_by_field_name("key") if is_needed else None
+    is_name = name is not None and name.type in _RUBY_NAMES
+    return name if is_name and node_text(call.child_by_field_name("method")) != "new" else None
+
+
+_RUBY_NAMES = types("string simple_symbol hash_key_symbol constant scope_resolution")
+
+
+def _ruby_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type != "call":
+        return node.child_by_field_name("name")
+    name = node_text(_ruby_call_name(node)).strip("\"':")
+    return block_name(_ruby_callee(node), _ruby_call_kind(node), name)
+
+
 RUBY = Language(
     name="ruby",
     suffixes=(".rb", ".rake", ".gemspec", ".ru", ".rbi", ".podspec", ".jbuilder", ".thor"),
     module="tree_sitter_ruby",
-    definitions=kinds(
-        function="method", method="singleton_method", class_="class", module="module"
-    ),
+    definitions={
+        **kinds(function="method", method="singleton_method", class_="class", module="module"),
+        "call": _ruby_call_kind,
+    },
+    find_name=_ruby_name,
     inside=types(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
     identifiers=types("identifier constant instance_variable class_variable global_variable"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
+    # `Line = Struct.new(:price) do … end`
+    scopes=types("call"),
+    body_starts=types("{ ; end do_block block"),
     is_dull=lambda node: (
         node.type == "call" and node_text(node.child_by_field_name("method")).startswith("require")
     ),

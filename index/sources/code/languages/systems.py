@@ -19,6 +19,12 @@ def _first_spec(node: ts.Node) -> ts.Node | None:
     return spec.child_by_field_name("name") if spec else node.child_by_field_name("name")
 
 
+def _is_assertion(node: ts.Node) -> bool:
+    """Whether a variable without a name only has the compiler check a type: `var _ Shape = Disc{}`."""
+    spec = first_child(node, "var_spec") if node.type == "var_declaration" else None
+    return spec is not None and node_text(spec.child_by_field_name("name")) == "_"
+
+
 GO = Language(
     name="go",
     suffixes=(".go",),
@@ -37,6 +43,7 @@ GO = Language(
     other_values="type",
     wrappers=types("type_declaration"),
     dull=types("package_clause import_declaration"),
+    is_dull=_is_assertion,
     owners={"method_declaration": "receiver"},
 )
 
@@ -81,6 +88,7 @@ RUST = Language(
     body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
     dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
     is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
+    has_role=lambda node: node.child_by_field_name("trait") is not None,
     generics=True,
     test_mark=_RUST_TEST,
     shells=(("", ""), ("impl _ {", "}")),

@@ -155,8 +155,10 @@ EXPECTED = {
     ],
     "Depot.cs": [
         ("Depot", "class", 9, 34, "Keeps crates until Collect is called."),
+        ("Depot.Size", "method", 14, 14, ""),
         ("Depot.Depot", "method", 16, 19, ""),
         ("Depot.Take", "method", 23, 23, "Takes a crate in."),
+        ("Depot.+", "method", 25, 28, ""),
         ("Depot.Slot", "struct", 30, 33, ""),
         ("IDepot", "interface", 36, 39, ""),
         ("IDepot.Collect", "method", 38, 38, ""),
@@ -571,7 +573,9 @@ def test_definitions_of_each_language(name: str) -> None:
         assert document.fields["role"] == (
             "test" if document.fields["kind"] == "test" else "source"
         )
-        assert (*document.context, document.fields["name"]) == tuple(_parts(document.title))
+        # What a trait's methods have besides is no name.
+        names = [part for part in document.context if not part.startswith(("impl<", "extension "))]
+        assert [*names, document.fields["name"]] == _parts(document.title)
         assert document.entities == ()
 
 
@@ -705,6 +709,37 @@ def test_outline_of_a_class_in_java() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("suffix", "source", "context"),
+    [
+        (
+            ".rs",
+            "impl<T> Shade\n    for Lamp<T> { fn dim() {} }",
+            ("Lamp", "impl<T> Shade for Lamp<T>"),
+        ),
+        (".rs", "impl Lamp { fn dim() {} }", ("Lamp",)),
+        (
+            ".swift",
+            "extension Lamp: Shade {\n  func dim() {}\n}",
+            ("Lamp", "extension Lamp: Shade"),
+        ),
+        (".swift", "extension Lamp {\n  func dim() {}\n}", ("Lamp",)),
+    ],
+)
+def test_context_tells_what_trait_a_method_is_of(
+    tmp_path: Path, suffix: str, source: str, context: tuple[str, ...]
+) -> None:
+    (method,) = definitions(read_text(tmp_path, suffix, source))
+    assert (method.title, method.context) == ("Lamp.dim", context)
+
+
+def test_outline_of_an_enum_leaves_out_what_its_constants_do(tmp_path: Path) -> None:
+    source = "enum A {\n  B {\n    int c() {\n      return 1;\n    }\n  },\n  D\n}\n"
+    enum, constant, _method = definitions(read_text(tmp_path, ".java", source))
+    assert enum.body == "enum A {\n  B {\n  D\n}"
+    assert constant.body == "B {\n    int c() {\n  }"
+
+
 def test_ids_are_unique_and_stable() -> None:
     ids = [document.id for document in documents(CODE_FILES)]
     assert len(set(ids)) == len(ids)
@@ -758,7 +793,7 @@ def test_what_counts_as_a_doc_comment(
         (".js", "define(['x'], function (x) { return { go: function () {} }; });", ["go"]),
         (".js", "a['two words'] = function () {}; const o = { 'x y': function () {}, 'z': function () {} };", ["o.z"]),
         (".js", "function* g() {} export const h = async () => {}", ["g", "h"]),
-        (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.C"]),
+        (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.f", "lib.C", "lib.C.m"]),
         # Flow's types, some of which TypeScript does not have.
         (".js", "// @flow\nimport type {A} from 'a';\nexport class B<T> { c(d: ?A, e?: {...}): Array<T> {} }\n"
          "function f(g: mixed): void {}", ["B", "B.c", "f"]),
@@ -789,7 +824,27 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("Id", "type"), ("MANY", "constant"), ("one", "module")]),
         (".ts", "const store = create({\n  load() { return 1 },\n});\n",
          [("store", "constant"), ("store.load", "method")]),
-        (".js", "it('x', () => {\n  const a = {\n    b: 1,\n  };\n});\n", [("one", "module")]),
+        # Blocks of code with a name: tests, what groups them, routes and tasks.
+        (".js", "it('x', () => {\n  const a = {\n    b() {},\n  };\n});\n", [("x", "test")]),
+        (".ts", "describe('A', () => {\n  beforeEach(() => b());\n  test.each([1])(`adds ${c}`, d => e(d));\n"
+         "  describe('when full', function () {\n    function f() {}\n    it('refuses', async () => {});\n  });\n});\n",
+         [("A.adds ${c}", "test"), ("A.when full.f", "function"), ("A.when full.refuses", "test"), ("one", "module")]),
+        (".js", "app.get('/lamps', async (a, b) => {\n  function c() {}\n  b.json(1);\n});\napp.on('x', () => 1);\n",
+         [("app.get /lamps", "block"), ("app.get /lamps.c", "function"), ("one", "module")]),
+        (".js", "app.get('/lamps', () => {\n" + "  f();\n" * 99 + "});\n", [("one", "module")] * 3),
+        (".rb", "class A\n  get '/b' do\n    c\n  end\n  define_method(:d) { |e| e }\n"
+         "  F = Struct.new(:g) do\n    def h; end\n  end\nend\n",
+         [("A", "class"), ("A.get /b", "block"), ("A.d", "method"), ("A.F.h", "method")]),
+        (".rb", "RSpec.describe A do\n  describe '#b' do\n    let(:c) { 1 }\n    it 'adds two' do\n"
+         "    end\n  end\nend\n",
+         [("A.#b.adds two", "test"), ("one", "module")]),
+        (".rake", "namespace :a do\n  task b: :c do\n    d\n  end\nend\n"
+         "E.new(:f) do\n  g\nend\nh(i: 1) do\n  j\nend\n",
+         [("namespace a", "block"), ("namespace a.task b", "block"), ("one", "module")]),
+        # An overloaded function is one, with its signatures.
+        (".ts", "/** Adds. */\nexport function a(b: string): void;\nexport function a(b: any) {}\n"
+         "declare function c(): void;\nclass D {\n  e(f: string): void;\n  e(f: any) {}\n}\n",
+         [("a", "function"), ("c", "function"), ("D", "class"), ("D.e", "method")]),
         (".js", "module.exports = {\n  a() {},\n  b,\n};\n", [("a", "method"), ("one", "module")]),
         (".js", "req.get = req.header = function header() {};", [("req.header", "method")]),
         (".py", "CODES = {\n  1: 2,\n}\nSHORT = 3\n", [("CODES", "constant"), ("one", "module")]),
@@ -804,6 +859,12 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".rb", "module Rails\n  VERSION = 1\n  class Root\n  end\nend\n",
          [("Rails", "module"), ("Rails.Root", "class")]),
         (".rb", "module Rails\n  def self.root; end\nend\n", [("Rails", "module"), ("Rails.root", "method")]),
+        # Assertions of the compiler, the end of a guard and empty functions say nothing.
+        (".go", "package p\n\n// Has the compiler check that B implements what it has to implement.\nvar _ A = &B{}\n\n"
+         "type B struct{}\n", [("B", "struct")]),
+        (".cpp", "#ifndef A\n#define A 1\nint f() { return A; }\nB::~B() = default;\n#endif  // A and more\n",
+         [("f", "function"), ("one", "module")]),
+        (".cpp", "int f() { return 1; }\n\nB::~B() = default;\nclass C;\n#endif  // A and more\n", [("f", "function")]),
         (".rs", "impl A {\n  fn b() {}\n  type C = u8;\n}\nuse x::y;\n", [("A.b", "method"), ("one", "module")]),
         (".cpp", "namespace a { class B; }\nstruct C c;\n", [("one", "module")]),
         (".c", "enum { A };\nstruct s *f(void);\n", [("one", "module")]),
@@ -819,11 +880,18 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".ex", 'defmodule A do\n  @doc "Twice."\n  defmacro b(c), do: c\nend\n', [("A", "module"), ("A.b", "macro")]),
         (".kt", "object A { fun b() = 1 }\nclass C { val d = { 2 } }\nclass E { init { f() } }\n",
          [("A", "object"), ("A.b", "method"), ("C", "class"), ("E", "class")]),
+        # Constants of an enum with methods of their own; sentences in backticks.
+        (".java", "enum A {\n  B(1) {\n    int c() { return 1; }\n  },\n  D;\n  int c() { return 2; }\n}\n",
+         [("A", "enum"), ("A.B", "class"), ("A.B.c", "method"), ("A.c", "method")]),
+        (".kt", "enum class A {\n  B {\n    override fun c() = 1\n  };\n  abstract fun c(): Int\n}\n"
+         "class DTest {\n  @Test fun `adds two`() {}\n}\n",
+         [("A", "enum"), ("A.B", "class"), ("A.B.c", "method"), ("A.c", "method"), ("DTest", "class"),
+          ("DTest.adds two", "method")]),
         (".c", "int (*table[])(void) = {\n  f,\n  g,\n};\n", [("table", "constant")]),
         (".cs", "namespace A;\nclass B { void C() {} }\n", [("B", "class"), ("B.C", "method")]),
         (".ex", "defmodule A do\n  def left <~> right, do: left\nend\n", [("A", "module"), ("A.<~>", "function")]),
         (".exs", 'defmodule A do\n  describe "b" do\n    test "adds two" do\n    end\n  end\nend\n',
-         [("A", "module"), ("A.adds two", "test")]),
+         [("A.adds two", "test")]),
         (".zig", 'test "adds two" {\n}\n', [("adds two", "test")]),
         (".hs", "f 0 = 1\nf n = n\ng = f\n", [("f", "function"), ("g", "function")]),
         (".hs", "#if A\nf :: B\nf = 1\n#else\nf :: C\nf = 2\n#endif\n#define G \\\n  (\nh = 3\n",
@@ -833,7 +901,15 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("C.Either", "instance"), ("C.M.Map", "instance"), ("C.(a,b)", "instance"), ("C.[a]", "instance")]),
         (".cc", "TEST_F(Suite, Adds) { f(); }\nBOOST_AUTO_TEST_CASE(adds) {}\nAPI void TESTING(int a) {}\nT::T() {}\n",
          [("Suite.Adds", "test"), ("adds", "test"), ("TESTING", "function"), ("T.T", "method")]),
-        (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\n", [("A.b", "constant")]),
+        # Properties with code of their own.
+        (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\nclass C { var d = 1 }\n",
+         [("A.b", "method"), ("C", "class")]),
+        (".kt", "class A {\n  val b: Int\n    get() = 1\n  val c = 2\n}\n", [("A", "class"), ("A.b", "method")]),
+        (".cs", "class A {\n  int B { get; set; }\n  int C => 1;\n  int D { get { return 2; } }\n"
+         "  int this[int e] { get { return e; } }\n  public static A operator +(A f, A g) { return f; }\n}\n",
+         [("A", "class"), ("A.C", "method"), ("A.D", "method"), ("A.this", "method"), ("A.+", "method")]),
+        # Macros of several lines.
+        (".h", "#define A \\\n  X(b) \\\n  X(c) \\\n  X(d)\n#define E \\\n  1\n", [("A", "macro"), ("one", "module")]),
     ],
 )  # fmt: skip
 def test_what_else_has_a_document(
@@ -908,6 +984,10 @@ def test_definitions_by_optional_grammars(
          [("a", 1, 2), ("B.c", 3, 5), ("d", 6, 8), ("f", 9, 11)]),
         (".c", "int a() {\n  if (!b)\n    FAIL(1, \"c (d)\")\n  LEAVE(b)\n}\nint c() {\n  FAIL(2)\n}\n",
          [("a", 1, 5), ("c", 6, 8)]),
+        (".cpp", "class A_API(x) B_API C final : public D {\n public:\n  C() B_API : e(1) {}\n"
+         "  int f() const HOLDS(g)\n      LEAVES(h) { return e; }\n  int e HELD_BY(g);\n};\nstruct AB {};\n"
+         "void C::i() HOLDS(g()) {\n}\n",
+         [("C", 1, 7), ("C.C", 3, 3), ("C.f", 4, 5), ("AB", 8, 8), ("C.i", 9, 10)]),
         (".m", "OPEN\n@interface A : B\n- (void)c;\n@end\nOPEN @protocol D\n@end\n",
          [("A", 2, 4), ("D", 5, 6), ("one", 1, 1)]),
         (".scala", "package a.b\n\npackage c {\n  class D {\n    def e = 1\n  }\n}\n",
