@@ -121,6 +121,7 @@ def _open_all(
             for path, (stamp, digest) in digests.items()
             if path.startswith(f"{prefix}/") and digest.endswith(end)
         }
+
         for file in _open(kind, root, options, own_digests):
             yield _prefixed_file(file, prefix)
 

@@ -41,9 +41,11 @@ _MAX_WESTERN_RUN = 2
 def decoded(content: bytes) -> str | None:
     """The text of a file, without its byte order mark; None if its encoding cannot be told."""
     content = content.removeprefix(codecs.BOM_UTF8)
+
     for mark, codec in _MARKS:
         if content.startswith(mark):
             return _strictly(content, codec)
+
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -213,11 +213,13 @@ def _refuse_document_type(*_declaration: object) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, InvalidInput):
         return error.message
+
     if isinstance(error, expat.ExpatError):
         message = expat.ErrorString(error.code)
         if message == expat.errors.XML_ERROR_UNDEFINED_ENTITY:
             message += ", which HTML may have, but not XML: write &#160; for &nbsp;"
         return f"is not well-formed XML: {message}"
+
     return f"is not in the encoding that it declares: {error}"
 
 

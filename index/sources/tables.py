@@ -192,12 +192,14 @@ def _encoding_at(path: Path, stamp: Stamp | None) -> str:
 
 def _is_utf8(stream: io.BufferedReader | gzip.GzipFile) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
+
     try:
         while chunk := stream.read(_CHUNK_CHARS):
             decoder.decode(chunk)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
+
     return True
 
 
@@ -400,9 +402,11 @@ def _delimiter(lines: _CsvLines, suffix: str) -> str:
     first = next(lines, "")
     if first[:4].lower() == "sep=" and len(first.rstrip("\r\n")) > 4 and not first[5:].strip():
         return first[4]
+
     lines.give_back(0)
     if suffix == ".tsv" and "\t" in first:
         return "\t"
+
     unquoted = re.sub(r'"[^"]*"', "", first)
     return max(",;\t|", key=unquoted.count)
 

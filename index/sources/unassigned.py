@@ -44,9 +44,11 @@ def check_columns(paths: Sequence[Path], columns: Mapping[str, str]) -> None:
             "columns cannot be assigned.",
             field="columns",
         )
+
     present = dict.fromkeys(
         name for table in _tables(paths) for record in _first_rows(table) for name in record
     )
+
     for standard, name in columns.items():
         if name not in present:
             is_file = len(paths) == 1 and paths[0].is_file()
@@ -129,6 +131,7 @@ def _first_rows(table: Path) -> Records:
 def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     """Columns that have no standard meaning."""
     excluded = {*columns.values(), *units_of(dict.fromkeys(present, "")).values()}
+
     return [
         name
         for name in named_freely(present)

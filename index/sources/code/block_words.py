@@ -80,10 +80,12 @@ class Blocks:
     def statement_end(self, start: int) -> int | None:
         """The offset after the next semicolon outside of brackets and blocks; None if it is far."""
         position = start
+
         for _ in range(_MAX_STEPS):
             stop = self._stop.search(self._plain, position, position + _MAX_STEP)
             if stop is None:
                 return None
+
             block = bisect_right(self._starts, position - 1)
             if block < len(self._starts) and self._starts[block] < stop.start():
                 position = self._ends[self._starts[block]]
@@ -91,18 +93,21 @@ class Blocks:
                 return stop.end()
             else:
                 position = self._pairs.get(stop.start(), stop.end())
+
         return None
 
     def head_end(self, start: int) -> int | None:
         """Where the head of a unit ends: at the mark of its body, or at a semicolon."""
         mark = self._words.body_mark
         position = start
+
         for _ in range(_MAX_STEPS):
             limit = position + _MAX_STEP
             stop = self._stop.search(self._plain, position, limit)
             # What follows the mark may tell that it begins no body.
             mark_limit = stop.end() + _AFTER_MARK if stop else limit
             body = mark.search(self._plain, position, mark_limit) if mark else None
+
             if body is not None and (stop is None or body.start() < stop.start()):
                 return body.start()
             if stop is None:
@@ -110,6 +115,7 @@ class Blocks:
             if stop[0] == b";":
                 return stop.start()
             position = self._pairs.get(stop.start(), len(self._plain))
+
         return None
 
     # ---- the stack
@@ -117,10 +123,12 @@ class Blocks:
     def _read(self) -> None:
         brackets = sorted(item for item in self._pairs.items() if self._plain[item[0]] == ord("("))
         position, bracket_end = 0, 0
+
         for match in self._words.words.finditer(self._plain):
             while position < len(brackets) and brackets[position][0] < match.start():
                 bracket_end = max(bracket_end, brackets[position][1])
                 position += 1
+
             if match.start() >= bracket_end:
                 self._step(match)
 
@@ -137,6 +145,7 @@ class Blocks:
             "declarations": self._begin_section,
             "top": self._begin_section,
         }
+
         if step := steps.get(str(match.lastgroup)):
             step(match)
 
@@ -169,14 +178,17 @@ class Blocks:
         name = (match["unit_name"] or b"").lower()
         if not self._has_bodies:
             return
+
         top = self._open[-1] if self._open else None
         is_declared = top is not None and top.has_members and self._words.needs_begin
         is_in_statements = top is not None and self._words.needs_begin and not self._is_waiting(top)
+
         # What is qualified is in nothing else, and no statement has a unit inside.
         if b"." in name or (is_in_statements and not is_declared):
             self._clear()
         elif is_declared:
             return
+
         if self._words.body_mark is not None and name and not self._has_mark(match.end()):
             return
         self._open.append(_Open(match.start("unit"), b"", name))

@@ -46,16 +46,19 @@ def prose(comment: str) -> str:
     """Return a comment's text, without its markers, pragmas and rulers."""
     if comment.startswith("<#") and (summary := synopsis(comment)) is not None:
         return summary
+
     if comment.startswith(_FIXED_MARKERS):
         comment = _FIXED_MARKER.sub("!", comment)
     if "<summary>" in comment:
         comment = _MARKUP.sub(r"\1", comment)
     for marker in _BLOCK_ENDS:
         comment = comment.removesuffix(marker)
+
     lines = (_TAG.sub("", _unmarked(line)) for line in comment.splitlines())
     prose_lines = [
         line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))
     ]
+
     return inspect.cleandoc("\n".join(prose_lines).rstrip())
 
 

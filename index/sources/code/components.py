@@ -25,10 +25,12 @@ def scripts_only(source: bytes) -> bytes:
 def _scripts(source: bytes) -> Iterator[tuple[int, int]]:
     """Where each script starts and ends; the last may lack its closing tag."""
     end = 0
+
     while opening := _OPENING.search(source, end):
         tag = _REST_OF_TAG.match(source, opening.end())
         if tag is None:
             return
+
         closing = _CLOSING.search(source, tag.end())
         end = closing.start() if closing else len(source)
         yield tag.end(), end

@@ -256,10 +256,12 @@ def _by_suffix(suffix: str) -> FileType | LeftOut | None:
         return FileType("docs", label)
     if label := _CONFIG.get(suffix):
         return FileType("config", label, _CONFIG_GRAMMARS.get(label))
+
     if suffix in _BINARY:
         return LeftOut("")
     if suffix in _DATA:
         return LeftOut("data rather than text")
+
     return None
 
 
@@ -323,4 +325,5 @@ def refined_type(file_type: FileType, content: bytes) -> FileType:
         return FileType("code", "prolog")
     if file_type.language == "v" and _OF_VERILOG.search(content):
         return FileType("code", "verilog")
+
     return file_type

@@ -494,6 +494,7 @@ class _Walk:
         wrapped_count = 1
         if node.type not in language.assignments:
             wrapped_count = sum(child.type not in ignored for child in node.named_children)
+
         self._wrapper = (self._outer(node, depth), depth) if wrapped_count == 1 else None
         if wrapped_count > 1:
             self._quiet_rows.update((node.start_point.row, _last_row(node)))

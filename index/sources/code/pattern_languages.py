@@ -215,6 +215,7 @@ def _lisp_docstring(definition: str) -> str:
 
 def _lisp(words: dict[str, str], *more: Head) -> PatternLanguage:
     names = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+
     return PatternLanguage(
         heads=(_head(rf"\((?P<word>{names})\s++{_SYMBOL}", "parens"), *more),
         hidden=_hidden(

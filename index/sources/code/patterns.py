@@ -128,10 +128,12 @@ class _Scan:
         self._comments: list[tuple[int, int]] = []
         self._plain = language.hidden.sub(self._blanked, source)
         self._breaks = [match.start() for match in re.finditer(rb"\n", source)]
+
         self._pairs = _pairs(self._plain)
         self._form_ends = self._all_ends(language.form_end)
         self._closers = {word: self._all_ends(end) for word, end in language.closers.items()}
         self._blocks = Blocks(self._plain, language.blocks or _NO_WORDS, self._pairs)
+
         self._quiet_rows: set[int] = set()
         self._dull_rows: set[int] = set()
         self._definitions: list[Definition] = []
@@ -180,6 +182,7 @@ class _Scan:
                 name = self._source[name_start:name_end].decode().strip("\"'`")
                 if len(name) > MAX_NAME_BYTES or not (name or kind in (DULL, PREFIX)):
                     continue
+
                 start = match.start() + len(match[0]) - len(match[0].lstrip())
                 ends = self._ends(head, kind, word, match, start)
                 if ends is not None:
@@ -244,11 +247,13 @@ class _Scan:
         end = self._blocks.end_of_first(start, match.end())
         if end is None:
             return None
+
         head_end = self._blocks.head_end(match.end()) or end
         blocks = self._language.blocks
         # A process has no mark of its body, so that the next semicolon is inside.
         if blocks and blocks.body_mark and self._plain[head_end : head_end + 1] == b";":
             head_end = self._line_end(match.end())
+
         return min(head_end, end), self._after_semicolon(end)
 
     def _after_semicolon(self, end: int) -> int:
@@ -268,12 +273,14 @@ class _Scan:
         """The end of the comments on the lines right below, unless they are the next definition's."""
         position = bisect_left(self._comments, (end, 0))
         remarks_end = end
+
         while position < len(self._comments):
             start, comment_end = self._comments[position]
             gap = self._source[remarks_end:start]
             if gap.strip() or gap.count(b"\n") > 1:
                 break
             position, remarks_end = position + 1, comment_end
+
         return remarks_end if _PARAGRAPH_END.match(self._plain, remarks_end) else end
 
     def _line_ends(self, start: int) -> tuple[int, int] | None:
@@ -323,12 +330,14 @@ class _Scan:
         rows = _ROW.finditer(self._plain, self._line_start(first_row))
         first = next(rows)
         indentation, end = len(first[1].expandtabs()), first.end()
+
         for row in rows:
             own_indentation = len(row[1].expandtabs())
             if own_indentation <= indentation:
                 is_last = last_row is not None and last_row.match(row[0].strip())
                 return row.end() if is_last and own_indentation == indentation else end
             end = row.end()
+
         return end
 
     # ---- definitions
@@ -336,10 +345,12 @@ class _Scan:
     def _add_all(self, spots: list[_Spot]) -> None:
         open_definitions: list[Definition] = []
         prefix: _Spot | None = None
+
         for spot in spots:
             while open_definitions and open_definitions[-1].end <= spot.start:
                 open_definitions.pop()
             parent = open_definitions[-1] if open_definitions else None
+
             if spot.kind == DULL and parent is None:
                 self._dull_rows.update(range(self._row(spot.start), self._row(spot.end - 1) + 1))
             elif spot.kind == PREFIX and (parent is None or parent.kind not in _LEAVES):
@@ -352,6 +363,7 @@ class _Scan:
                 if self._continues(definition, spot):
                     open_definitions.append(self._definitions[-1])
                     continue
+
                 self._definitions.append(definition)
                 if parent is not None:
                     parent.members.append(definition)
@@ -362,10 +374,12 @@ class _Scan:
             spot.kind == "constant"
             and self._plain.count(b"\n", spot.start, spot.end) + 1 < MIN_CONSTANT_LINES
         )
+
         if spot.kind in (DULL, PREFIX) or is_short or depth >= MAX_NESTING:
             return False
         if parent is None:
             return not spot.head.within
+
         is_leaf = parent.kind in _LEAVES or spot.end > parent.end
         return not is_leaf and (not spot.head.within or parent.kind in spot.head.within)
 
@@ -378,10 +392,12 @@ class _Scan:
     def _define(self, spot: _Spot, first: _Spot, parent: Definition | None) -> Definition:
         start_row, end_row = self._row(first.start), self._row(spot.end - 1)
         signature_end = spot.start + len(self._plain[spot.start : spot.signature_end].rstrip())
+
         summary, doc_row = self._doc_comment(first.start)
         if self._language.docstring is not None:
             text = self._source[first.start : spot.end].decode()
             summary = self._language.docstring(text) or summary
+
         is_method = spot.kind == "function" and parent and parent.kind not in _AROUND_FUNCTIONS
         return Definition(
             kind="method" if is_method else spot.kind,
@@ -444,10 +460,12 @@ class _Scan:
         position = bisect_left(self._comments, (start, 0))
         if position == len(self._comments):
             return ""
+
         comment_start, comment_end = self._comments[position]
         is_remark = comment_start < start + len(line) and self._source.startswith(
             b"##", comment_start
         )
+
         return self._prose(self._source[comment_start:comment_end].decode()) if is_remark else ""
 
     def _prose(self, comment: str) -> str:
@@ -463,25 +481,30 @@ class _Scan:
         doc_rows = {definition.doc_row for definition in self._definitions}
         end = self._definitions[0].start if self._definitions else len(self._source)
         position = 0
+
         while position < len(self._comments):
             start = self._comments[position][0]
             if start > end or not self._is_on_own_line(start):
                 break
+
             position, run_end = self._run_from(position)
             row, text = self._row(start), self._source[start:run_end].decode()
             if row not in doc_rows and not LICENCE.search(text) and (summary := self._prose(text)):
                 return summary, row
+
         return "", 0
 
     def _run_from(self, first: int) -> tuple[int, int]:
         """The position after a comment and those on the lines right after it, and where they end."""
         end = self._comments[first][1]
+
         for position in range(first + 1, len(self._comments)):
             start, next_end = self._comments[position]
             gap = self._source[end:start]
             if gap.strip() or gap.count(b"\n") > 1:
                 return position, end
             end = next_end
+
         return len(self._comments), end
 
 
@@ -489,11 +512,13 @@ def _pairs(plain: bytes) -> dict[int, int]:
     """Of each bracket that opens, the offset after the one that closes it."""
     pairs: dict[int, int] = {}
     open_brackets: list[tuple[bytes, int]] = []
+
     for match in _BRACKETS.finditer(plain):
         opening = _CLOSING.get(match[0])
         if opening is None:
             open_brackets.append((match[0], match.start()))
             continue
+
         # One inside that is not closed is passed over.
         nearest = open_brackets[: -_MOST_OPEN - 1 : -1]
         for count, (bracket, start) in enumerate(nearest):
@@ -501,4 +526,5 @@ def _pairs(plain: bytes) -> dict[int, int]:
                 del open_brackets[len(open_brackets) - count - 1 :]
                 pairs[start] = match.end()
                 break
+
     return pairs

@@ -146,6 +146,7 @@ def _single_file(
         kind = FileType("docs", "text")
     if isinstance(kind, LeftOut):
         return Skipped(path.name, kind.reason or "not text")
+
     kind = kind or FileType("docs", "text")
     return _source_file(str(path), path.name, kind, options, digests.get(path.name))
 
@@ -195,6 +196,7 @@ def _read(
 ) -> Iterator[Document | Skipped]:
     # Read again rather than kept: a build lists all files before it parses the first.
     content = _content(path, name, kind)
+
     if isinstance(content, Skipped):
         yield replace(content, passing=True)
     elif options.digest(content.data, name, kind) != digest:
@@ -423,6 +425,7 @@ def _module_documents(
     text_lines = [line.decode() for line in lines]
     title = module_name(path)
     near_rows = (window for run in _runs(rows) for window in windows(text_lines, run))
+
     for number, window in enumerate(near_rows):
         yield Document(
             id=f"{path}::(module)",
@@ -462,11 +465,13 @@ def _runs(rows: list[int]) -> Iterator[list[int]]:
 def _blocks(rows: list[int], lines: list[bytes]) -> Iterator[list[int]]:
     """Rows in groups, each of which ends with a blank row or before a gap."""
     block: list[int] = []
+
     for row in rows:
         if block and (row != block[-1] + 1 or not lines[block[-1]].strip()):
             yield block
             block = []
         block.append(row)
+
     if block:
         yield block
 

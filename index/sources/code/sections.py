@@ -78,6 +78,7 @@ def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterato
     """Windows of the lines of a file."""
     lines = text.split("\n")
     name = _name(path)
+
     for window in windows(lines, range(len(lines))):
         yield Document(
             id=f"{path}::(text)",

@@ -168,12 +168,14 @@ def parse(source: bytes, language: Language) -> ts.Tree | None:
 def unread_bytes(tree: ts.Tree) -> int:
     """How much of the source the grammar could not read."""
     unread, nodes = 0, [tree.root_node]
+
     while nodes:
         node = nodes.pop()
         if node.is_error:
             unread += node.end_byte - node.start_byte
         elif node.has_error:
             nodes.extend(node.children)
+
     return unread
 
 

@@ -55,12 +55,14 @@ def paired_columns(names: Iterable[str]) -> dict[str, str]:
     """Map columns that name an attribute to those of its value: "Option1 Name" to "Option1 Value"."""
     names_by_key = {key_of(name): name for name in names}
     pairs = {}
+
     for key, name in names_by_key.items():
         base = key.removesuffix("_name")
         values = (names_by_key.get(base + suffix) for suffix in ("_value", "_values", "_value_s"))
         value_name = next(filter(None, values), None)
         if base != key and value_name is not None:
             pairs[name] = value_name
+
     return pairs
 
 

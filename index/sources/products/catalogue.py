@@ -153,6 +153,7 @@ def _parts(path: Path, name: str, columns: Mapping[str, str], on_sample: OnSampl
         on_sample(name, sample)
         if reason_to_skip(sample, columns):
             return []
+
         return cut(_identified(row, columns) for row in rows)
     except InvalidInput:
         return []
@@ -166,6 +167,7 @@ def _identified(row: Row | Skipped, columns: Mapping[str, str]) -> tuple[str | N
     if isinstance(row, Skipped):
         reason = row.reason.encode(errors="replace")
         return (None, reason) if row.passing else broken(row.line, reason)
+
     content = repr(row.record).encode(errors="surrogatepass")
     try:
         return record_id(row.record, columns) or None, content

@@ -140,13 +140,16 @@ class _Reader:
         self._frames = [_Frame("")]
         self._verbatim: _Verbatim | None = None
         self._title = ""
+
         # The lines of the paragraph that is being read, and whether they stay as they are.
         self._lines: list[str] = []
         self._is_literal = self._is_verse = False
+
         # Of the next block.
         self._style = self._anchor = ""
         self._columns = 0
         self._is_attached = False
+
         # Blank lines right before this one, and whether the open item has text of its own.
         self._blank_lines = 1
         self._item_has_text = True
@@ -182,6 +185,7 @@ class _Reader:
             return 2 if _HEADING.fullmatch(line) is None else 1
         elif not self._in_header and not self._begins_block(line):
             self._add_text(line)
+
         self._blank_lines = 0
         return 1
 
@@ -189,9 +193,11 @@ class _Reader:
         """Whether a line has no text of its own: a comment, a definition or an instruction."""
         if _COMMENT.match(line) or _DIRECTIVE.fullmatch(line):
             return True
+
         attribute = _ATTRIBUTE.fullmatch(line) if not self._lines else None
         if attribute is None:
             return False
+
         if not attribute[1] and not attribute[3]:
             self._attributes.define(attribute[2], attribute[4] or "")
         return True
@@ -246,6 +252,7 @@ class _Reader:
             self._is_attached = True
         else:
             return (not self._lines or bool(self._markers)) and self._begins_item(line)
+
         return True
 
     @property
@@ -347,12 +354,14 @@ class _Reader:
         """Go on with the list of a mark if it is open, else begin one in the open item."""
         self._end_paragraph()
         markers = self._markers
+
         if marker in markers:
             self._end_lists(markers.index(marker) + 1)
         else:
             if markers:
                 self._page.indent()
             markers.append(marker)
+
         self._is_attached = False
 
     def _end_lists(self, count: int) -> None:
@@ -376,6 +385,7 @@ class _Reader:
             self._is_verse = self._style == "verse"
             self._begin_block()
             self._item_has_text = True
+
         self._lines.append(line)
 
     def _end_paragraph(self) -> None:
@@ -464,6 +474,7 @@ def _plain(text: str) -> str:
 def _replaced(match: re.Match[str]) -> str:
     """The text that a mark or a macro stands for."""
     parts = match.groupdict(default="")
+
     if match["removed"] is not None:
         return ""
     if match["escaped"] is not None:
@@ -477,5 +488,6 @@ def _replaced(match: re.Match[str]) -> str:
         return f"{parts['page']}({parts['number']})"
     if words := parts["paired"] or parts["marked"]:
         return f"{BOLD}{words.strip('+`') or words}{PLAIN}"
+
     label = parts["label"] or parts["macro_text"] or parts["url_text"]
     return label.removesuffix("^") or parts["target"] or parts["macro_target"] or parts["url"]

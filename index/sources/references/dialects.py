@@ -49,9 +49,11 @@ def heading_attributes(heading: str) -> tuple[str, str]:
     attributes = attributes.rstrip()
     if not brace or not attributes.endswith("}") or len(attributes) > MAX_ATTRIBUTES:
         return heading, ""
+
     names = attributes[:-1].removeprefix(":").split()
     if not names or any(name[0] not in "#." or len(name) == 1 for name in names):
         return heading, ""
+
     return words.rstrip(), next((name[1:] for name in names if name[0] == "#"), "")
 
 
@@ -103,6 +105,7 @@ class _Lines:
     def _outside_code(self, line: str, indent: int) -> Iterator[str]:
         mark = line.strip()
         margin = line[: len(line) - len(line.lstrip(" "))]
+
         if note := _INDENTED.fullmatch(mark) or _TAB.fullmatch(mark):
             if len(self._indents) < MAX_OPEN_NOTES:
                 self._indents.append(indent + 4)

@@ -76,6 +76,7 @@ def _submodules(package: str, folders: list[str]) -> Iterator[tuple[str, str]]:
             continue
         if module.name in _EXCLUDED_MODULES:
             continue
+
         spec = PathFinder.find_spec(f"{package}.{module.name}", folders)
         if spec is not None and spec.origin:
             yield f"{package}.{module.name}", spec.origin

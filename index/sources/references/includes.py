@@ -180,15 +180,18 @@ def _selected(lines: list[str], options: Mapping[str, str]) -> Iterator[str]:
 def _in_ranges(lines: list[str], ranges: str) -> Iterator[str]:
     """Lines by their numbers: `1..3;7`, and `5..` or `5..-1` to the end."""
     numbers: set[int] = set()
+
     for part in re.split(r"[;,]", ranges):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             continue
+
         first = int(match[1])
         last = first if match[2] is None else len(lines)
         if match[2] and match[2] != "-1":
             last = int(match[2])
         numbers.update(range(first, min(last, len(lines)) + 1))
+
     yield from (line for number, line in enumerate(lines, 1) if number in numbers)
 
 

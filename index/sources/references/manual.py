@@ -169,13 +169,16 @@ def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
     """The files that AsciiDoc pages include and that have no title of their own."""
     included: set[Path] = set()
     untitled: set[Path] = set()
+
     for path in paths:
         if _format(path.name) != "asciidoc":
             continue
+
         text = page_text(path, MAX_MARKUP_BYTES)
         if text is not None:
             included |= includes.expanded(text, path, directory).files
             untitled |= {path.resolve()} if includes.is_fragment(text) else set()
+
     return included & untitled
 
 
@@ -196,6 +199,7 @@ def names(root: Path) -> Iterator[str]:
 
 def _walk(root: Path) -> Iterator[Path | Skipped]:
     resolved_root = root.resolve()
+
     for file in files_below(root, _is_page, _is_entered):
         # A link out of the directory may lead anywhere on the machine; one between manual pages is
         # a second name of a page.

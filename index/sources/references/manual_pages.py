@@ -94,10 +94,12 @@ class _Reader:
         self._strings = Strings()
         self._page = Page()
         self._name = self._section = ""
+
         # What the next line of text is: a term, a heading of some level, or in some font.
         self._expects_term = False
         self._expects_heading = 0
         self._next_font = ""
+
         self._paragraph = ""
         self._url = ""
         self._rows: list[str] | None = None
@@ -153,6 +155,7 @@ class _Reader:
         fonts = "S" if macro == "SM" else macro
         if len(fonts) == 1 or macro == "SB":
             return f"{_FONTS[fonts[-1]]}{' '.join(words)}{PLAIN}"
+
         return (
             "".join(f"{_FONTS[fonts[number % 2]]}{word}" for number, word in enumerate(words))
             + PLAIN
@@ -206,8 +209,10 @@ class _Reader:
                 or (paragraph[0] in f"-{BOLD}{ITALIC}" and paragraph[-1] not in ".:;,")
             )
         )
+
         if is_term:
             self._page.term(self._page.take_paragraph())
+
         self._paragraph = ""
         self._page.indent()
 
@@ -276,6 +281,7 @@ class _Reader:
     def _add_row(self, macro: str, arguments: str) -> None:
         if self._rows is None or len(self._rows) > MAX_ROWS:
             return
+
         if macro in _FONT_MACROS:
             self._rows.append(self._fonts(macro, arguments))
         elif macro == "T&":

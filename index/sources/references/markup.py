@@ -111,8 +111,10 @@ def markdown_lines(text: str) -> dict[str, int]:
     _, body = dialects.front_matter(text)
     first_line = text.count("\n") - body.count("\n") + 1
     body, rows = dialects.commonmark(body)
+
     parser = _markdown_parser()
     parser.core.ruler.before("inline", "headings", _keep_headings)
+
     return {
         str(token.attrGet("id")): first_line + rows[token.map[0]]
         for token in _markdown_tokens(parser, body)
@@ -428,6 +430,7 @@ def _keep_unparsed(tree: nodes.document) -> None:
 def _name_terms(tree: nodes.document) -> None:
     """Give each Python definition its whole name as id: module or class, then its own name."""
     module = ""
+
     for node in tree.findall():
         if isinstance(node, nodes.paragraph) and "module" in node:
             module = node["module"]

@@ -79,8 +79,10 @@ class _Reader:
         self._strings = Strings()
         self._page = Page()
         self._title = self._section = self._name = self._heading = ""
+
         # Whether words are apart, and whether they were on the line before.
         self._spaced = self._was_spaced = True
+
         # The open lists; and of a term over several lines, what it has so far.
         self._lists: list[str] = []
         self._rows: list[list[str]] = []
@@ -113,6 +115,7 @@ class _Reader:
             self._cell += " ", text
         else:
             self._page.text(text, joins=not self._spaced)
+
         self._was_spaced = self._spaced
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -123,6 +126,7 @@ class _Reader:
             (self._strings.text(word), quoted or "\\&" in word)
             for word, quoted in quoted_tokens(arguments)
         ]
+
         if action := _ACTIONS.get(macro):
             action(self, words)
         elif macro.startswith("%"):
@@ -201,6 +205,7 @@ class _Reader:
             kind = "ol"
         elif "-column" in options and "table" not in self._lists:
             kind = "table"
+
         # A list within an item is indented there; further ones add their items to it.
         if len(self._lists) < MAX_LISTS:
             self._page.indent()
@@ -208,6 +213,7 @@ class _Reader:
 
     def _item(self, words: Words) -> None:
         kind = self._lists[-1] if self._lists else "dl"
+
         if kind == "table":
             self._end_row()
             self._rows.append([cell.strip() for cell in self._inline(words).split(_CELL)])
@@ -233,10 +239,12 @@ class _Reader:
     def _close_list(self, words: Words) -> None:
         if not self._lists:
             return
+
         if self._lists.pop() == "table":
             self._end_row()
             self._page.table(self._rows)
             self._rows = []
+
         if len(self._lists) < MAX_LISTS:
             self._page.dedent()
 
@@ -342,6 +350,7 @@ class _Reader:
         first, *rest = [word for word, quoted in arguments if quoted or word not in _CLOSING] or [
             ""
         ]
+
         if macro == "Xr":
             line.add(f"{first}({rest[0]})" if rest else first)
         elif macro == "In":
@@ -351,6 +360,7 @@ class _Reader:
         else:
             closing = ")" if macro == "Fn" else ""
             line.add(f"{BOLD}{first}{PLAIN}({', '.join(rest)}{closing}")
+
         for mark in marks:
             line.attach(mark)
 

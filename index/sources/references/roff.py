@@ -115,6 +115,7 @@ class Strings:
 
     def _replace(self, match: re.Match[str]) -> str:
         kind, name = match.lastgroup, match[match.lastgroup or 0]
+
         if kind in ("two", "long"):
             return _character(name)
         if kind in ("string2", "string", "string1"):
@@ -123,16 +124,19 @@ class Strings:
             return _FONTS.get(name, PLAIN)
         if kind == "char":
             return " " if name in _BLANKS else _LITERAL.get(name, "")
+
         return ""
 
 
 def _character(name: str) -> str:
     if name in _CHARACTERS:
         return _CHARACTERS[name]
+
     if match := _UNICODE.fullmatch(name):
         codes = [int(digits, 16) for digits in match.groups() if digits]
         valid = all(code < 0x110000 and not 0xD800 <= code < 0xE000 for code in codes)
         return unicodedata.normalize("NFC", "".join(map(chr, codes))) if valid else ""
+
     if len(name) == 2 and name[0] in _ACCENTS:
         return unicodedata.normalize("NFC", name[1] + _ACCENTS[name[0]])
     return ""
@@ -172,6 +176,7 @@ class _Lines:
         self._conditions = _Conditions(strings)
         self._macros: dict[str, list[str]] = {}
         self._run_chars = 0
+
         # The definition that is being read: its macro, its lines and what ends it.
         self._defined = ""
         self._body: list[str] = []
@@ -251,13 +256,16 @@ def _joined_lines(source: str) -> Iterator[tuple[int, str]]:
     """The lines of a page with their numbers; one that ends in a backslash goes on in the next."""
     parts: list[str] = []
     first = 1
+
     for number, line in enumerate(source.split("\n"), 1):
         if line.endswith("\\"):
             parts.append(line[:-1])
             continue
+
         yield first, "".join((*parts, line)).rstrip("\r")
         parts.clear()
         first = number + 1
+
     if parts:
         yield first, "".join(parts) + "\\"
 
@@ -332,10 +340,12 @@ class Page:
         self._parts: list[str] = []
         self._text: list[str] = []
         self.is_code = False
+
         self._levels = [""]
         self._items = 0
         self._too_deep = 0
         self._joins = False
+
         self._numbers: dict[str, int] = {}
         self.line = self._text_line = 0
         self.anchor_lines: dict[str, int] = {}
@@ -382,8 +392,10 @@ class Page:
         text = "".join(self._text).translate(_NO_FONTS)
         self._text.clear()
         self._joins = False
+
         if not text.strip():
             return
+
         if self.is_code:
             code = escape(text.strip("\n"))
             self._parts.append(f"<pre>{code}</pre>")
@@ -514,11 +526,13 @@ def _named(term: str) -> list[str]:
     plain = " ".join(term.translate(_NO_FONTS).split())
     if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED])):
         return options
+
     if term.lstrip().startswith(BOLD):
         bold = re.split(f"[{ITALIC}{PLAIN}]", term.lstrip(), maxsplit=1)[0]
         name = _REMARK.sub("", " ".join(bold.translate(_NO_FONTS).split()))
         if name:
             return [name]
+
     return [plain]
 
 

@@ -134,11 +134,13 @@ def _dedented(lines: Paragraph, margin: int) -> Paragraph:
 def _blocks(paragraphs: Sequence[Paragraph], outer: str) -> Iterator[str]:
     """Markup of paragraphs, each with what is indented below it, in the definition `outer`."""
     position = 0
+
     while position < len(paragraphs):
         lines = paragraphs[position]
         margin = _indent(lines)
         below = list(takewhile(partial(_right_of, margin), paragraphs[position + 1 :]))
         position += 1 + len(below)
+
         yield from _block(
             _dedented(lines, margin), [_dedented(part, margin) for part in below], outer
         )

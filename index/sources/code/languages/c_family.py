@@ -36,17 +36,20 @@ def _c_name(node: ts.Node) -> ts.Node | str | None:
 def _declared(node: ts.Node) -> ts.Node | None:
     """The name inside the pointers, arrays and parameter lists of a declarator."""
     inner: ts.Node | None = node.child_by_field_name("name")
+
     while inner is None and node is not None:
         declarator = node.child_by_field_name("declarator")
         if declarator is None and node.type in ("reference_declarator", "parenthesized_declarator"):
             declarator = node.named_child(0)
         if declarator is None:
             return node if node.type.endswith(("identifier", "_name")) else None
+
         node = declarator
         if node.type == "qualified_identifier":
             return node
         if node.type == "function_declarator" and (name := _after_macro(node)) is not None:
             return name
+
     return inner
 
 

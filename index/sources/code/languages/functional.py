@@ -116,6 +116,7 @@ def _haskell_name(node: ts.Node) -> ts.Node | str | None:
         constructor = _HASKELL_CONSTRUCTOR.search(type_text)
         instance_of = constructor[0] if constructor else "".join(type_text.split())
         return f"{node_text(node.child_by_field_name('name'))}.{instance_of}"
+
     name = node.child_by_field_name("name")
     if name is None:
         name = (first_child(node, "infix") or node).child_by_field_name("operator")

@@ -112,6 +112,7 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
         return first_child(first_child(node, "variable_declaration"), "identifier")
     if node.type == "enum_entry":
         return first_child(node, "identifier")
+
     return node.child_by_field_name("name") or node.child_by_field_name("type")
 
 

@@ -121,6 +121,7 @@ def _as_method(header: re.Match[bytes]) -> bytes:
     head = line.rstrip() if len(line.rstrip()) >= len(_GROOVY_METHOD) else line
     if len(head) < len(_GROOVY_METHOD):
         return header[0]
+
     filler = b"x" * (len(head) - len(_GROOVY_METHOD))
     method = _GROOVY_METHOD.replace(b'""', b'"%b"' % filler)
     spaces = re.sub(rb"[^\r\n]", b" ", line[len(head) :] + line_break + rest)
@@ -173,6 +174,7 @@ def _groovy_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "method_declaration" and _groovy_type(node):
         match = _GROOVY_TYPE_NAME.search(node_text(node))
         return match[1] if match else None
+
     # In `static main(args)`, the grammar reads the name as a type.
     name = node.child_by_field_name("name")
     return name if node_text(name) else node.child_by_field_name("return_type")
@@ -182,11 +184,13 @@ def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str 
     """The description that a task sets."""
     if definition.type not in ("expression_statement", "command_chain"):
         return None
+
     closure = first_child(definition, "closure")
     for statement in closure.named_children if closure is not None else ():
         value = first_child(statement, "assignment_expression")
         if value is not None and node_text(value.child_by_field_name("left")) == "description":
             return unquoted(value.child_by_field_name("right")) or None
+
     return None
 
 

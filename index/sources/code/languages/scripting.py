@@ -133,10 +133,12 @@ def _ruby_call_name(call: ts.Node) -> ts.Node | None:
     """The first argument, if it is a name; of `task remind: :environment`, what is before the colon."""
     arguments = call.child_by_field_name("arguments")
     name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+
     if name is not None and name.type == "pair":
         needed = name.child_by_field_name("value")
         is_needed = needed is not None and needed.type in ("simple_symbol", "string", "array")
         name = name.child_by_field_name("key") if is_needed else None
+
     is_name = name is not None and name.type in _RUBY_NAMES
     return name if is_name and node_text(call.child_by_field_name("method")) != "new" else None
 
@@ -255,6 +257,7 @@ def _julia_name(node: ts.Node) -> ts.Node | None:
     """The name of what is called, or of a type without its parameters and supertype."""
     if (name := node.child_by_field_name("name")) is not None:
         return name
+
     if head := _julia_call(node) or first_child(node, "type_head"):
         return _inside(
             head,
@@ -263,6 +266,7 @@ def _julia_name(node: ts.Node) -> ts.Node | None:
             "binary_expression",
             "parametrized_type_expression",
         )
+
     return first_child(first_child(node, "signature") or node, "identifier", "field_expression")
 
 

@@ -111,6 +111,7 @@ class Definitions:
         self._writer.drop_marker()
         if self._lists.pop().section is None:
             return
+
         section = self._outline.definitions.pop()
         if not section.blocks and not self._outline.definitions:
             # A bare signature: the prose that follows describes it.
@@ -214,6 +215,7 @@ class Definitions:
         """Read an element that tells a term's name or kind; None for other elements."""
         classes, term = element.classes, self._term
         names_defined = term.is_predicate or term.category is not None
+
         if classes & NAMES or (names_defined and element.tag == "strong"):
             return partial(self._close_name, self._text.mark(), len(term.names))
         if classes & CATEGORIES:
@@ -229,6 +231,7 @@ class Definitions:
             )
         if element.is_local_link:
             return self._text.open_permalink(element)
+
         return None
 
     def _close_own_link(self, close_permalink: Close, mark: Mark) -> None:

@@ -104,6 +104,7 @@ class Entries:
             return partial(self._text.append, BREAK)
         if element.tag == "code" and not self._generator.has_entries:
             return partial(self._close_code, self._text.mark())
+
         return None
 
     def _close_code(self, mark: Mark) -> None:
@@ -113,6 +114,7 @@ class Entries:
         outline, title = self._outline, self._take_title(level)
         if level == 1 and not outline.first_heading:
             outline.first_heading = title
+
         if outline.is_full:
             self._writer.write(title)
         elif title:
@@ -189,6 +191,7 @@ class Entries:
         section.names = list(entry.names)
         section.context = entry.context
         section.signatures = list(entry.signatures[:MAX_TERMS])
+
         if entry.is_whole_page:
             self._outline.final_section = section
         if entry.summary:
@@ -228,6 +231,7 @@ class Entries:
         has_own_id = bool(self._text.last_id)
         lines = entry.signatures if entry and has_own_id else text.split("\n")
         section.signatures += lines[: MAX_TERMS - len(section.signatures)]
+
         if entry and has_own_id:
             section.names += [name for name in entry.names if name not in section.names]
             section.title = join_names(section.names)
@@ -305,6 +309,7 @@ class Entries:
         prototype = prototype.replace(" ( ", "(").replace(" )", ")").replace(" ,", ",")
         if self._begin_entry(section.title, prototype):
             return
+
         if section.blocks or self._outline.definitions or len(prototype) > MAX_TERM:
             self._writer.write(prototype, atom=True)
         elif len(section.signatures) < MAX_TERMS and prototype:

@@ -223,9 +223,11 @@ def _statements(code: str) -> Iterator[str]:
     """Lines of code, each with those that go on in the brackets that it opens."""
     lines: list[str] = []
     depth = count = 0
+
     for line in code.split("\n"):
         if line.lstrip().startswith("#") or not line.strip():
             continue
+
         depth += line.count("(") - line.count(")")
         lines.append(line.strip())
         if depth <= 0 and count < MAX_STATEMENTS:
@@ -238,11 +240,13 @@ def _go(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     declared = _GO.fullmatch(heading)
     if declared is None or not code.startswith(declared[1]):
         return None
+
     package = page_title.split()[-1].rpartition("/")[2] if page_title else ""
     name = ".".join(filter(None, (package, declared[2], declared[3])))
     kind = "method" if declared[2] else "function" if declared[1] == "func" else "class"
     if kind != "class":
         return Entry((name,), kind, (" ".join(code.split()),), summary=declared[4])
+
     head, brace, _ = code.partition("{")
     return Entry((name,), kind, (head.strip(),), summary=declared[4], has_all_code=not brace)
 
@@ -328,8 +332,10 @@ def _mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entr
     owner, _, name = anchor.rpartition(".")
     if not name or name not in code:
         return None
+
     owner_name = owner.rpartition(".")[2]
     is_member = owner_name[:1].isupper()
+
     kind = "attribute"
     if name[:1].isupper():
         kind = "class"
@@ -337,6 +343,7 @@ def _mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entr
         kind = "method" if is_member else "function"
     elif heading == anchor:
         kind = "module"
+
     return Entry((anchor,), kind, (" ".join(code.split()),), context=(owner,) if is_member else ())
 
 
@@ -346,10 +353,12 @@ def _pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | 
     declared = _PYTHON_NAME.match(lines[-1])
     if declared is None:
         return None
+
     is_member = page_title.rpartition(".")[2].lstrip("_")[:1].isupper()
     kind = "attribute"
     if declared["call"]:
         kind = "method" if is_member else "function"
+
     return Entry(
         (f"{page_title}.{declared['name']}",),
         kind,
@@ -380,9 +389,11 @@ def _erlang(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
     line = " ".join(code.split())
     since = _ERLANG_SINCE.search(line)
     line = line[: since.start()] if since else line
+
     name = _ERLANG_NAME.match(line)
     if name is None:
         return None
+
     kind = "type" if anchor.startswith("type-") else "function"
     qualified = f"{name[1] or page_title}:{name[2]}"
     return Entry((qualified,), kind, (line,), since=f"Since {since[0].strip()}" if since else "")
@@ -412,9 +423,11 @@ def _qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None
     """A function, macro, type, variable or property; members bear the name of their class."""
     if not code.startswith(heading):
         return None
+
     line = " ".join(code.split())
     declaration = _QT_MARKS.sub("", line, count=1)
     owner = page_title.partition(" ")[0]
+
     if declared := _QT_TYPE.match(declaration):
         return Entry((declared[1],), "class", (line,))
     if declared := _QT_PROPERTY.match(declaration):
@@ -423,6 +436,7 @@ def _qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None
         return Entry((call[1],), "method" if "::" in call[1] else "function", (line,))
     if declared := _QT_VARIABLE.fullmatch(declaration):
         return Entry((declared[1],), "attribute" if "::" in declared[1] else "macro", (line,))
+
     return None
 
 
@@ -452,18 +466,21 @@ def calls_with(statements: Iterable[str], argument: str) -> list[str]:
     Each default is in one call only, the first that has it.
     """
     calls: dict[str, str] = {}
+
     for statement in statements:
         function, parenthesis, _ = statement.partition("(")
         for part in _arguments(statement[len(function) + 1 :]) if parenthesis else ():
             name, equals, default = part.partition("=")
             if equals and name.strip() == argument:
                 calls.setdefault(default.strip(), f"{function.rstrip()}(..., {part})")
+
     return list(calls.values())
 
 
 def _arguments(text: str) -> Iterator[str]:
     """The arguments of a call, up to its closing bracket; commas in brackets and quotes part none."""
     start, depth, quote = 0, 0, ""
+
     for mark in _ARGUMENT_MARK.finditer(text):
         character = mark[0]
         if quote:

@@ -29,6 +29,7 @@ class Inline:
         tag, attributes, classes = element.tag, element.attributes, element.classes
         if attributes:
             self._text.note_id(element)
+
         if tag == "br":
             self._text.append(BREAK)
         elif tag == "img" and "math" in classes:
@@ -44,6 +45,7 @@ class Inline:
             return partial(self._close_aside, self._text.mark(), NEXT_ASIDE not in classes)
         elif "anchor" in classes and element.is_local_link:
             return partial(self._close_permalink, self._text.mark())
+
         return do_nothing
 
     def _close_permalink(self, mark: Mark) -> None:

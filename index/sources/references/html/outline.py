@@ -36,11 +36,13 @@ class Outline:
         self.bare_definition: Section | None = None
         # A section to the end of the page: headings after it are text of it.
         self.final_section: Section | None = None
+
         self.first_heading = ""
         # The last heading in the section that is text of it.
         self.inner_heading = ""
         # Boxes such as notes, whose headings are text.
         self.open_boxes = 0
+
         self._headings: list[tuple[int, str]] = []
         self._notes: list[tuple[Section, str]] = []
         self._limit = 1 if whole else MAX_SECTIONS
@@ -86,6 +88,7 @@ class Outline:
             headings=tuple(title for _, title in self._headings),
             context=tuple(enclosing.title for enclosing in self.definitions),
         )
+
         self.definitions.append(definition)
         self.sections.append(definition)
         return definition

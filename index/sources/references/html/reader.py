@@ -105,6 +105,7 @@ class _Target:
         self._head = Head()
         self._text = Text()
         self._content = _Content(self._text, self._head, generator, whole)
+
         self._closers: list[Close] = []
         self._skipping = 0
         self._inside_main: bool | None = None
@@ -164,6 +165,7 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
     tag, attributes, classes = element.tag, element.attributes, element.classes
     if not attributes:
         return tag in FURNITURE_TAGS
+
     return (
         tag in FURNITURE_TAGS
         or not classes.isdisjoint(FURNITURE_CLASSES)
@@ -210,10 +212,12 @@ class _Content:
             "td": self._tables.open_cell,
             "th": self._tables.open_cell,
         }
+
         if not whole:
             openers["dl"] = self._definitions.open_list
             openers["dt"] = self._definitions.open_term
             openers["dd"] = self._definitions.open_description
+
         return openers
 
     def open(self, element: Element) -> Close:

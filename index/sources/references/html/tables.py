@@ -68,6 +68,7 @@ class Tables:
         self._close_row()
         if element.classes & self._generator.prototypes:
             return self._entries.open_prototype(element)
+
         self._text.note_id(element)
         self._cells = []
         return self._close_row
@@ -99,6 +100,7 @@ class Tables:
         entry = self._outline.section
         names = [name for part in term.split(",")[:MAX_NAMES] if (name := part.strip())]
         calls = [call for name in names for call in calls_with(entry.signatures, name)]
+
         self._outline.sections.append(
             Section(
                 join_names(names),
