@@ -63,9 +63,11 @@ class BestWorkspace:
         self._kind: Kind = kind
         self._cache_directory = directory
         self._encoder_word = better_encoder(kind)
+
         self._static: Workspace | None = None
         self._better: Workspace | None = None
         self._current: Workspace | None = None
+
         self._lock = threading.RLock()
         # Kept, so that it can be waited for when it has ended.
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,14 +117,17 @@ class BestWorkspace:
         """The workspace with better vectors, if there is one, and it is up to date."""
         if self._encoder_word is None:
             return None
+
         if self._better is None:
             # Looked up first, since loading an encoder takes a quarter of a second.
             variant = variant_of(self._kind, self._encoder_word)
             name = workspace_name(self.root, variant)
             if not builds.exists(cache.home_of(self._cache_directory), name):
                 return None
+
             encoder = load_encoder(ENCODERS[self._encoder_word])
             self._better = Workspace(self.root, self._kind, encoder, variant, self._cache_directory)
+
         is_current = self._better.catch_up(MAX_FILES_IN_SEARCH, MAX_NEW_BYTES_IN_SEARCH)
         return self._better if is_current else None
 
@@ -138,6 +143,7 @@ class BestWorkspace:
             )
         else:
             self._static.refresh(progress)
+
         return self._static
 
     def _start_process(self, static: Workspace) -> None:

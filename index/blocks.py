@@ -63,10 +63,12 @@ def _buffer(size: int) -> Iterator[_Buffer]:
     if size > _BUFFER_BYTES:
         yield _Buffer(size)
         return
+
     try:
         buffer = _buffers.pop()
     except IndexError:
         buffer = _Buffer(_BUFFER_BYTES, as_file=True)
+
     try:
         yield buffer
     finally:
@@ -301,6 +303,7 @@ class BlockFile:
         mapping = self._mapping
         if mapping is None or buffer.descriptor < 0:
             return False
+
         try:
             parts = [mapping[start:stop] for start, stop in ranges]
             return os.pwritev(buffer.descriptor, parts, 0) == size
@@ -311,6 +314,7 @@ class BlockFile:
         """Read from `position` on, without verifying. Raises Altered if the file was cut."""
         if self._descriptor < 0:
             raise ValueError(self._message("is closed"))
+
         try:
             count = os.preadv(self._descriptor, (target,), position)
             # One call reads at most 2 GB.

@@ -94,11 +94,13 @@ class Files:
     def _opened(self, name: str) -> Iterator[io.BufferedReader]:
         """Open a file after a check of its size."""
         expected = self._entry(name, "sha256")["bytes"]
+
         try:
             with (self._directory / name).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != expected:
                     raise self._damaged(name, f"has {size} bytes, not {expected}")
+
                 yield file
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._damaged(name, "is missing") from error
@@ -135,6 +137,7 @@ def checksums(
     for path in sorted(directory.rglob("*")):
         if not path.is_file() or _is_sums(path):
             continue
+
         name = path.relative_to(directory).as_posix()
         if linked is not None and name in linked:
             entries[name] = dict(linked[name])
@@ -142,6 +145,7 @@ def checksums(
             entries[name] = {"bytes": path.stat().st_size, "blocks": _sha256(sums_path(path))}
         else:
             entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+
     return entries
 
 

@@ -65,6 +65,7 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
         return []
     except OSError as error:
         raise Damaged(f"{home / catalog.folder} {read_problem(error)}.") from error
+
     return sorted(
         path.name for path in directories if _NAME.fullmatch(path.name) and _is_active(path)
     )
@@ -180,6 +181,7 @@ def locked(home: Path, name: str, catalog: Catalog = CORPORA) -> Iterator[Path]:
         f"{catalog.item.capitalize()} {name!r} is being built or changed by another process; "
         "try again later."
     )
+
     with exclusive(directory, busy, create=True):
         try:
             with storage_errors():
@@ -242,15 +244,18 @@ def adopt(staging_dir: Path, build: str) -> None:
     directory = staging_dir.parent / build
     if not _BUILD.fullmatch(build):
         raise Damaged(f"{build[:60]!r} is not the name of a build.")
+
     for path in staging_dir.iterdir():
         fsync(path)
     staging_dir.chmod(0o755)
     staging_dir.rename(directory)
+
     try:
         verify(directory, read_manifest(directory).files)
     except Damaged:
         shutil.rmtree(directory, ignore_errors=True)
         raise
+
     fsync(directory.parent)
 
 
@@ -332,6 +337,7 @@ def previous(home: Path, name: str) -> str:
         raise NotFound(
             f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
         )
+
     return candidates[-1]
 
 

@@ -134,10 +134,13 @@ def trim(cache: Path, keep: Collection[str], limit: int = MAX_BYTES) -> list[Ent
     remaining = entries(cache)
     total = sum(entry.bytes for entry in remaining)
     removed = []
+
     for entry in remaining:
         if total <= limit:
             break
+
         if entry.name not in keep and remove(cache, entry):
             removed.append(entry)
             total -= entry.bytes
+
     return removed

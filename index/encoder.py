@@ -239,6 +239,7 @@ class EncoderSettings:
             self.files[TOKENIZER],
             *filter(None, [self.files.get(QUERY_MODEL)]),
         ]
+
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -266,10 +267,12 @@ class Encoder:
         self.architecture: Architecture = "transformer"
         self.fingerprint = settings.fingerprint
         self.similarity = settings.similarity
+
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix,
             "passage": settings.passage_prefix,
         }
+
         self._tokenizer = tokenizer
         self.plan = plan
         self._settings = settings

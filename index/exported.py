@@ -87,6 +87,7 @@ def check_settings(settings: Any, kind: str, numbers: Iterable[str]) -> None:
         raise ValueError(f"type is {settings.type!r:.80}, not {kind!r}")
     if type(settings.name) is not str:
         raise ValueError(f"name is {settings.name!r:.80}, not a text")
+
     # `True` is an int for isinstance, so types are compared themselves.
     for name in numbers:
         value = getattr(settings, name)

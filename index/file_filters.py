@@ -48,13 +48,16 @@ def _with_spellings(condition: Condition) -> Condition:
     if isinstance(condition, Mapping):
         excluded = {key: _with_spellings(condition[key]) for key in condition if key == "not"}
         return {**condition, **excluded}
+
     if not isinstance(condition, Scalar | Sequence):
         return condition
+
     spellings: dict[Scalar, None] = {}
     for value in [condition] if isinstance(condition, Scalar) else condition:
         spellings[value] = None
         if isinstance(value, str):
             spellings |= {value.lower(): None, language_name(value): None}
+
     return list(spellings)
 
 

@@ -291,10 +291,12 @@ def _sized(body: str, pieces: list[tuple[int, int, bool]], max_words: int) -> li
         for first, last in _trimmed(body, start, end):
             words = [(word.start(), word.end()) for word in _WORD.finditer(body, first, last)]
             count = sum(map(_weight, words))
+
             if is_atom or count <= max_words:
                 sized.append(_Piece(first, last, count))
             else:
                 sized += _cut(words, max_words)
+
     return sized
 
 

@@ -56,10 +56,12 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
     others = searched_columns(fields)
     units = units_of(fields)
     unit_names = frozenset(units.values())
+
     for name, value in fields.items():
         is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
         if isinstance(value, bool) or name in unit_names or not (is_attribute or name in others):
             continue
+
         if is_code(name):
             yield " ".join(spelling for code in _codes(value) for spelling in spellings(code))
         else:

@@ -64,9 +64,11 @@ def find_root(path: Path) -> Path:
 def common_directory(root: Path) -> Path | None:
     """Git directory that all worktrees of a repository share, or None outside of git."""
     git = root / ".git"
+
     try:
         if git.is_dir():
             return git.resolve()
+
         pointer = git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         own = root / pointer
         return (own / (own / "commondir").read_text(encoding="utf-8").strip()).resolve()
@@ -111,14 +113,17 @@ def _checked(url: str) -> str:
             f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}, or a directory.",
             field="path",
         )
+
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _clone(url: str, shown: str, target: Path) -> None:
     staging = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=target.parent))
+
     try:
         repository = staging / "clone"
         _git("clone", "--quiet", "--depth", "1", "--", url, str(repository), shown=shown)
+
         # Another process may have cloned it meanwhile; one clone is as good as the other.
         with contextlib.suppress(FileExistsError, OSError):
             repository.rename(target)
@@ -130,12 +135,14 @@ def _fetch(shown: str, target: Path) -> str | None:
     """Fetch a clone again; returns a warning if that failed, or another process does it."""
     # Another process that fetches moves this time before it is done.
     before = _fetched(target)
+
     try:
         with exclusive(target, f"{shown} is being fetched by another process."):
             _update(shown, target, before)
     except (Busy, NotFound) as error:
         age = (time.time() - before) / 3600
         return f"{error.message} This searches the clone of {age:.0f} hours ago."
+
     return None
 
 

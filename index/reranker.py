@@ -182,18 +182,22 @@ class Rerankers:
         """
         if requested is False:
             return None
+
         reranker = self.installed()
         if reranker is not None and kind in reranker.weights:
             return reranker if requested or kind in reranker.default else None
+
         if kind == "reference" and requested:
             with suppress(NotFound):
                 return ReadingReranker(self._reader())
+
         if requested:
             raise InvalidInput(
                 f"This server has no reranker for corpora of kind {kind}: omit `rerank`, or train "
                 "one with `purlin train ranker` and set PURLIN_RERANKER to its directory.",
                 field="rerank",
             )
+
         return None
 
     def installed(self) -> Reranker | None:
@@ -220,8 +224,10 @@ def logistic(logits: Floats) -> Floats:
 def _check_directory(directory: Path) -> None:
     """Raise NotFound or InvalidInput, which name the directory but not where it is."""
     remedy = "Give one made by `purlin train ranker`."
+
     if not directory.is_dir():
         raise NotFound(f"There is no reranker directory {directory.name}. {remedy}", field="rerank")
+
     if not (directory / RERANKER_SETTINGS).is_file():
         other = "a reader" if (directory / READER_SETTINGS).is_file() else "something else"
         raise InvalidInput(
@@ -251,10 +257,12 @@ def check_weights(weights: Mapping[str, float], default: Sequence[str]) -> None:
             raise InvalidInput(
                 f"weights has {kind!r:.40}; kinds are {', '.join(KINDS)}.", field="weights"
             )
+
         if not (math.isfinite(share) and 0.0 <= share <= 1.0):
             raise InvalidInput(
                 f"weights.{kind} is {share:g}; a share is from 0 to 1.", field="weights"
             )
+
     if unweighted := [kind for kind in default if kind not in weights]:
         raise InvalidInput(
             f"default has {unweighted[0]!r:.40}, which has no weight: give it one.", field="default"

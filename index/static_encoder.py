@@ -73,6 +73,7 @@ class Vocabulary:
         """Return the rows of the longest known pieces, from the left; unknown letters have none."""
         rows: list[int] = []
         start = 0
+
         while start < len(part) <= _MAX_WORD_CHARS:
             prefix = CONTINUATION if start else ""
             pieces = ((end, prefix + part[start:end]) for end in range(len(part), start, -1))
@@ -80,9 +81,11 @@ class Vocabulary:
                 ((end, self._row_of[piece]) for end, piece in pieces if piece in self._row_of),
                 (start + 1, None),
             )
+
             if row is not None:
                 rows.append(row)
             start = end
+
         return rows
 
 
@@ -166,6 +169,7 @@ class StaticEncoder:
         self.max_tokens = settings.max_tokens
         self.architecture: Architecture = "static"
         self.fingerprint = settings.fingerprint
+
         self.vocabulary = vocabulary
         self._vectors = vectors
         self._weights = {

@@ -114,6 +114,7 @@ class Workspace:
                 "index is not kept; set PURLIN_CACHE to another directory",
             )
             return Path(self._temporary.name)
+
         return directory
 
     def close(self) -> None:
@@ -187,8 +188,10 @@ class Workspace:
             before = self._corpus
             has_build = self._name in builds.corpora(self._home)
             deadline = time.monotonic() + (WAIT_S if has_build else FIRST_WAIT_S)
+
             while not self._update(progress, deadline):
                 time.sleep(_POLL_S)
+
             self._mark_used()
             return self._corpus is not before
 
@@ -203,15 +206,18 @@ class Workspace:
         with self._lock, _cache_named():
             self.notes = self._temporary_note
             active, sources, indexed = self._compare()
+
             if not self._is_current(sources, indexed):
                 changed, new_bytes = self._changes(sources, indexed)
                 if changed > most_files or new_bytes > most_new_bytes:
                     return False
+
                 try:
                     if not self._build_alone(active, sources, None):
                         return False
                 except Busy:
                     return False
+
             self._mark_used()
             return True
 
@@ -225,12 +231,15 @@ class Workspace:
         active, sources, indexed = self._compare()
         if self._is_current(sources, indexed):
             return True
+
         try:
             return self._build_alone(active, sources, progress)
         except Busy:
             if time.monotonic() < deadline:
                 return False
+
             self._keep_last_build()
+
         return True
 
     def _compare(self) -> tuple[str | None, list[SourceFile | Skipped], Listing]:
@@ -286,9 +295,11 @@ class Workspace:
         """Whether the open build has just these files, and lacks the same ones."""
         if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
             return False
+
         # Otherwise a file that cannot be read would be noted with each search, or never.
         if _unread(sources) != _unread(indexed.skipped):
             return False
+
         files = [source for source in sources if isinstance(source, SourceFile)]
         by_path = {file.path: file for file in indexed.files}
         return len(files) == len(by_path) and all(
@@ -303,16 +314,20 @@ class Workspace:
         """
         if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
             return math.inf, 0
+
         by_path = {file.path: file for file in indexed.files}
         changed, new_bytes = 0, 0
+
         for source in sources:
             if isinstance(source, Skipped):
                 continue
+
             file = by_path.get(source.path)
             if file is None:
                 with contextlib.suppress(OSError):
                     new_bytes += (self.root / source.path).stat().st_size
             changed += file is None or not _is_same(source, file)
+
         return changed, new_bytes
 
     def _open(self) -> None:
@@ -454,11 +469,13 @@ def open_workspace(
     loaded = load_encoder(encoder_directory(encoder)) if isinstance(encoder, str) else encoder
     word = encoder if isinstance(encoder, str) and encoder in ENCODERS else loaded.fingerprint[:8]
     workspace = Workspace(root, kind, loaded, variant_of(kind, word), directory)
+
     try:
         workspace.refresh(progress)
     except BaseException:
         workspace.close()
         raise
+
     workspace.notes = notes + workspace.notes
     return workspace
 

@@ -78,6 +78,7 @@ def check_truth(rows: Sequence[LabelledRow], labels: Collection[str]) -> None:
     """Raise InvalidInput if a row has a label that the classifier does not have."""
     available = set(labels)
     unknown = dict.fromkeys(label for row in rows for label in row.labels if label not in available)
+
     if unknown:
         shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
         of_several = any(LABEL_SEPARATOR in label for label in unknown)

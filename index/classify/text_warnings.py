@@ -45,6 +45,7 @@ def language_warnings(count_tokens: CountTokens, texts: Sequence[str]) -> list[s
     rate = _tokens_per_word(count_tokens, texts)
     if rate <= MAX_TOKENS_PER_WORD:
         return []
+
     return [
         f"The encoder has {rate:.1f} tokens for each word of these texts, where one that knows the "
         "language has little more than 1: labels may be little better than guesses. Texts in other "
@@ -73,6 +74,7 @@ def _cut_numbers(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:
     longer = [number for number, text in enumerate(texts, 1) if len(text) >= encoder.max_tokens - 2]
     chars = encoder.max_tokens * _CHARS_PER_TOKEN
     counts = encoder.count_tokens([texts[number - 1][:chars] for number in longer], role="query")
+
     return [
         number
         for number, count in zip(longer, counts.tolist(), strict=True)

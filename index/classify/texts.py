@@ -105,6 +105,7 @@ def read_label_lines(path: Path) -> list[str]:
             "`name = description`.",
             field="labels",
         )
+
     try:
         return [row.text for row in read_texts(path, str(path))]
     except InvalidInput as error:
@@ -119,11 +120,13 @@ def whole_text(content: bytes, name: str) -> TextRow:
     text = decoded(content)
     if text is None:
         text = content.decode(errors="replace")
+
     if "\0" in text:
         raise InvalidInput(
             f"{name} has zero bytes, as UTF-16 and what is no text have: save it as UTF-8.",
             field="texts",
         )
+
     check_text_length(text, name)
     return TextRow("1", text.strip())
 
@@ -171,6 +174,7 @@ def cell_text(value: object, where: str, column: str, option: str) -> str:
         return _SURROGATE.sub(REPLACEMENT, value)
     if isinstance(value, int | float):
         return str(value)
+
     raise InvalidInput(
         f"{where} has a {type(value).__name__} in the column {column!r:.80}, not a text: name "
         f"another with --{option}.",

@@ -307,8 +307,10 @@ def _check_numbers(spec: ClassifierSpec, count: int) -> None:
         raise ValueError(f"there are {count} labels and {len(spec.offsets)} offsets")
     if not all(_is_number(offset) and abs(offset) <= 1e6 for offset in spec.offsets):
         raise ValueError("an offset is not a number from -1,000,000 to 1,000,000")
+
     if not (_is_number(spec.temperature) and 1e-6 <= spec.temperature <= 1e6):
         raise ValueError("temperature is not a number from 0.000001 to 1,000,000")
+
     if spec.vectors is not None:
         _check_vectors(spec.vectors, count)
 
@@ -319,8 +321,10 @@ def _check_vectors(vectors: Vectors, count: int) -> None:
             f"it holds {vectors.dtype} of shape {vectors.shape}, "
             f"not float32 of shape ({count}, dim)"
         )
+
     if not 1 <= vectors.shape[1] <= _MAX_DIM:
         raise ValueError(f"its vectors have {vectors.shape[1]} numbers, not 1 to {_MAX_DIM:,}")
+
     if not np.isfinite(vectors).all():
         raise ValueError("its numbers are not all finite")
 

@@ -92,9 +92,11 @@ class LabelSet:
             "or say in their names how they differ."
             for first, second, cosine in self.similar
         ]
+
         joined = [label for label in self.labels if _SEPARATOR_IN_NAME.search(label)]
         if not joined:
             return similar
+
         return [
             *similar,
             f"The label {_shortened(joined[0])} is compared as it stands: what describes a label is "

@@ -56,6 +56,7 @@ class HostedCorpus(Corpus):
         if mode == "hybrid" and len(retrievers) == 1:
             version = self.manifest.engine["version"]
             return answer(retrievers[0]), _warning(retrievers[0], f"Milvus {version} has no other.")
+
         try:
             return answer(mode), None
         except EngineFailed as error:

@@ -68,11 +68,13 @@ def stored(
     values: dict[int, None] = {}
     ranges: dict[str, str] = {}
     widths: dict[str, int] = defaultdict(int)
+
     for name, value in filterable(fields, any_case=any_case):
         values[_hash_of(name, value)] = None
         if widths[name] < MAX_COMPARED:
             ranges[_path(name, widths[name])] = _key(value)
         widths[name] += 1
+
     return list(values), ranges, dict(widths)
 
 
@@ -107,6 +109,7 @@ def _range(clause: Clause, width: int) -> str:
             f"ranges look at no more than {MAX_COMPARED}. Filter by values.",
             field=f"filter.{clause.name}",
         )
+
     bounds = {"gte": clause.gte, "lte": clause.lte}
     tests = [
         test
@@ -114,11 +117,13 @@ def _range(clause: Clause, width: int) -> str:
         if bound is not None
         for test in _bound(clause.name, operator, bound)
     ]
+
     positions = []
     for position in range(width):
         path = f'{RANGES}["{_path(clause.name, position)}"]'
         exists = [f"exists {path}"] if clause.excludes else []
         positions.append(" and ".join([*exists, *(f"{path} {test}" for test in tests)]))
+
     return f"({' or '.join(f'({position})' for position in positions)})"
 
 
@@ -130,10 +135,12 @@ def _bound(name: str, operator: str, bound: int | float | str) -> tuple[str, str
             "allowed. Shorten it.",
             field=f"filter.{name}.{operator}",
         )
+
     key = _key(bound)
     if bound != bound:
         # Nothing compares with what is not a number.
         return '== "n"', '== "n"'
+
     if operator == "gte":
         return f'>= "{key}"', f'< "{chr(ord(key[0]) + 1)}"'
     return f'<= "{key}"', f'>= "{key[0]}"'

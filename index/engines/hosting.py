@@ -175,6 +175,7 @@ def _check_counts(milvus: Milvus, collection: str, contents: Contents) -> None:
         consistency_level="Strong",
         slow=True,
     )
+
     number = int(counted[0]["count(*)"])
     if number != contents.passages:
         raise EngineFailed(
@@ -240,6 +241,7 @@ def _describe(milvus: Milvus, collection: str, content: Mapping[str, Any]) -> No
         layout.record(layout.DESCRIPTION - number, chunk, **{layout.CHUNKS: len(chunks)})
         for number, chunk in enumerate(chunks)
     ]
+
     records = layout.records_of(collection)
     milvus.call("upsert", records, rows)
     milvus.call("flush", records, slow=True)
@@ -324,6 +326,7 @@ def _check(milvus: Milvus, manifest: Manifest) -> None:
             f"Milvus at {milvus.connection.address} has no collection {name}; build the corpus "
             "again, or set PURLIN_MILVUS to the address of the Milvus that has it."
         )
+
     described = _description(milvus, name)
     made_by = json.loads(described["manifest"])["encoder"] if described else {}
     if made_by != manifest.encoder:
@@ -333,6 +336,7 @@ def _check(milvus: Milvus, manifest: Manifest) -> None:
             f"{manifest.encoder['name']!r} ({manifest.encoder['fingerprint'][:12]}); "
             "build the corpus again."
         )
+
     for collection in (name, layout.records_of(name)):
         milvus.call("load_collection", collection, slow=True)
 
@@ -369,12 +373,14 @@ def delete(home: Path, name: str) -> None:
     """Remove a corpus with all its builds, on disk and in Milvus."""
     directory = builds.builds_directory(home, name)
     manifests = [_hosted(directory / build) for build in builds.builds(home, name)]
+
     for manifest in (item for item in manifests if item is not None):
         milvus = _milvus(manifest)
         if _target(milvus, name) is not None:
             milvus.call("drop_alias", layout.alias(name))
         for collection in _collections(milvus, name):
             _drop(milvus, collection)
+
     builds.delete(home, name)
 
 
@@ -453,8 +459,10 @@ def detach(home: Path, name: str, connection: Connection) -> bool:
 def _fetch(milvus: Milvus, collection: str, manifest: str, directory: Path) -> None:
     """Write a build's manifest and files, as they are in Milvus, into a directory."""
     (directory / "manifest.json").write_bytes(manifest.encode())
+
     files: Mapping[str, Sequence[int]] = json.loads(manifest)["engine"]["files"]
     records = Collection(milvus, collection)
+
     for name, (first, count) in files.items():
         keys = range(first, first - count, -1)
         rows = records.rows(records.records, keys, [layout.TEXT])

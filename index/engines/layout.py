@@ -145,9 +145,11 @@ def index_passages(milvus: Milvus, collection: str, passages: int) -> dict[str, 
     indexes: list[dict[str, Any]] = [
         {"field_name": DENSE, "index_type": kind, "metric_type": "IP", "params": params}
     ]
+
     if milvus.has_sparse:
         sparse = {"field_name": SPARSE, "index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}
         indexes.append(sparse)
+
     _index(milvus, collection, indexes)
     return {"index": kind, **params}
 
@@ -188,11 +190,13 @@ def chunks(text: str) -> Iterator[str]:
     """Cut a text into parts that Milvus takes; one at least."""
     content = text.encode()
     start = 0
+
     while True:
         end = start + CHUNK_BYTES
         # Not within a character.
         while end < len(content) and content[end] & 0xC0 == 0x80:
             end -= 1
+
         yield content[start:end].decode()
         start = end
         if start >= len(content):
@@ -225,4 +229,5 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
             "atoms": tuple(Span(**span) for span in values["atoms"]),
         }
     )
+
     return document, tuple(Passage(document.id, *span) for span in spans)

@@ -65,10 +65,12 @@ class Connection:
         address = address or variables.get(ADDRESS_VARIABLE, "") or recorded
         token = variables.get(TOKEN_VARIABLE, "")
         fallback = variables.get(FALLBACK_VARIABLE, "").lower() in ("1", "true", "yes", "on")
+
         try:
             timeout_s = float(variables.get(TIMEOUT_VARIABLE, "") or _TIMEOUT_S)
         except ValueError:
             raise InvalidInput(f"{TIMEOUT_VARIABLE} must be a number of seconds.") from None
+
         return cls(_checked(address), token, timeout_s, fallback)
 
 
@@ -76,23 +78,27 @@ def _checked(address: str) -> str:
     """The address, absolute if it is a file; raises InvalidInput."""
     if address.endswith(".db"):
         return str(Path(address).absolute())
+
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
+
     if not valid:
         raise InvalidInput(
             f"{ADDRESS_VARIABLE} must be an address such as http://127.0.0.1:19530, or a file "
             "that ends in .db for Milvus Lite.",
             field="milvus",
         )
+
     if parts.username or parts.password:
         raise InvalidInput(
             f"The address of Milvus must have no name and no password in it, as it is shown and "
             f"stored; put NAME:PASSWORD into {TOKEN_VARIABLE}.",
             field="milvus",
         )
+
     return address
 
 
@@ -109,6 +115,7 @@ class Milvus:
             raise EngineFailed(
                 "Corpora in Milvus need pymilvus: pip install 'purlin-search[milvus]'."
             )
+
         self.connection = connection
         self._lock = threading.Lock()
         self._client: MilvusClient | None = None
@@ -122,6 +129,7 @@ class Milvus:
         take any time as long as the server answers the keep-alive of its connection.
         """
         limits = {"retry_times": _SLOW_ATTEMPTS} if slow else {"timeout": self.connection.timeout_s}
+
         # pymilvus reports failures of any kind.
         try:
             return getattr(self._connected(), method)(*arguments, **limits, **options)
@@ -162,17 +170,21 @@ class Milvus:
         text = str(getattr(error, "message", "") or error)
         where = f"Milvus at {self.connection.address}"
         lower = text.lower()
+
         if "unauthenticated" in lower or "auth check" in lower:
             return EngineFailed(f"{where} refused the token; set {TOKEN_VARIABLE}.")
+
         if "deadline" in lower or "timeout" in lower or "timed out" in lower:
             limit_s = self.connection.timeout_s
             return EngineAway(f"{where} did not answer within {limit_s:g} s; try again later.")
+
         if any(word in lower for word in _UNREACHABLE):
             self._failure = EngineAway(
                 f"{where} cannot be reached; start it, or set {ADDRESS_VARIABLE}."
             )
             self._failed_at = time.monotonic()
             return _again(self._failure)
+
         reason = " ".join(text.replace(self.connection.token or "\0", "***").split())
         return EngineFailed(f"{where} failed: {reason[:300]}")
 

@@ -56,6 +56,7 @@ class Collection:
         limit = min(depth, layout.MAX_ROWS)
         # Searches a graph as far as is needed; other indexes ignore it.
         params = {"ef": max(limit, 128)} if column == layout.DENSE else {}
+
         hits = self.milvus.call(
             "search",
             self.name,
@@ -67,6 +68,7 @@ class Collection:
             consistency_level="Bounded",
             slow=slow,
         )[0]
+
         rows = np.array([_key(hit) for hit in hits], dtype=np.int64)
         scores = np.array([hit["distance"] for hit in hits], dtype=np.float32)
         order = np.lexsort((rows, -scores))
@@ -192,11 +194,13 @@ class MilvusLexical:
         matches: dict[int, float] = {}
         vector = self._vector(weights)
         distinct = np.unique(rows)
+
         for start in range(0, len(distinct) if vector else 0, _KEYS):
             keys = distinct[start : start + _KEYS]
             condition = layout.one_of(layout.ROW, keys)
             matching = self._collection.search(vector, layout.SPARSE, len(keys), condition)
             matches |= dict(zip(*(values.tolist() for values in matching), strict=True))
+
         scores = [matches.get(row, 0.0) for row in rows.tolist()]
         return np.array(scores, dtype=np.float32)
 
@@ -226,11 +230,13 @@ class MilvusLexical:
         """Token number -> share of the query's weight, for tokens that some passage has."""
         if not weights:
             return {}
+
         if not self._collection.milvus.has_sparse:
             raise EngineFailed(
                 f"Milvus {self._collection.milvus.version} has no sparse vectors, which lexical "
                 "search needs; use dense search, or a server of version 2.4 or later."
             )
+
         total = sum(weights.values()) or 1.0
         entries = self._entries(list(weights))
         return {
@@ -245,9 +251,11 @@ class MilvusLexical:
             entries = {
                 token: self._tokens[token] for token in distinct_tokens if token in self._tokens
             }
+
         missing = [token for token in distinct_tokens if token not in entries]
         if missing:
             entries |= self._read(missing)
+
         return [entries[token] for token in distinct_tokens]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -354,11 +362,13 @@ class MilvusPassages:
         title = folded_title(name)
         condition = f"{layout.ID_HASH} == {hashed(name)} or {layout.TITLE_HASH} == {hashed(title)}"
         columns = [layout.ID, layout.TITLE, layout.PASSAGES]
+
         records = [
             row
             for row in self._collection.query(self._collection.records, condition, columns)
             if row[layout.ID] == name or folded_title(row[layout.TITLE]) == title
         ]
+
         return _passages(records)[:MAX_NAMED]
 
     def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
@@ -379,9 +389,11 @@ class MilvusPassages:
             int(row[layout.ROW]) // layout.MAX_CHUNKS: row
             for row in self._first_records(documents, [layout.TITLE, layout.PATH])
         }
+
         rows = [records[document] for document in documents.tolist()]
         titles = [row[layout.TITLE] for row in rows]
         paths = [row[layout.PATH] or None for row in rows]
+
         return Details(
             titles,
             paths,

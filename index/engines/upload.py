@@ -60,12 +60,14 @@ class _Counts:
         """Append the counts of a passage's text."""
         counted = Counter(tokens(text, self.language))
         pairs = np.empty((len(counted), 2), np.int32)
+
         for position, (token, count) in enumerate(counted.items()):
             number = self.numbers.setdefault(token, len(self.numbers) + 1)
             if number == len(self.frequencies):
                 self.frequencies.append(0)
             self.frequencies[number] += 1
             pairs[position] = number, count
+
         self.file.write(np.int32(len(pairs)).tobytes() + pairs.tobytes())
         self.passages += 1
         self.total += counted.total()
@@ -74,6 +76,7 @@ class _Counts:
         """Yield the weight of each token's number, passage by passage."""
         mean = max(self.total, 1) / max(self.passages, 1)
         self.file.seek(0)
+
         for _ in range(self.passages):
             size = int(np.frombuffer(self.file.read(4), np.int32)[0])
             numbers, counts = np.frombuffer(self.file.read(8 * size), np.int32).reshape(-1, 2).T
@@ -113,15 +116,18 @@ def upload(
     """
     layout.create_passages(milvus, collection, dim)
     layout.create_records(milvus, collection)
+
     with tempfile.TemporaryFile() as file:
         counts = _Counts(file, language)
         if milvus.has_sparse:
             for document, passages, _ in documents():
                 for passage in passages:
                     counts.add(lexical_text(document, passage))
+
         writer = _Writer(milvus, collection, progress)
         writer.write(documents(), counts.weights() if milvus.has_sparse else None)
         buckets = writer.write_vocabulary(counts)
+
     return Contents(
         writer.passages,
         np.array(writer.documents, np.int64),
@@ -135,13 +141,16 @@ def write_files(milvus: Milvus, collection: str, paths: Iterable[Path]) -> dict[
     """Store the content of files; returns the first record and the number of records of each."""
     batch = _Batch(milvus, layout.records_of(collection))
     stored, row = {}, layout.FIRST_FILE
+
     for path in paths:
         first = row
         # The column takes texts only.
         for chunk in layout.chunks(b64encode(path.read_bytes()).decode()):
             batch.add(layout.record(row, chunk), len(chunk))
             row -= 1
+
         stored[path.name] = [first, first - row]
+
     batch.send()
     return stored
 
@@ -164,6 +173,7 @@ class _Batch:
     def send(self) -> None:
         """Write what was added; raises EngineFailed after several attempts."""
         rows, self._rows, self._bytes = self._rows, [], 0
+
         for attempt in range(_ATTEMPTS if rows else 0):
             # An attempt that failed may have been written all the same.
             method = "upsert" if attempt else "insert"
@@ -218,6 +228,7 @@ class _Writer:
     ) -> None:
         path = path_of(document)
         self.has_files = self.has_files or bool(path)
+
         columns = {
             layout.PASSAGES: len(passages),
             layout.ID: document.id,
@@ -227,12 +238,14 @@ class _Writer:
             layout.TITLE_HASH: fields.hashed(folded_title(document.title)),
             layout.PATH_HASH: fields.hashed(path) if path else 0,
         }
+
         parts = list(layout.chunks(layout.pack(document, passages)))
         if len(parts) > layout.MAX_CHUNKS:
             raise InvalidInput(
                 f"Document {document.id[:200]!r} has over {len(parts) * layout.CHUNK_BYTES:,} "
                 "bytes, more than a record in Milvus takes; leave it out."
             )
+
         for number, part in enumerate(parts):
             # Only the first one is found by a filter, and counted.
             first = {layout.CHUNKS: len(parts), **columns, **filters} if number == 0 else {}
@@ -275,6 +288,7 @@ def _check(
         ("bytes of fields", size, _MAX_JSON_BYTES),
         ("bytes of id, title or path", max(len(text.encode()) for text in texts), 65_535),
     )
+
     for name, number, limit in limits:
         if number > limit:
             raise InvalidInput(

@@ -310,6 +310,7 @@ def form_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     for each in judged:
         if each.question.answers and each.question.entry:
             forms.setdefault(each.question.form, []).append(float(each.right))
+
     return [
         measure(f"right, {form}", np.array(values), len(judged))
         for form, values in sorted(forms.items())

@@ -127,6 +127,7 @@ def _start() -> subprocess.Popen[bytes] | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+
     return None
 
 

@@ -119,6 +119,7 @@ def build(
     """
     report = progress or _silent
     plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable, engine)
+
     with builds.locked(home, name) as directory:
         unfinished = Unfinished(directory)
         try:
@@ -130,6 +131,7 @@ def build(
         except BaseException:
             unfinished.remove_if_empty()
             raise
+
         unfinished.remove()
         return manifest
 
@@ -245,9 +247,11 @@ def _active(home: Path, name: str) -> Path | None:
         directory = builds.current(home, name)
     except PurlinError:
         return None
+
     with contextlib.suppress(PurlinError):
         if read_manifest(directory).interim:
             return None
+
     return directory
 
 
@@ -274,12 +278,15 @@ class _Builder:
         self._plan, self._earlier = plan, earlier
         self._unfinished = Unfinished(staging_dir.parent)
         self._content = _Content()
+
         # Number of segments that stay, and the name of the new one, if any.
         self._kept, self._new_segment = 0, ""
         self._first_skipped: Skipped | None = None
+
         # The vectors that are being made, and the encoder that makes them.
         self._encoding: Encoding | None = None
         self._encoder: TextEncoder | None = None
+
         # Entries of the manifest that hold for linked files.
         self._linked: dict[str, Mapping[str, Any]] = {}
 
@@ -345,9 +352,11 @@ class _Builder:
         """Raise Worse if most of the active build's products are gone."""
         if active is None or not self._plan.kind == active.kind == "product":
             return
+
         before, now = active.documents, self._content.documents
         if before < GUARDED_PRODUCTS or now >= before / 2:
             return
+
         left_out = self._left_out_message(self._content.skipped)
         raise Worse(
             f"Corpus {self._plan.name!r} would have {now:,} products in place of {before:,}, so the "
@@ -454,6 +463,7 @@ class _Builder:
         manifest, directory = self._earlier.manifest, self._earlier.directory
         if manifest is None or directory is None:
             return
+
         for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
             if segment in (BASE, DELTA)[: self._kept] and is_linked(file):
@@ -491,6 +501,7 @@ class _Builder:
         if self._encoding is not None and self._encoder is not encoder:
             self._encoding.close()
             self._encoding = None
+
         if self._encoding is None:
             comparable = self._earlier.comparable(encoder)
             self._encoding = Encoding(
@@ -499,6 +510,7 @@ class _Builder:
                 self._earlier.rows_of if comparable else None,
             )
             self._encoder = encoder
+
         return self._encoding
 
     def _encode(
@@ -573,6 +585,7 @@ class _Builder:
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         fusion = HYBRID[encoder.architecture, plan.kind]
         weight = options.dense_weight
+
         return Manifest(
             name=plan.name,
             kind=plan.kind,

@@ -112,12 +112,15 @@ def run_queries(
     """Search for each judged query that has a text; returns its best 100 documents."""
     run: dict[str, list[str]] = {}
     query_ids = judged.query_ids
+
     for done, query in enumerate(query_ids, 1):
         text = judged.queries[query]
         hits = corpus.search(text, k=RUN_DEPTH, mode=mode, filter=filter).hits
         run[query] = [hit.document_id for hit in hits]
+
         if progress is not None:
             progress(done, len(query_ids))
+
     return run
 
 

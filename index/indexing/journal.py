@@ -44,11 +44,13 @@ class Journal:
         self._path, self._dim, self._smallest = path, dim, smallest
         self._prepare = prepare
         self._positions = DigestMap()
+
         # Of each block, its first vector, and where its vectors begin in the file.
         self._starts, self._offsets = [0], list[int]()
         # Block -> vectors of those that are not in the file.
         self._held: dict[int, NDArray[np.float16]] = {}
         self._file: IO[bytes] | None = None
+
         if path.exists():
             self._open()
 
@@ -74,12 +76,15 @@ class Journal:
     def vectors(self, positions: NDArray[np.int64]) -> NDArray[np.float16]:
         """Return the vectors (n, dim) at these positions."""
         vectors = np.empty((len(positions), self._dim), np.float16)
+
         # Runs of vectors that follow each other in one block are read at once.
         blocks = np.searchsorted(self._starts, positions, "right") - 1
         breaks = np.flatnonzero((np.diff(positions) != 1) | (np.diff(blocks) != 0)) + 1
+
         for start, end in pairwise([0, *breaks.tolist(), len(positions)]):
             if start < end:
                 vectors[start:end] = self._run(int(positions[start]), end - start)
+
         return vectors
 
     def close(self) -> None:

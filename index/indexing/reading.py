@@ -128,6 +128,7 @@ class SourceReader:
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:
         files, skipped = [], []
+
         with closing(self._with_items(entries)) as contents:
             for position, (entry, items) in enumerate(contents):
                 if isinstance(entry, Skipped):
@@ -140,6 +141,7 @@ class SourceReader:
                     files.append(entry)
                 else:
                     files.append(self._add_earlier(entry, position))
+
         return Listing(files, skipped)
 
     def _with_items(
@@ -213,12 +215,15 @@ class SourceReader:
         """Add a file to the new segment; it is read here unless its items are there."""
         writer = self._writer_of_segment()
         number = writer.store.add_file()
+
         if items is None:
             items = readable(source.read())
+
         before = writer.store.documents
         # Not `any`, which would stop before all items are added.
         outdated = sum(self._add(writer, item, number, position) for item in items) > 0
         self._documents_read += writer.store.documents - before
+
         file_digest = "" if outdated else source.digest
         return IndexedFile(source.path, file_digest, source.stamp, self.kept, number)
 
@@ -226,10 +231,12 @@ class SourceReader:
         """Copy an unchanged file into the new segment, or read it from the earlier one."""
         writer = self._writer_of_segment()
         number = writer.store.add_file()
+
         outdated = False
         if not self._copy(writer, file, number):
             items = self._earlier.segments[file.segment].store.read_file(file.number)
             outdated = sum(self._add(writer, item, number, position) for item in items) > 0
+
         file_digest = "" if outdated else file.digest
         return IndexedFile(file.path, file_digest, file.stamp, self.kept, number)
 
@@ -243,6 +250,7 @@ class SourceReader:
                 first_row,
                 self._language,
             )
+
         return self._writer
 
     def _copy(self, writer: SegmentWriter, earlier: IndexedFile, number: int) -> bool:

@@ -82,9 +82,11 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
     as for the demo corpora, or cannot be reached at all.
     """
     roots = local_roots(manifest)
+
     try:
         if not roots or not all(root.exists() for root in roots):
             return set()
+
         began = _began(manifest)
         return {name for name, path in _paths(roots, names) if _has_changed(path, began)}
     except OSError:

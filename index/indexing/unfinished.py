@@ -120,10 +120,12 @@ class Unfinished:
         reading = self._reading()
         if reading is None or reading.key != key:
             return None
+
         try:
             build_files.verify(self._directory / _READ, reading.files)
         except Damaged:
             return None
+
         return reading
 
     @property
@@ -149,10 +151,12 @@ class Unfinished:
         """How far the unfinished build got; None if there is none. Nothing is verified."""
         if not self._directory.is_dir():
             return None
+
         sizes = [path.stat().st_size for path in self._directory.rglob("*") if path.is_file()]
         encoded = max(
             map(count_vectors, self._directory.glob(f"{_VECTORS}*/{_JOURNAL_FILE}")), default=0
         )
+
         reading = self._reading()
         return Progressed(encoded, None if reading is None else reading.passages, sum(sizes))
 

@@ -85,11 +85,14 @@ def check_part_settings(
 ) -> None:
     """Raise ValueError unless the parts are the ensemble's own and all read the same tokens."""
     first, *_ = parts.values()
+
     for name, part in parts.items():
         if part.fingerprint != settings.parts[name]:
             raise ValueError(f"its part {name} is another reader than it was made with")
+
         if isinstance(part, EnsembleReaderSettings):
             raise ValueError(f"its part {name} is an ensemble itself: name the parts of that")
+
         if (
             part.files[TOKENIZER] != first.files[TOKENIZER]
             or part.max_tokens != settings.max_tokens

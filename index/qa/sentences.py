@@ -161,14 +161,17 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
     """Yield the sentences of a paragraph, without bullets and the white space around them."""
     position = start
     borders = [match.end() for match in _STOP.finditer(text, start, end)]
+
     for border in (*borders, end):
         bullet = _BULLET_OR_CALL.match(text, position, border)
         first = bullet.end() if bullet else position
         last = first + len(text[first:border].rstrip())
         sentence = text[first:last]
+
         if _VERDICT.fullmatch(sentence) and not _ITEM.match(text, border):
             # "Yes." is no sentence of its own: it begins the one that explains it.
             continue
+
         if " " in sentence and not _ASIDE.match(sentence):
             yield first, last
         position = border

@@ -547,6 +547,7 @@ class Corpus:
             scores["feedback"] = _rounded(similarity)
         if (reading := ranking.reading) is not None and position < len(reading.relevance):
             scores["rerank"] = _rounded(reading.relevance[position])
+
         return scores
 
     def _explanation(

@@ -133,9 +133,11 @@ def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterat
     """Yield the vectors of a file, float32, in the order of their rows."""
     with path.open("rb") as file:
         rows, dim = _read_header(file)
+
         for start in range(0, rows, _BATCH_ROWS):
             if progress is not None:
                 progress(start)
+
             count = min(_BATCH_ROWS, rows - start)
             block = np.fromfile(file, np.float16, count * dim).reshape(count, dim)
             yield block.astype(np.float32)

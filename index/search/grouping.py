@@ -97,9 +97,11 @@ class _Group:
         """Add a hit as a variant, with the fields that tell it from the best one."""
         if self.best is None or len(self.variants) == MAX_VARIANTS:
             return
+
         fields = {
             name: value for name, value in hit.fields.items() if self.best.fields.get(name) != value
         }
+
         self.variants.append(
             Variant(hit.document_id, hit.score, hit.title, fields, hit.location.url)
         )

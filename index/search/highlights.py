@@ -46,10 +46,12 @@ def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the spans in order, those that overlap as one."""
     ordered = sorted(spans)
     start, end = ordered[0] if ordered else (0, 0)
+
     for next_start, next_end in ordered:
         if next_start >= end and next_start > start:
             yield start, end
             start = next_start
         end = max(end, next_end)
+
     if ordered:
         yield start, end

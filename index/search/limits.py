@@ -15,12 +15,14 @@ def check_query(query: str, field: str = "query") -> None:
     """Raise InvalidInput with this `field` for a query that is empty, too long or not valid Unicode."""
     if not query.strip():
         raise InvalidInput(f"{field} is empty; give it at least one word.", field=field)
+
     if len(query) > MAX_QUERY_CHARS:
         raise InvalidInput(
             f"{field} has {len(query):,} characters; at most {MAX_QUERY_CHARS:,} are allowed: "
             "shorten it.",
             field=field,
         )
+
     if not is_text(query):
         raise InvalidInput(f"{field} is not valid Unicode; send UTF-8.", field=field)
 

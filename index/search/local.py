@@ -77,6 +77,7 @@ class LocalPassages:
         ordered = np.sort(documents).astype(document_of.dtype)
         starts, ends = (document_of.searchsorted(ordered, side) for side in ("left", "right"))
         counts = ends - starts
+
         # Each document's first row, and how many rows of it came before.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         rows: Rows = np.repeat(starts, counts) + within

@@ -121,6 +121,7 @@ def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
         for number, skipped in store.skipped()
         if (segment, number) in numbers
     ]
+
     return [*listing.skipped, *parts]
 
 
@@ -128,14 +129,17 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
     """Map each field of the live passages' documents to its type."""
     types: dict[str, FieldType] = {}
     start = 0
+
     for store in stores:
         rows = None
         if live is not None:
             rows = np.zeros(len(store), dtype=np.bool_)
             rows[store.document_of[live[start : start + len(store.document_of)]]] = True
             start += len(store.document_of)
+
         for name, own in store.field_types(rows).items():
             types[name] = own if types.get(name, own) == own else "both"
+
     return types
 
 

@@ -166,6 +166,7 @@ def _reranked(
     numbers = _merged(rankings, RERANK_DEPTH)
     counts = np.bincount(numbers, minlength=len(corpora)).tolist()
     deadline = time.monotonic() + RERANK_SECONDS
+
     return [
         corpus.reranked(ranked, count, reranker, deadline=deadline)
         if ranked and reranker and count

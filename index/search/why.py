@@ -57,14 +57,17 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         "path": frozenset(tokens(hit.location.path or "", language)),
         "text": frozenset(tokens(hit.text, language)),
     }
+
     words: dict[str, list[str]] = {part: [] for part in tokens_of}
     pattern = compiled(_ASCII_WORD if query.isascii() else _WORD)
+
     for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if not own.isdisjoint(part_tokens):
                 words[part] += _matching(word, part_tokens, language)
                 break
+
     return [(part, listed) for part, listed in words.items() if listed]
 
 
@@ -89,12 +92,15 @@ def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str
         "words": (1 - weight) * scores.get("lexical", 0.0) ** explanation.get("lexical_power", 1.0),
         "earlier queries": scores.get("log", 0.0),
     }
+
     parts: dict[str, float] = dict(explanation.get("parts", {}))
     if total := sum(shares.values()):
         # The model weighs the text as a whole.
         text = parts.pop("text", total)
         shares = {name: share * text / total for name, share in shares.items()}
+
     for part, value in parts.items():
         name = _PARTS.get(part, part)
         shares[name] = shares.get(name, 0.0) + value
+
     return max(shares, key=lambda name: shares[name])

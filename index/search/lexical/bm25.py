@@ -79,12 +79,14 @@ def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _U
     """
     if not lowest:
         return [(token, token.unread.pop(0)) for token in query if token.unread]
+
     chosen = []
     while (unfinished := [token for token in query if token.unread]) and (
         sum(token.most for token in unfinished) >= lowest
     ):
         token = max(unfinished, key=_Token.value)
         chosen.append((token, token.unread.pop(0)))
+
     return chosen
 
 
@@ -227,10 +229,12 @@ class Lexical:
         `allowed` (rows,) restricts the rows. Ties are in the order of rows.
         """
         allowed = self._live if allowed is None else allowed
+
         if allowed is not None and np.count_nonzero(allowed) <= _FEW:
             rows = np.flatnonzero(allowed)
         else:
             rows = self._candidates(weights, depth, allowed)
+
         scores = self.scores(weights, rows)
         best = top(scores, depth)
         return rows[best], scores[best]
@@ -299,16 +303,19 @@ class Lexical:
             rows, sums = rows[kept], sums[kept]
             if len(rows) <= depth:
                 break
+
             # Small tiers with a large effect first: they leave fewer rows to look up in the large ones.
             token = max(unfinished, key=_Token.value)
             unread = token.unread.pop(0)
             tier_rows, counts = self._read(unread.segment, unread.tier)
+
             # The shorter list is looked up in the longer one; both ascend.
             if len(rows) <= len(tier_rows):
                 positions, entries = _common(rows, tier_rows)
             else:
                 entries, positions = _common(tier_rows, rows.astype(np.int32))
             sums[positions] += self._gains(token.idf, rows[positions], counts[entries])
+
         # The sums are complete but for their rounding, unless all rows are needed anyway.
         return rows[sums >= _lowest(sums, depth, lowest) * slack]
 
@@ -393,12 +400,14 @@ class Lexical:
         """Map, for each of the rows, each token that adds to its score to what it adds."""
         total = sum(weights.values())
         parts: list[dict[str, float]] = [{} for _ in rows]
+
         for token, idf in weights.items():
             for positions, counts in self._counts(token, rows):
                 norms = self._norms[rows[positions]].astype(np.float64)
                 added = idf * counts / (counts + norms) / total
                 for position, part in zip(positions.tolist(), added.tolist(), strict=True):
                     parts[position][token] = part
+
         return parts
 
 

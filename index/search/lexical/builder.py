@@ -192,11 +192,13 @@ class LexicalBuilder:
             self._detect_language()
         if self._tokens:
             self._end_run()
+
         sources: list[_Source] = [*self._runs, *self._copies()]
         lengths = np.array(self._lengths, np.int32)
         with _Writer(self._directory, lengths) as writer:
             for entries in _merged(sources, len(lengths)):
                 writer.write(entries)
+
         if self._numbers.language is not ENGLISH:
             (self._directory / LANGUAGE_FILE).write_text(self._numbers.language.name)
         self.abandon()
@@ -323,11 +325,14 @@ class _Copy:
             self._pending = None
             names, counts, start = group
             before = len(names) if stop is None else sum(name < stop for name in names)
+
             if before < len(names):
                 later = start + int(record_bytes(counts[:before]).sum())
                 self._pending = names[before:], counts[before:], later
+
             if before:
                 yield names[:before], counts[:before], start
+
             if self._pending is not None:
                 return
 
@@ -369,14 +374,17 @@ def _parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     starts = (np.cumsum(sizes) - sizes) // 2
     numbers = np.arange(len(counts))
     short = counts <= LONG
+
     parts = [np.stack([starts[short], counts[short]], axis=1)]
     records = [numbers[short]]
+
     for number in np.flatnonzero(~short).tolist():
         tiers = tier_sizes(int(counts[number]))
         first = int(starts[number]) + 2 * len(tiers)
         tier_starts = accumulate((tier_bytes(size) // 2 for size in tiers[:-1]), initial=first)
         parts.append(np.stack([np.fromiter(tier_starts, np.int64), tiers], axis=1))
         records.append(np.full(len(tiers), number))
+
     return np.concatenate(parts), np.concatenate(records)
 
 
@@ -432,11 +440,14 @@ class _Writer:
         self._directory = directory
         self._lengths = lengths
         self._mean = mean_length(lengths)
+
         self._postings = BlockWriter(directory / POSTINGS_FILE)
         self._terms = BlockWriter(directory / TERMS_FILE)
+
         # Tokens that are in no group yet, with the number of rows of each.
         self._pending: list[tuple[bytes, int]] = []
         self._pending_start = 0
+
         self._groups = array("q")
         self._firsts: list[bytes] = []
 
@@ -448,11 +459,13 @@ class _Writer:
             self._postings.abandon()
             self._terms.abandon()
             return
+
         if self._pending:
             self._end_group(self._pending)
         self._groups.append(self._terms.tell())
         self._postings.close()
         self._terms.close()
+
         np.save(self._directory / GROUPS_FILE, np.array(self._groups, np.int64))
         names = b"".join(token + b"\n" for token in self._firsts)
         (self._directory / GROUP_TOKENS_FILE).write_bytes(names)

@@ -133,10 +133,12 @@ class Postings:
         )
         group_tokens = files.read(directory / GROUP_TOKENS_FILE).split(b"\n")[:-1]
         terms, postings = (files.blocks(directory / name) for name in (TERMS_FILE, POSTINGS_FILE))
+
         language = ENGLISH
         # English postings have no such file. If it is missing from a build, the manifest tells.
         if (directory / LANGUAGE_FILE).exists():
             language = LANGUAGES[files.read(directory / LANGUAGE_FILE).decode()]
+
         return cls(lengths, groups, group_tokens, terms, postings, language)
 
     def __len__(self) -> int:
@@ -182,12 +184,15 @@ class Postings:
         first = max(bisect_right(self._firsts, letters) - 1, 0)
         last = bisect_left(self._firsts, letters[:-1] + bytes([letters[-1] + 1]))
         row_counts = {}
+
         for content, starts, ends, counts in self._tables(first, last):
             lengths = ends - starts
             fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
+
             for token, count in _words(content, starts[fits], ends[fits], counts[fits]):
                 if token.startswith(letters):
                     row_counts[token] = count
+
         return row_counts
 
     def words_ending(self, ending: str, longer: int) -> dict[bytes, int]:
@@ -197,12 +202,15 @@ class Postings:
         """
         letters = ending.encode()
         row_counts: dict[bytes, int] = {}
+
         for content, starts, ends, counts in self._tables(0, len(self._firsts)):
             codes = np.frombuffer(content, np.uint8)
             fits = ends - starts >= len(letters) + longer
             for before_end, code in enumerate(reversed(letters), 1):
                 fits[fits] = codes[ends[fits] - before_end] == code
+
             row_counts.update(_words(content, starts[fits], ends[fits], counts[fits]))
+
         return row_counts
 
     def _tables(

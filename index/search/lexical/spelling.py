@@ -78,6 +78,7 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         nonlocal lookups
         word = fold(match[0])
         is_last = match.end() == query_end
+
         stays = (
             len(word) < (_FEWEST_BEGUN if is_last else _FEWEST_LETTERS)
             or not (word.isascii() and word.isalpha())
@@ -87,10 +88,12 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         )
         if stays or lookups == _MOST_LOOKED_UP:
             return match[0]
+
         lookups += 1
         spelling = None if len(word) < _FEWEST_LETTERS else _catalogue_spelling(word, vocabulary)
         if spelling is None and is_last:
             spelling = _completed(word, vocabulary)
+
         return spelling or match[0]
 
     text = _WORD.sub(spelled, query)
@@ -108,9 +111,11 @@ def as_written(
 
     def written(match: re.Match[str]) -> str:
         word_tokens = split(fold(match[0]), language)
+
         # Compounds end as the query has their last word.
         if fold(match[0]).lower().endswith(typed) or len(word_tokens) != 1:
             return match[0]
+
         passage = passage_with(word_tokens[0])
         spans = matches(passage, frozenset(word_tokens), language)
         spellings = (passage[start:end] for start, end in spans)
@@ -133,12 +138,14 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
     """Return the word as the two words that most passages have together; empty if it has no such parts."""
     language = vocabulary.language
     counts = {}
+
     for end in range(FEWEST_IN_PART, len(word) - FEWEST_IN_PART + 1):
         first, second = word[:end], word[end:]
         tokens = (*split(first.lower(), language), *split(second.lower(), language))
         # Words that are left out of searches have no token.
         if len(tokens) == 2 and all(map(vocabulary.df, tokens)):
             counts[f"{first} {second}"] = vocabulary.together(*tokens)
+
     best = max(counts, key=counts.__getitem__, default="")
     return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
 
@@ -165,16 +172,19 @@ def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
     language = vocabulary.language
     fewest = 1 if language.links else _FEWEST_TOGETHER
     searched = {token for word in _words(text) for token in split(fold(word), language)}
+
     for first, second in islice(_pairs(text, language), _MOST_PAIRS):
         tokens = (*split(fold(first), language), *split(fold(second), language))
         if len(tokens) != 2:
             continue
+
         best, most = "", 0
         for compound in _joined(first, second, language):
             joined = split(fold(compound), language)
             if len(joined) == 1 and joined[0] not in searched:
                 df = vocabulary.df(joined[0])
                 best, most = (compound, df) if df > most else (best, most)
+
         if most >= fewest and most > vocabulary.together(*tokens):
             searched.update(split(fold(best), language))
             yield best

@@ -159,11 +159,13 @@ def _gram_matches(run: str, offset: int, query_tokens: frozenset[str]) -> Iterat
     for gram_start, gram in _grams(run):
         if gram not in query_tokens:
             continue
+
         if gram_start > end:
             if end:
                 yield offset + start, offset + end
             start = gram_start
         end = gram_start + len(gram)
+
     yield offset + start, offset + end
 
 
@@ -296,10 +298,13 @@ def _stem(token: str, language: Language) -> str:
     stemmers = getattr(_local, "stemmers", None)
     if stemmers is None:
         stemmers = _local.stemmers = {}
+
     stemmer = stemmers.get(language.name)
     if stemmer is None:
         # Its own cache is small and slow to drop words; `_stem` has a larger one.
         stemmer = stemmers[language.name] = Stemmer.Stemmer(language.name, 0)
+
     if language is FRENCH:
         token = _FRENCH_ENDING.sub("", token)
+
     return str(stemmer.stemWord(token))

@@ -140,11 +140,13 @@ class NamedRows:
         """Return those of the rows that have all tokens of the words, except tokens that no passage has."""
         weights = self._weights(words)
         absent = [weights.keys() - parts.keys() for parts in self._lexical.explain(weights, rows)]
+
         existing = {
             token
             for token in set().union(*absent)
             if len(self._lexical.search({token: weights[token]}, 1)[0])
         }
+
         return rows[[existing.isdisjoint(tokens) for tokens in absent]]
 
 
@@ -153,10 +155,12 @@ def _codes_within(query: str) -> dict[str, tuple[int, int]]:
     pieces = list(_PIECE.finditer(query))
     if len(pieces) > _MOST_PIECES:
         return {}
+
     spans = {}
     for first, last in itertools.combinations_with_replacement(range(len(pieces)), 2):
         start, end = pieces[first].start(), pieces[last].end()
         code = letters_and_digits(query[start:end])
         if last - first < _MOST_PIECES_OF_CODE and _CODE_WITHIN.fullmatch(code):
             spans[code] = start, end
+
     return spans

@@ -71,6 +71,7 @@ class Ranking:
         factor = 1.0
         if len(lowest) and len(highest) and highest[0] > 0:
             factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
+
         return Ranking(
             np.concatenate([self.rows, others.rows]),
             np.concatenate([self.scores, others.scores * np.float32(factor)]),

@@ -186,12 +186,14 @@ class _PathWords:
     def matched(self, weights: Mapping[str, float]) -> Vectors:
         """Return the weight (files,) of the tokens that match a word of each path."""
         matched = np.zeros(len(self._paths), dtype=np.float32)
+
         for token, weight in weights.items():
             has_word = np.zeros(len(self._paths), dtype=np.bool_)
             for word in set(self._matching(token)):
                 padded = f" {word} "
                 has_word |= np.array([padded in path for path in self._paths])
             matched[has_word] += np.float32(weight)
+
         return matched
 
     def _matching(self, token: str) -> Iterator[str]:

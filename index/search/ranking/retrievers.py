@@ -72,11 +72,13 @@ class Retrievers:
         algorithm.
         """
         depth = max(_FIRST_DEPTH, 2 * needed)
+
         while True:
             candidates, bound = self._candidates(query, depth, clock)
             ranking = self._score(query, candidates, clock, distinct=distinct)
             last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
+
             if bound is None or last > bound:
                 return ranking
             depth *= 4
@@ -86,6 +88,7 @@ class Retrievers:
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
+
         evidence = repository.weigh(
             query.used_name or query.text,
             query.weights,
@@ -95,6 +98,7 @@ class Retrievers:
             self._passages.existing_paths,
             self._using(query, ranking.rows),
         )
+
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
@@ -179,6 +183,7 @@ class Retrievers:
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
         ones = np.ones(len(named), dtype=np.float32)
+
         return (
             np.concatenate([named, rows[others]])[:depth],
             np.concatenate([ones, shares[others]])[:depth],

@@ -44,6 +44,7 @@ def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
         for document in documents
         if _parts(document.title)[-1] == name
     }
+
     return np.array(
         [
             _parts(document.title)[-1] != name

@@ -134,11 +134,13 @@ class Column:
         group = max(_bisect(self._samples, bound, side) - 1, 0)
         start = group * self.layout.values_per_sample
         stop = min(start + self.layout.values_per_sample, self.layout.distinct)
+
         values = (
             self._read_texts(start, stop)
             if self.layout.type == "text"
             else self.read_numbers(start, stop)
         )
+
         return start + _bisect(values, bound, side)
 
     # ---- parts of the file
@@ -157,6 +159,7 @@ class Column:
         ends = self._read(_END, self._text_ends, start - before, stop).tolist()
         if not before:
             ends.insert(0, 0)
+
         base = self.layout.start
         content = bytes(self._file.read(base + ends[0], base + ends[-1]))
         positions = [end - ends[0] for end in ends]
@@ -203,11 +206,14 @@ def lower_bound(value: Scalar, type_: ValueType) -> Any:
     """
     if isinstance(value, str) or type_ == "text":
         return value.encode() if isinstance(value, str) and type_ == "text" else None
+
     if math.isnan(value):
         return None
+
     if type_ == "real":
         number = float(value)
         return math.nextafter(number, math.inf) if number < value else number
+
     if value >= 2**63:
         return None
     return math.ceil(value) if value > -(2**63) else -(2**63)
@@ -217,11 +223,14 @@ def upper_bound(value: Scalar, type_: ValueType) -> Any:
     """The greatest value of a type that is not above `value`, or None if there is none."""
     if isinstance(value, str) or math.isnan(value):
         return lower_bound(value, type_)
+
     if type_ == "text":
         return None
+
     if type_ == "real":
         number = float(value)
         return math.nextafter(number, -math.inf) if number > value else number
+
     if value < -(2**63):
         return None
     return math.floor(value) if value < 2**63 else 2**63 - 1
@@ -307,6 +316,7 @@ class ColumnsWriter:
         self._spill = _Spill(directory)
         self._collected: defaultdict[tuple[str, ValueType], _Collected] = defaultdict(_Collected)
         self._entries = self._bytes = 0
+
         # Columns to merge; those of earlier segments have the new row of each document, or -1.
         self._parts: defaultdict[
             tuple[str, ValueType], list[tuple[Column, NDArray[np.int32] | None]]
@@ -352,6 +362,7 @@ class ColumnsWriter:
     def close(self) -> None:
         """Write the files."""
         self._set_aside()
+
         layouts = []
         with BlockWriter(self._directory / COLUMNS_FILE) as file:
             for (field, type_), parts in sorted(self._parts.items(), key=lambda item: item[0]):
@@ -361,6 +372,7 @@ class ColumnsWriter:
                 layout = _write_entries(file, layout, *merge.entries())
                 if layout.entries:
                     layouts.append(asdict(layout))
+
         self._spill.close()
         content = json.dumps(layouts, ensure_ascii=False, separators=(",", ":"))
         (self._directory / LAYOUTS_FILE).write_text(content, encoding="utf-8")
@@ -440,11 +452,13 @@ class _Merge:
         """Yield the distinct texts of all parts, sorted."""
         streams = [self._numbered(number, part) for number, part in enumerate(self._parts)]
         previous, position = None, -1
+
         for text, number, own in heapq.merge(*streams):
             if text != previous:
                 previous = text
                 position += 1
                 yield text
+
             self._parts[number].merged[own] = position
 
     def _numbered(self, number: int, part: _Part) -> Iterator[tuple[bytes, int, int]]:

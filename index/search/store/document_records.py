@@ -51,6 +51,7 @@ def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> E
     """
     listed = list(passages)
     any_case = document.kind in ANY_CASE
+
     return Entry(
         _record(document, [passage for passage, _ in listed]),
         hash_of(document.id),
@@ -87,6 +88,7 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     path = path_of(document)
     names = distinct_tokens(document.title), _path_tokens(path)
     head = [document.id, document.title, len(path), *names]
+
     values = {
         "body": document.body,
         "summary": document.summary,
@@ -99,6 +101,7 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
             (passage.number, passage.start, passage.end, passage.context) for passage in passages
         ],
     }
+
     return json_line(head) + json_line({key: value for key, value in values.items() if value})
 
 
@@ -122,10 +125,12 @@ def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
     head, _, rest = content.partition(b"\n")
     identifier, title, *_ = json.loads(head)
     record = json.loads(rest)
+
     fields = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in record.get("fields", {}).items()
     }
+
     document = Document(
         id=identifier,
         kind=kind,
@@ -138,4 +143,5 @@ def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
         entities=tuple(Span(*span) for span in record.get("entities", ())),
         atoms=tuple(Span(*span) for span in record.get("atoms", ())),
     )
+
     return document, record.get("passages", ())

@@ -126,6 +126,7 @@ class Documents:
         """Passages of these rows in the given order; those of one document share its object."""
         if len(self.stores) == 1:
             return self.stores[0].fetch(rows)
+
         passages: dict[int, StoredPassage] = {}
         for number, store in enumerate(self.stores):
             start, end = self._passage_starts[number : number + 2]
@@ -133,6 +134,7 @@ class Documents:
             if own:
                 stored = store.fetch([row - start for row in own])
                 passages |= dict(zip(own, stored, strict=True))
+
         return [passages[row] for row in rows]
 
     @property

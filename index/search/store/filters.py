@@ -129,9 +129,11 @@ def unknown_field(name: str, names: list[str]) -> str:
     names_by_key = {key_of(other): other for other in names}
     similar_keys = get_close_matches(key_of(name[:80]), names_by_key, 3)
     similar = ", ".join(repr(names_by_key[key]) for key in similar_keys)
+
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     some = (", ".join(names[:_LISTED]) or "none") + more
     hint = f"Did you mean {similar}?" if similar else f"It has: {some}."
+
     return (
         f"This corpus has no filterable field {name[:80]!r}. {hint} "
         f"(Texts over {MAX_FILTERABLE_CHARS} characters cannot be filtered on.)"
@@ -272,13 +274,16 @@ def _stored(value: Scalar, field: str) -> Scalar:
     """Return a value in the form in which fields are stored. Raises InvalidInput if it has none."""
     if isinstance(value, bool):
         return str(value).lower()
+
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InvalidInput("A whole number must fit in 64 bits.", field=field)
+
     if isinstance(value, str) and not is_text(value):
         raise InvalidInput(
             f"{value[:80]!r} is not valid Unicode; send UTF-8.",
             field=field,
         )
+
     return value
 
 
@@ -295,6 +300,7 @@ def filterable(
         values = field_value if isinstance(field_value, tuple) else (field_value,)
         if any_case and name == _CATEGORY:
             values = _with_levels(values)
+
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:

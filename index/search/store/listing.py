@@ -60,6 +60,7 @@ class Listing:
             ],
             "skipped": [storable(item) for item in self.skipped],
         }
+
         content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
         (directory / LISTING_FILE).write_text(content, encoding="utf-8")
 
@@ -90,6 +91,7 @@ class Listing:
         }
         if not left_out:
             return None
+
         path, reason = next(iter(left_out.items()))
         others = f", and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
         return f"{path[:_MAX_SHOWN]} is not indexed ({reason[:_MAX_SHOWN]}){others}"

@@ -123,16 +123,19 @@ class Store:
         (by_id,) = self.by_id.rows([name])
         (by_title,) = self.by_title.rows([folded_title(name)])
         rows = sorted({*by_id, *by_title[:MAX_NAMED]})
+
         named = [
             row
             for row, head in zip(rows, self.heads(rows), strict=True)
             if head.id == name or folded_title(head.title) == folded_title(name)
         ]
+
         passages = [
             row
             for document in named
             for row in range(*range_of(self.document_of, document, document + 1))
         ]
+
         return passages[:MAX_NAMED]
 
     def rows_in(self, paths: Iterable[str]) -> dict[str, int]:
@@ -147,6 +150,7 @@ class Store:
         candidates = index.rows(listed)
         rows = [row for own in candidates for row in own]
         heads = dict(zip(rows, self.heads(rows), strict=True))
+
         return {
             name: row
             for name, own in zip(listed, candidates, strict=True)
@@ -164,14 +168,17 @@ class Store:
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
         heads = {row: head for row in rows if (head := self._recent_heads.get(row)) is not None}
+
         if missing := [row for row in rows if row not in heads]:
             read = dict(zip(missing, self._read_heads(missing), strict=True))
             heads |= read
             self._recent_heads.update(read)
+
             if len(self._recent_heads) > _RECENT_HEADS:
                 for row in list(self._recent_heads)[: _RECENT_HEADS // 2]:
                     # Another thread may drop the same ones.
                     self._recent_heads.pop(row, None)
+
         return [heads[row] for row in rows]
 
     def _read_heads(self, rows: Sequence[int]) -> list[Head]:
@@ -230,6 +237,7 @@ class Store:
         """Documents by row, each with its passages as they are stored."""
         numbers = np.array(rows, dtype=np.int64)
         records = self.records.parts(self.starts[numbers], self.starts[numbers + 1])
+
         try:
             return {
                 row: parse_record(record, self._kind)

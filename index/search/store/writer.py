@@ -80,13 +80,16 @@ class StoreWriter:
         self._file_of.append(file)
         self._ids.append(entry.id_hash)
         self._titles.append(entry.title_hash)
+
         if entry.path and entry.path != self._last_path:
             self._paths.append(hash_of(entry.path))
             self._path_rows.append(row)
         self._last_path = entry.path
+
         self._document_of.extend([row] * len(entry.digests))
         for digest in entry.digests:
             self._digests.write(digest)
+
         for name, value in entry.fields:
             self._columns.add(name, value, row)
 
