@@ -125,12 +125,14 @@ def configured_keys(text: str, file: Path | None) -> tuple[Key, ...]:
     """
     if file is not None and text:
         raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
+
     keys = parse_keys(text, "PURLIN_KEYS") if file is None else read_keys_file(file)
     if not keys and (text or file):
         raise InvalidInput(
             f"{file or 'PURLIN_KEYS'} has no key, and a server without keys answers everyone: "
             "add one, which `purlin key` makes, or unset the variable."
         )
+
     return keys
 
 
@@ -247,6 +249,7 @@ class Access:
         self._keys = keys
         self._routes = routes
         self._hosts = hosts
+
         shared = shared or Shared()
         self._rates = {
             key.name: _Rate(key.per_minute, shared, number, clock)
@@ -335,6 +338,7 @@ class _Rate:
     def take(self) -> float:
         """Count a use and return 0.0, or return the seconds until there is room for one."""
         uses, times = self._shared.rate_uses, self._shared.rate_times
+
         with self._shared.locked():
             now = self._clock()
             current = max(0.0, uses[self._number] - (now - times[self._number]) * self._per_s)
@@ -342,6 +346,7 @@ class _Rate:
             excess = round(current + 1.0 - self._capacity, 9)
             uses[self._number] = current + (excess <= 0)
             times[self._number] = now
+
         return max(0.0, round(excess / self._per_s, 6))
 
 

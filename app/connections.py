@@ -66,6 +66,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     Port 0 stands for a free port, the same for all. Raises InvalidInput.
     """
     listeners: list[socket.socket] = []
+
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(addresses):
@@ -81,6 +82,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             listener.close()
         message, field = _not_bound(host, port, error)
         raise InvalidInput(message, field=field) from error
+
     return listeners
 
 
@@ -98,8 +100,10 @@ def _not_bound(host: str, port: int, error: OSError) -> tuple[str, str]:
             "or set --port (PURLIN_PORT) to a free one.",
             "port",
         )
+
     if error.errno == errno.EACCES:
         return f"Listening on port {port} of {host} is not allowed: use one above 1023.", "port"
+
     return (
         f"{host!r} is not an address of this machine ({error.strerror}): "
         "set --host (PURLIN_HOST) to one.",

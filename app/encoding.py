@@ -110,6 +110,7 @@ class Encoders:
         self._threads = threads
         self._metrics = metrics or Metrics()
         self._others = others
+
         self._lock = threading.Lock()
         self.own = self._bounded(own)
         self._by_fingerprint: dict[str, TextEncoder] = {own.fingerprint: self.own}

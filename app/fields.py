@@ -94,10 +94,12 @@ def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
     excluded = value.get("not") if isinstance(value, dict) else None
     for values in (value, excluded):
         limit_size(values, list, MAX_VALUES, "a list of at most {} values")
+
     # What a form sends for an empty field.
     bounds = ("gte", "lte") if isinstance(value, dict) else ()
     if empty := [bound for bound in bounds if value.get(bound, 0) is None]:
         raise PydanticCustomError("condition", f"must have no null: leave {empty[0]} out")
+
     try:
         if any(isinstance(each, dict) and len(each) > _OPERATORS for each in (value, excluded)):
             raise ValueError

@@ -111,6 +111,7 @@ def _request_fields(scope: Scope, status: int, started: float) -> dict[str, Any]
         "status": status,
         "took_ms": round((time.perf_counter() - started) * 1000, 3),
     }
+
     if key := scope.get("state", {}).get("key"):
         fields["key"] = key
     return fields

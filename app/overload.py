@@ -160,6 +160,7 @@ class RequestQueue:
             # The request that the slot was meant for has left meanwhile.
             self._release_slot()
             return
+
         slot, _ = self._waiting.popleft()
         slot.set_result(None)
         self._report_queue()

@@ -404,9 +404,11 @@ def _with_news(name: str, fields: dict[str, Any] | None, news: News) -> dict[str
     if fields is None:
         state = "refused" if building is None else "building"
         fields = {"name": name, "state": state}
+
     if building is not None:
         kind, progress = building
         return {"kind": kind, **fields, "building": progress}
+
     return {**fields, "problem": fields.get("problem") or news.problems.get(name)}
 
 

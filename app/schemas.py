@@ -47,6 +47,7 @@ class CorporaOfKind(Strict):
 def _validate_corpora(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Report an invalid choice in one sentence, not as one error per union member."""
     limit_size(value, list, MAX_CORPORA, "a list of at most {} names")
+
     try:
         return validate(value)
     except ValueError:

@@ -86,9 +86,11 @@ class Service:
         self.builder = self._own_builder = Builder(
             home, self._built, keep=settings.watch, changed=partial(tell_workers, self._shared)
         )
+
         if settings.watch:
             directories = (settings.encoder, *ENCODERS.values())
             self._watcher = Watcher(home, self._own_builder, directories)
+
         if settings.milvus:
             self._follower = Follower(home, Connection.of(settings.milvus))
 
@@ -149,7 +151,9 @@ class Service:
                         "This server has no reader. Train one with `purlin train refqa`, "
                         "and set PURLIN_READER to its directory."
                     )
+
                 self._reader = Reader.load(self._settings.reader)
+
             return self._reader
 
     @property
@@ -185,6 +189,7 @@ class Service:
         for helper in (self._watcher, self._follower, self._own_builder):
             if helper is not None:
                 helper.close()
+
         self.corpora.close()
         self.classifiers.close()
         if self._reader is not None:

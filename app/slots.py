@@ -36,8 +36,10 @@ class Slots:
             if sum(shared.running) < max_running:
                 shared.running[own] += 1
                 return "run"
+
             if sum(shared.waiting) >= max_waiting:
                 return "refuse"
+
             shared.waiting[own] += 1
             return "wait"
 
@@ -60,6 +62,7 @@ class Slots:
             if worker is None or worker == own:
                 return worker == own
             shared.granted[worker] += 1
+
         shared.ring(worker)
         return False
 
@@ -75,11 +78,13 @@ class Slots:
         """Grant the slots of a worker that has ended to requests that wait elsewhere."""
         shared = self._shared
         workers = set()
+
         with shared.locked():
             shared.forget(ended)
             while (worker := self._grant()) is not None:
                 shared.granted[worker] += 1
                 workers.add(worker)
+
         for worker in workers:
             shared.ring(worker)
 
@@ -110,6 +115,7 @@ class Slots:
         waiting = [worker for worker in range(shared.workers) if shared.waiting[worker] > 0]
         if not waiting or sum(shared.running) >= self._limits()[0]:
             return None
+
         worker = min(waiting, key=lambda worker: shared.oldest[worker])
         shared.running[worker] += 1
         shared.waiting[worker] -= 1

@@ -44,4 +44,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise InvalidInput(
             f"The key {key!r} is in one object more than once: send it once.", field=key
         )
+
     return values

@@ -68,8 +68,10 @@ class _Server(uvicorn.Server):
         self._take_connections()
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._control)
+
         if self._adopting:
             await asyncio.wait(self._adopting)
+
         self._shared.started[self._shared.number] = 0
         await super().shutdown(sockets)
         loop.remove_reader(self._shared.bell)
@@ -123,6 +125,7 @@ def _read_settings(control: socket.socket) -> Settings:
         if not received:
             raise SystemExit("The supervisor has ended.")
         line += received
+
     values: dict[str, Any] = json.loads(line)
     return Settings(**values)
 

@@ -105,9 +105,11 @@ class _Supervisor:
         self._slots = Slots(self._shared, running=settings.threads, waiting=settings.queue)
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, _Worker] = {}
+
         # By the number of the worker: the last delay, and when it is due to be started again.
         self._delays: dict[int, float] = {}
         self._due: dict[int, float] = {}
+
         self._next_check = time.monotonic() + CHECK_S
         self._listening = False
         self._accepting = False
@@ -120,6 +122,7 @@ class _Supervisor:
             with self._catching_signals():
                 for number in range(self._settings.workers):
                     self._start(number)
+
                 while not self._stopping:
                     for key, _ in self._selector.select(self._until_due()):
                         key.data()
@@ -169,6 +172,7 @@ class _Supervisor:
 
     def _note(self, worker: _Worker, report: dict[str, str]) -> None:
         worker.problem = report.get("problem", worker.problem)
+
         if report.get("state") == "started":
             worker.started = True
             if not self._listening:
@@ -222,6 +226,7 @@ class _Supervisor:
         """End workers whose event loops stand still."""
         if time.monotonic() < self._next_check:
             return
+
         self._next_check = time.monotonic() + CHECK_S
         for worker in self._workers.values():
             beats = self._shared.beats[worker.number]
@@ -258,6 +263,7 @@ class _Supervisor:
         possible = self._listening and bool(self._takers())
         if possible == self._accepting:
             return
+
         self._accepting = possible
         for listener in self._listeners:
             if possible:
@@ -282,6 +288,7 @@ class _Supervisor:
                 _log.warning("a connection cannot be accepted: %s", error)
                 time.sleep(0.01)
                 return
+
             with connection:
                 self._hand_over(connection)
 
@@ -359,6 +366,7 @@ def _status(process: subprocess.Popen[bytes]) -> str:
     except subprocess.TimeoutExpired:
         process.kill()
         code = process.wait()
+
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with status {code}"

@@ -440,6 +440,7 @@ class Client:
     def _send(self, call: _Call[_T]) -> _T:
         attempts = _attempts(call, self._max_wait_s)
         outcome: _Outcome | None = None
+
         try:
             while True:
                 wait_s = attempts.send(outcome)
@@ -496,6 +497,7 @@ class AsyncClient:
     async def _send(self, call: _Call[_T]) -> _T:
         attempts = _attempts(call, self._max_wait_s)
         outcome: _Outcome | None = None
+
         try:
             while True:
                 wait_s = attempts.send(outcome)

@@ -51,8 +51,10 @@ def read_toml(path: Path) -> dict[str, Any]:
                 "extend each other?",
                 field="extends",
             )
+
         paths.append(paths[-1].parent / name)
         content = _overlaid(_parse_toml(paths[-1]), content)
+
     return content
 
 

@@ -140,10 +140,12 @@ def read_dev_set(dev_set: DevSet) -> JudgedSet:
         data = _read_published(dev_set, dev_set.format)
     else:
         data = _read_pairs(dev_set)
+
     if not data.queries or not data.passages:
         raise InvalidInput(
             f"The dev set {dev_set.name} has no judged query or no passage.", field="dev"
         )
+
     return data
 
 

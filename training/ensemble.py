@@ -71,8 +71,10 @@ class EnsembleRecipe:
         in_range("sample", self.sample, 2, 1 << 24)
         in_range("seed", self.seed, 0, MAX_SEED)
         refuse_unfit_parts(self.name, [(part.encoder, part.share) for part in self.parts])
+
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+
         refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
             raise InvalidInput(
@@ -121,10 +123,12 @@ def draw(sources: Sequence[Sequence[Pair]], recipe: EnsembleRecipe) -> list[tupl
     counts = [
         len(pairs) * source.weight for pairs, source in zip(sources, recipe.pairs, strict=True)
     ]
+
     texts = []
     for pairs, count in zip(sources, counts, strict=True):
         number = min(len(pairs), math.ceil(recipe.sample * count / sum(counts)))
         texts += [augment.draw(pair, recipe.forms, rng) for pair in rng.sample(pairs, number)]
+
     return texts
 
 

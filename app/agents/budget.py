@@ -209,8 +209,10 @@ def _part_of_line(text: str, start: int, end: int, focus: int, room: int) -> tup
         begin = max(start, min(focus - width // 4, end - width))
         if size(text[begin : min(end, begin + width)]) <= room:
             return begin, min(end, begin + width)
+
         # A character may take several bytes: try fewer.
         width = width * 3 // 4
+
     return focus, focus
 
 

@@ -100,18 +100,22 @@ def _nothing_passes(
         )
         if value
     ]
+
     advice = "leave it out" if len(filters) == 1 else "leave one of them out"
     if arguments.content != "all":
         advice += ', or search content "all"'
     text = f"Nothing in {corpus_names(reply)} fits {' and '.join(filters)}: {advice}."
+
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
         notes = (backend.unread(corpus, beginning) for corpus in corpora)
         text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
+
     if arguments.language:
         nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
         text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
+
     head = warned_head(Head(text, origin_fields(reply)), reply)
     return fit(lambda _: head, "hits", [], arguments.max_tokens)
 

@@ -73,6 +73,7 @@ def _line_range(lines: str | None, total: int, file_line: int) -> tuple[int, int
     """
     if lines is None:
         return 1, total
+
     first_text, _, last_text = lines.partition("-")
     first, last = int(first_text), int(last_text or first_text)
     if not first <= last or first > total:
@@ -81,6 +82,7 @@ def _line_range(lines: str | None, total: int, file_line: int) -> tuple[int, int
             f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document{begins}.",
             field="lines",
         )
+
     return first, min(last, total)
 
 

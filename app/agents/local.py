@@ -126,6 +126,7 @@ class LocalCorpora:
         """A whole document. Raises NotFound."""
         if corpus not in WORKSPACES:
             return self._in_home().document(corpus, where)
+
         with self._fresh(corpus) as opened:
             document = opened.document(document_id(opened, where))
             changed = _changed(opened, [document.location.path])

@@ -125,9 +125,11 @@ def request_id(message: JsonObject) -> RequestId:
     value = message["id"]
     if isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
         return value
+
     # In Python, bool is a kind of int.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+
     raise Refused(
         INVALID_REQUEST,
         f"id must be an integer or a string of at most {MAX_REQUEST_ID_CHARS} characters.",

@@ -130,7 +130,9 @@ class StdioServer:
                     mcp.INVALID_REQUEST,
                     f"{MAX_UNDER_WAY} requests are under way: wait for their answers.",
                 )
+
             self._under_way.add(message_id)
+
         self._waiting.put((message, message_id, stateless))
 
     # ---- workers
@@ -164,6 +166,7 @@ class StdioServer:
 
     def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
         line = mcp.encode(reply, message_id).encode() + b"\n"
+
         with self._write_lock:
             try:
                 self._sink.write(line)

@@ -42,8 +42,10 @@ def warned_head(head: Head, reply: SearchReply | QaReply) -> Head:
         corrected = reply.corrected[:MAX_SHOWN]
         text = f"{head.text}. Searched for {corrected!r}"
         head = Head(text, {**head.structured, "corrected": corrected})
+
     if reply.warning is None:
         return head
+
     warning = reply.warning[:MAX_SHOWN]
     return Head(f"{head.text}. {warning}", {**head.structured, "warning": warning})
 

@@ -79,6 +79,7 @@ class ServedCorpora:
         with self._service.corpora.lease(corpus) as opened:
             results = opened.related(document_id(opened, where), k)
             self._service.metrics.stages(results.timings_ms)
+
             return SearchReply(
                 hits=self._service.freshness.marked(opened, results.hits),
                 total=results.total,

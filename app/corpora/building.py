@@ -148,6 +148,7 @@ class Builder:
         self._built = built
         self._keep = keep
         self._changed = changed
+
         # Guards what follows; notified when there are jobs, or when none will come any more.
         self._condition = threading.Condition()
         self._jobs: list[Job] = []
@@ -190,6 +191,7 @@ class Builder:
             self._jobs.clear()
             self._condition.notify_all()
             process = self._process
+
         if process is not None:
             _stop(process)
         if self._thread is not None:
@@ -223,10 +225,12 @@ class Builder:
         """Wait for the next job; None at the end."""
         if not self._keep:
             self._end_idle_process()
+
         with self._condition:
             self._condition.wait_for(lambda: self._jobs or self._closing)
             if self._closing:
                 return None
+
             job = self._jobs.pop(0)
             self._running = _Running(job)
             return job
@@ -234,16 +238,19 @@ class Builder:
     def _run(self, job: Job) -> dict[str, Any]:
         """Have a job done, and return its last event."""
         lines = Lines(lambda line: _log.info("%s: %s", job.corpus, line))
+
         try:
             process = self._started()
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(job.to_json() + "\n")
             process.stdin.flush()
+
             for line in process.stdout:
                 event: dict[str, Any] = json.loads(line)
                 if "end" in event:
                     return event
+
                 progress = (event["stage"], event["done"], event["total"])
                 with self._condition:
                     assert self._running is not None
@@ -255,6 +262,7 @@ class Builder:
                 lines(*progress)
         except (OSError, ValueError) as error:
             _log.debug("%s: %s", job.corpus, error)
+
         return {"end": "failed", "message": "The process that builds corpora ended; see the log."}
 
     def _again_later(self, job: Job) -> None:
@@ -279,9 +287,11 @@ class Builder:
         with self._condition:
             if self._closing:
                 raise OSError("closing")
+
             if self._process is not None and self._process.poll() is not None:
                 _close_pipes(self._process)
                 self._process = None
+
             if self._process is None:
                 # In a session of its own: Ctrl-C reaches the server alone, which stops it in order.
                 self._process = subprocess.Popen(
@@ -291,6 +301,7 @@ class Builder:
                     text=True,
                     start_new_session=True,
                 )
+
             return self._process
 
 

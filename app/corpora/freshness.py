@@ -103,6 +103,7 @@ class Freshness:
         changed = self.changed(corpus, own)
         if not changed:
             return hits
+
         return tuple(
             replace(hit, stale=True)
             if hit.location.path in changed and hit.corpus in (None, corpus.name)
@@ -143,6 +144,7 @@ class Freshness:
     def _run_look(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
         changed: set[str] = set()
         single = False
+
         try:
             changed = staleness.changed_since(manifest, names)
             single = staleness.is_single_file(manifest)

@@ -126,6 +126,7 @@ class OpenBuilds(Generic[_B]):
         self._catalog = catalog
         self._load_build = load
         self._timeout_s = timeout_s
+
         self._lock = threading.Lock()
         self._slots: dict[str, _Slot[_B]] = {}
         self._initial: list[Future[None]] = []
@@ -227,9 +228,11 @@ class OpenBuilds(Generic[_B]):
             slot = self._slots.get(name)
             if slot is None or slot.open is not opened:
                 return
+
             self._replace(slot, None)
             slot.problem, slot.requested = problem, ""
             slot.altered.add(opened.build.build)
+
         self._log.error("%s", problem.message)
 
     def _forget(self, name: str) -> None:
@@ -348,6 +351,7 @@ def _left_out(opening: list[str], refused: list[str]) -> str | None:
         sentences.append(
             f"Not searched, as they cannot be served: {listed(refused)}; see /corpora."
         )
+
     return " ".join(sentences) or None
 
 
@@ -403,6 +407,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
         with self._lock:
             slot = self._slots.get(build.parent.name)
             serving = slot.open.build if slot is not None and slot.open is not None else None
+
         # A build after a small change has most of its segments in memory already.
         corpus = open_corpus(build, encoder, serving)
         corpus.filter_lookups = self.filters

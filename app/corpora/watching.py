@@ -63,6 +63,7 @@ class Watcher:
         while not self._stopping.is_set():
             watched = self._watched()
             self._check(watched, watched)
+
             try:
                 self._follow(watched)
             except OSError as error:
@@ -76,11 +77,14 @@ class Watcher:
             manifest = builds.active_manifest(self._home, name)
             if manifest is None or not local_roots(manifest):
                 continue
+
             if (reason := why_not_repeatable(manifest)) is not None:
                 self._tell(name, f"{name} is not watched: {reason}")
                 continue
+
             roots = tuple(root for root in local_roots(manifest) if root.exists())
             watched[name] = (manifest.kind, roots)
+
         return watched
 
     def _follow(self, watched: _Watched) -> None:

@@ -152,6 +152,7 @@ def print_written(classifier: Classifier, sets: Sequence[Labelled]) -> None:
     """Print accuracies of the small sets, by the default templates and by one of their own."""
     templates = json.loads((QUESTIONS / "templates.json").read_text())
     print("\nset, texts, labels: names | descriptions alone | both, each (own template; together)")
+
     for labelled in sets:
         cells = []
         for labels in (
@@ -163,6 +164,7 @@ def print_written(classifier: Classifier, sets: Sequence[Labelled]) -> None:
             own = right(classifier, labelled, labels, templates=[templates[labelled.name]]).mean()
             together = right(classifier, labelled, labels, transductive=True).mean()
             cells.append(f"{alone:.3f} ({own:.3f}; {together:.3f})")
+
         print(
             f"{labelled.name}, {len(labelled.texts)}, {len(labelled.labels)}: {' | '.join(cells)}"
         )
@@ -176,6 +178,7 @@ def print_draws(classifier: Classifier, sets: Sequence[Labelled]) -> None:
         replace(labelled, texts=labelled.texts[1::2], truth=labelled.truth[1::2])
         for labelled in sets
     ]
+
     for count in DRAWN_TEXTS:
         gains = {}
         for labelled in odd:
@@ -183,6 +186,7 @@ def print_draws(classifier: Classifier, sets: Sequence[Labelled]) -> None:
                 continue
             draws = [rng.choice(len(labelled.texts), count, replace=False) for _ in range(DRAWS)]
             gains[labelled.name] = [_gain(classifier, labelled, rows.tolist()) for rows in draws]
+
         means = {name: np.mean(of_set) for name, of_set in gains.items()}
         shown = ", ".join(f"{name} {mean:+.3f}" for name, mean in means.items())
         worst = min(min(of_set) for of_set in gains.values())
@@ -212,9 +216,11 @@ def print_several(classifier: Classifier, sets: Sequence[Labelled]) -> None:
                 else {each.label for each in row.ranking if each.score >= threshold}
                 for row in results
             ]
+
             hits = sum(len(a & b) for a, b in zip(passing, labelled.truth, strict=True))
             precision = hits / max(1, sum(map(len, passing)))
             cells.append(f"{precision:.2f}, {hits / sum(map(len, labelled.truth)):.2f}")
+
         print(f"{labelled.name}: " + " | ".join(cells))
 
 
@@ -231,6 +237,7 @@ def print_none(classifier: Classifier, tickets: Labelled) -> None:
             kept = [row.label in truth for row, truth in rows if truth and row.label]
             rejected = [row.label is None for row, truth in rows if not truth]
             total = sum(bool(truth) for truth in tickets.truth)
+
             print(
                 f"{name}, {threshold}: {len(kept) / total:.2f}, {np.mean(kept):.2f}, "
                 f"{np.mean(rejected):.2f}"

@@ -137,6 +137,7 @@ class ClozeClassifier(nn.Module):
         super().__init__()
         self.tokenizer = AutoTokenizer.from_pretrained(base)
         self.model = AutoModelForMaskedLM.from_pretrained(base, use_safetensors=True)
+
         self.questions = questions
         self.patterns = len(questions.patterns)
         self.words = [

@@ -385,6 +385,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
     parser.add_argument("--reader", type=Path, required=True)
     parser.add_argument(
         "--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS")
@@ -394,6 +395,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--encoder", type=Path, default=TRANSFORMER_ENCODER)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--brief", action="store_true", help="leave the table out")
+
     return parser.parse_args()
 
 

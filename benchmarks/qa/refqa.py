@@ -184,6 +184,7 @@ class Ablation:
             ]
             path.write_text("\n".join(lines), encoding="utf-8")
             log_line(f"{path.name}: {len(lines):,} pairs")
+
         return path
 
     def source(self, splitter: Splitter, kind: str) -> PairSource:
@@ -196,6 +197,7 @@ class Ablation:
                 reference=self.root,
                 splitter=splitter,
             )
+
         return PairSource(
             "templates",
             self.root,
@@ -234,6 +236,7 @@ class Ablation:
         checkpoint = directory / "checkpoint"
         checkpoint.mkdir(parents=True, exist_ok=True)
         load_text_model(self.options.model).save(checkpoint)
+
         export_encoder(
             checkpoint,
             directory / "retriever",
@@ -252,12 +255,14 @@ class Ablation:
             export=SantaExport(quantization=self.options.quantization),
             seed=seed,
         )
+
         train_santa(recipe, directory, progress=log_progress, say=log_line, cpu=self.options.cpu)
 
     def dev_sets(self, splitter: Splitter, kind: str) -> tuple[DevSet, ...]:
         """The data whose loss selects the epoch: questions about entries that are not trained on."""
         if kind == "none":
             return ()
+
         return (
             DevSet(
                 name="validation",
@@ -303,6 +308,7 @@ class Ablation:
                 reference=self.root,
                 splitter=splitter,
             )
+
         options = self.options
         recipe = ReaderRecipe(
             name="reader-int8",
@@ -312,6 +318,7 @@ class Ablation:
             loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),
             seed=seed,
         )
+
         train_reader(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
 
     def cell(self, splitter: Splitter, kind: Kind) -> QuestionValues:
@@ -555,6 +562,7 @@ def main() -> None:
             for validated in options.validated
         )
     )
+
     print_report(Ablation(options), kinds)
     if options.template_test:
         print()

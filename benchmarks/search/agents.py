@@ -118,6 +118,7 @@ def ranked_files(repository: Repository, words: Sequence[str], *, paths: bool) -
         distinct = sum(any(word in place for place in places) for word in words)
         if distinct:
             keys[path] = (-distinct, -matching)
+
     return sorted(keys, key=lambda path: (keys[path], path))[:LISTED_FILES]
 
 
@@ -127,6 +128,7 @@ def windows(lines: Sequence[str], words: Sequence[str]) -> str:
     for number, line in enumerate(lines):
         if any(word in line.lower() for word in words):
             shown.update(range(number - WINDOW_LINES, number + WINDOW_LINES + 1))
+
     text = "\n".join(
         f"{number + 1}:{lines[number]}" for number in sorted(shown) if 0 <= number < len(lines)
     )
@@ -170,6 +172,7 @@ def search(
         reading.add(result.text, files, query.right)
         if reading.solved:
             return
+
     grep(repository, query, reading, paths=True)
 
 
@@ -219,12 +222,14 @@ def print_table(readings: Mapping[str, Sequence[Reading]]) -> None:
         "| agent | tokens median | mean | calls median | mean |", " | ".join(shares), "| solved |"
     )
     print("|---" * (6 + len(shares)) + "|")
+
     for name, each in readings.items():
         tokens = [reading.tokens for reading in each]
         calls = [reading.calls for reading in each]
         solved = [reading for reading in each if reading.solved]
         counts = [sum(one.calls <= limit for one in solved) for limit in CALLS]
         counts += [sum(one.tokens <= limit for one in solved) for limit in TOKENS]
+
         row = [
             f"{statistics.median(tokens):,.0f}",
             f"{statistics.mean(tokens):,.0f}",

@@ -426,6 +426,7 @@ def corpus_of(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
     with tempfile.TemporaryDirectory() as home:
         source = SourceFile(judged.name, judged.name, lambda: iter(judged.documents))
         build(Path(home), judged.name, judged.kind, [source], encoder)
+
         corpus = Corpus.load(builds.current(Path(home), judged.name), encoder)
         try:
             yield corpus

@@ -124,6 +124,7 @@ def read_queries(directory: Path, split: str) -> list[Repository]:
             if record["split"] == split
         )
         repositories.append(Repository(file.stem, "", queries))
+
     return repositories
 
 
@@ -212,11 +213,14 @@ def measures_as_markdown(rows: Sequence[Row], queries: Sequence[Query]) -> str:
     """A table of the measures with intervals, and one of each measure by repository."""
     names = list(rows[0].measures())
     lines = [f"| encoder, mode ({len(queries)}) | {' | '.join(names)} |", "|---" * 5 + "|"]
+
     for row in rows:
         cells = [cell(values) for values in row.measures().values()]
         lines.append(f"| {row.encoder}, {row.mode} | {' | '.join(cells)} |")
+
     for name in names:
         lines += ["", f"{name}:", "", *_by_repository(rows, queries, name)]
+
     return "\n".join(lines)
 
 
@@ -224,11 +228,13 @@ def _by_repository(rows: Sequence[Row], queries: Sequence[Query], name: str) -> 
     repositories = list(dict.fromkeys(query.repository for query in queries))
     lines = [f"| encoder, mode | {' | '.join(repositories)} |"]
     lines.append("|---" * (len(repositories) + 1) + "|")
+
     for row in rows:
         values = row.measures()[name]
         groups = [_where(values, queries, "repository", repository) for repository in repositories]
         means = [f"{np.mean(group):.3f}" for group in groups]
         lines.append(f"| {row.encoder}, {row.mode} | {' | '.join(means)} |")
+
     return lines
 
 

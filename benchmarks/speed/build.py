@@ -76,12 +76,14 @@ def report(runs: Sequence[dict[str, Any]]) -> None:
     peaks = sorted(run["peak_mb"] for run in runs)
     passages = runs[0]["passages"]
     middle = statistics.median(seconds)
+
     print(
         f"{passages:,} passages, median of {len(runs)}: {middle:.1f} s "
         f"({seconds[0]:.1f}-{seconds[-1]:.1f}) = {passages / middle:,.0f}/s, "
         f"CPU {statistics.median(run['cpu_s'] for run in runs):.1f} s, "
         f"peak {peaks[0]:.0f}-{peaks[-1]:.0f} MB"
     )
+
     ends = {stage: round(end, 1) for stage, end in runs[-1]["ends_of_stages_s"].items()}
     print(f"    ends of stages in the last run, in s: {ends}")
 
@@ -98,10 +100,12 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
     """Kill a build again and again, and compare its files in the end with those of `whole`."""
     shutil.rmtree(home, ignore_errors=True)
     draw, kills, began = random.Random(0), 0, time.monotonic()
+
     while kills < options.kills:
         process = start(options, home)
         assert process.stdout is not None
         process.stdout.readline()
+
         try:
             # The build goes on after each kill, so all of them have to fit into one.
             process.communicate(timeout=draw.uniform(0.0, 1.6) * seconds / options.kills)
@@ -113,6 +117,7 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
             print(f"    kill {kills}: {Unfinished(home / 'corpora' / 'bench').progressed()}")
     else:
         start(options, home).communicate()
+
     same = content(home) == content(whole)
     print(
         f"killed {kills} times: {time.monotonic() - began:.1f} s in all, "

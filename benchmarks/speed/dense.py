@@ -110,6 +110,7 @@ def _measured(
         times.append((time.perf_counter() - start) * 1000)
         cosines = np.vecdot(vectors[rows].astype(np.float32), query)
         shares.append(ann.recall(expected, cosines))
+
     return float(np.mean(shares)), times
 
 

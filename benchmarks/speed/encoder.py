@@ -382,6 +382,7 @@ def read_cosqa(data: Path) -> Cosqa:
         for query, grades in read_qrels(directory / "qrels" / "dev.tsv").items()
         if any(grade > 0 for grade in grades.values())
     }
+
     return Cosqa(
         passages=[document["text"] for document in corpus],
         queries=[texts[query] for query in relevant],

@@ -146,10 +146,12 @@ def better_answers(
     tool = purlin()
     build = [sys.executable, "-P", "-m", "purlin", "cache", "build"]
     subprocess.run(build, cwd=directory, env={**ENVIRONMENT, **tool.cache(cache)}, check=True)
+
     steps = [
         round_of(tool, directory, largest_file(directory), cache, number)
         for number in range(rounds)
     ]
+
     for step in ("second answer", "after one changed file"):
         yield f"{step}, better vectors", [seconds[step] for seconds in steps]
 
@@ -158,6 +160,7 @@ def refresh_in_process(directory: Path, file: Path, rounds: int, cache: Path) ->
     """Seconds of a running process from a changed file to the answer that has it."""
     seconds = []
     encoder = load_encoder(STATIC_ENCODER)
+
     with open_workspace(directory, cache_directory=cache, encoder=encoder) as workspace:
         for number in range(rounds):
             with changed(file, f"process_{number}") as function:
@@ -168,6 +171,7 @@ def refresh_in_process(directory: Path, file: Path, rounds: int, cache: Path) ->
                 seconds.append((took_s, time.process_time() - cpu_started))
                 if hit.title != function:
                     raise SystemExit(f"the running process did not find {function}")
+
     return seconds
 
 
@@ -194,6 +198,7 @@ def measure(
     """Seconds by tool and step, from alternating rounds."""
     seconds: dict[tuple[str, str], list[Seconds]] = defaultdict(list)
     file = largest_file(directory)
+
     for number in range(rounds):
         # The other one begins in every other round.
         for tool in tools[:: 1 if number % 2 == 0 else -1]:
@@ -201,6 +206,7 @@ def measure(
             for step, took in round_of(tool, directory, file, cache, number).items():
                 seconds[tool.name, step].append(took)
             shutil.rmtree(cache)
+
     return seconds
 
 

@@ -107,6 +107,7 @@ def download(registry: str, package: str, directory: Path) -> None:
         "pypi": [sys.executable, "-m", "pip", "download", "-q", "--no-deps", package],
         "npm": ["npm", "pack", "--silent", package],
     }
+
     subprocess.run(
         commands[registry],
         cwd=directory,

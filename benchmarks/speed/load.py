@@ -57,6 +57,7 @@ class Client:
         """Status and content of the reply; status 0 if there is none."""
         content = None if request.body is None else json.dumps(request.body)
         headers = {"Content-Type": "application/json"} if content is not None else {}
+
         try:
             self._connection.request(request.method, request.path, content, headers)
             reply = self._connection.getresponse()
@@ -137,14 +138,17 @@ def measure(port: int, requests: Sequence[Request], clients: int, warm_up: int =
         "warm_up": warm_up,
         "requests": [asdict(request) for request in requests],
     }
+
     output = run(
         [sys.executable, "-m", "benchmarks.speed.load"],
         input=json.dumps(job).encode(),
         capture_output=True,
         timeout=JOB_SECONDS,
     )
+
     if output.returncode:
         raise RuntimeError(output.stderr.decode()[-2000:])
+
     return Load(**json.loads(output.stdout))
 
 

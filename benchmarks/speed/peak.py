@@ -61,9 +61,11 @@ def product_8_bits(random: np.random.Generator) -> Run:
         "weight_scales": np.full(COLUMNS, 0.01, np.float32),
         "zero": np.uint8(7),
     }
+
     inputs = ["rows", "weight", "scale", "weight_scales", "zero"]
     node = helper.make_node(PRODUCT, inputs, ["product"], domain=CONTRIB_DOMAIN)
     session = one_node(node, TensorProto.UINT8, constants)
+
     rows = random.integers(0, 255, (ROWS, INNER)).astype(np.uint8)
     return lambda: session.run(None, {"rows": rows})
 
@@ -95,12 +97,14 @@ def rates(runs: dict[str, tuple[Run, float]], rounds: int) -> dict[str, np.ndarr
     """Multiply-adds per second of the processor's time, in 10^9: one for each run and round."""
     for run, _ in runs.values():
         run()
+
     measured: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, (run, work) in runs.items():
             started = time.process_time()
             run()
             measured[name].append(work / (time.process_time() - started) / 1e9)
+
     return {name: np.array(values) for name, values in measured.items()}
 
 

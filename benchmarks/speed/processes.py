@@ -45,6 +45,7 @@ def serving(
     """Start a service and wait until `ready` is answered with 200; its output goes to `log`."""
     started = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
+
     with log.open("wb") as output:
         process = subprocess.Popen(
             list(map(str, command)),
@@ -53,6 +54,7 @@ def serving(
             env=os.environ | dict(environment or {}),
             cwd=directory,
         )
+
     try:
         wait_ready(process, port, ready, log)
         yield Running(port, process, time.monotonic() - started)

@@ -69,6 +69,7 @@ def curves(records: Sequence[Record], encoder: str) -> dict[str, Line]:
     builds = by_size(select(functions, part="build"))
     services = by_size(select(functions, part="serve"))
     memory = {size: [record["searched"] for record in each] for size, each in services.items()}
+
     return {
         "seconds": fit(list(builds), [median_of(each, "seconds") for each in builds.values()]),
         "disk_mb": fit(list(builds), [median_of(each, "disk_mb") for each in builds.values()]),

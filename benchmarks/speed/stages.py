@@ -31,6 +31,7 @@ def stage_means(port: int, requests: Sequence[Request]) -> dict[str, float]:
         client.content(request)
     after = dict(_seconds(client))
     client.close()
+
     return {
         stage: (seconds - before.get(stage, 0.0)) * 1000 / len(requests)
         for stage, seconds in after.items()

@@ -36,9 +36,11 @@ class Steady:
         for _ in range(TRIES):
             while not self.is_steady() and time.monotonic() < deadline:
                 time.sleep(PAUSE_S)
+
             result = work()
             if self.is_steady():
                 return result, True
+
         return result, False
 
     def is_steady(self) -> bool:

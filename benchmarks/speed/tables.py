@@ -309,11 +309,13 @@ def replaced(page: str, name: str, content: str) -> str:
 
 def write_pages(scratch: Path, docs: Path) -> None:
     contents = {name: table(scratch) for name, table in TABLES.items()}
+
     for path in (docs / name for name in PAGES):
         page = path.read_text(encoding="utf-8")
         for name, table in contents.items():
             if table:
                 page = replaced(page, name, markdown(table))
+
         page = replaced(page, "machine", f"Measured {', '.join(days(scratch))} on {machine()}.")
         path.write_text(page, encoding="utf-8")
 

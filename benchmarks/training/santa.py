@@ -176,6 +176,7 @@ def export_base(recipe: SantaRecipe, directory: Path) -> Path:
     checkpoint, encoder = directory / "base", directory / recipe.name
     checkpoint.mkdir(parents=True, exist_ok=True)
     load_text_model(recipe.model).save(checkpoint)
+
     export_encoder(
         checkpoint,
         encoder,
@@ -184,6 +185,7 @@ def export_base(recipe: SantaRecipe, directory: Path) -> Path:
         max_tokens=recipe.export.max_tokens,
         similarity=recipe.model.similarity,
     )
+
     return encoder
 
 

@@ -138,6 +138,7 @@ class Change:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+
             with tempfile.NamedTemporaryFile(
                 "w",
                 dir=target.parent,
@@ -147,6 +148,7 @@ class Change:
                 newline="",
             ) as staged:
                 staged.write(self.after)
+
             staged_file = Path(staged.name)
             try:
                 staged_file.chmod(mode)
@@ -193,6 +195,7 @@ def _command(agent: Agent, scope: Scope, project: Path | None) -> tuple[str, lis
     """
     beside = Path(sys.executable).with_name("purlin")
     command = str(beside) if scope == "user" and beside.exists() else "purlin"
+
     if agent.project is None:
         if project is None:
             raise InvalidInput(
@@ -201,6 +204,7 @@ def _command(agent: Agent, scope: Scope, project: Path | None) -> tuple[str, lis
                 field="project",
             )
         return command, ["mcp", "--path", str(project)]
+
     return command, ["mcp", *(["--path", agent.path] if agent.path else [])]
 
 
@@ -211,12 +215,15 @@ def _file(agent: Agent, scope: Scope, home: Path, project: Path | None) -> Path:
                 f"{agent.title} has no configuration of its own for a project; use --user.",
                 field="project",
             )
+
         if project is None:
             raise InvalidInput(
                 "This directory is no project: change to a repository, or use --user.",
                 field="project",
             )
+
         return project / agent.project
+
     return _below(home, agent.user)
 
 
@@ -233,6 +240,7 @@ def _read(file: Path) -> str:
     try:
         if file.stat().st_size > MAX_BYTES:
             raise InvalidInput(f"{file} has more than {MAX_BYTES:,} bytes; it is left as it is.")
+
         with file.open(encoding="utf-8", newline="") as opened:
             return opened.read()
     except FileNotFoundError:
@@ -334,11 +342,13 @@ def _without_keys(table: str, keys: Collection[str]) -> str:
     """The lines of a table without those of some keys, whose values may go over several lines."""
     kept: list[str] = []
     lines = table.splitlines(keepends=True)
+
     while lines:
         length = _statement_length(lines)
         if lines[0].partition("=")[0].strip().strip("\"'") not in keys:
             kept += lines[:length]
         del lines[:length]
+
     return "".join(kept)
 
 
@@ -359,12 +369,15 @@ def _table(text: str, group: str, *, with_subtables: bool) -> tuple[int, int]:
     name = rf"[ \t]*\[[ \t]*{group}[ \t]*\.[ \t]*(?:{NAME}|\"{NAME}\"|'{NAME}')[ \t]*"
     ends = r"[.\]]" if with_subtables else r"\]"
     own = re.compile(f"^{name}{ends}", re.MULTILINE)
+
     header = own.search(text)
     if header is None:
         return len(text), len(text)
+
     following = _HEADER.search(text, header.end())
     while with_subtables and following and own.match(text, following.start()):
         following = _HEADER.search(text, following.end())
+
     return header.start(), following.start() if following else len(text)
 
 

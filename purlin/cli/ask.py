@@ -63,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("ask", "QUESTION [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
+
     add("question", metavar="QUESTION", help="What you want to know.")
     add(
         "--path",
@@ -79,6 +80,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--reader", type=Path, metavar="DIR", help="The reader [default: the released one].")
     add("--corpus", metavar="NAME", help="A corpus of --home.")
     add_home(parser)
+
     return parser.parse_args(arguments)
 
 
@@ -107,6 +109,7 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
     for answer in result.answers:
         location, line = _location(answer, root)
         answers.append(asdict(answer) | {"place": location, "line": line})
+
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
@@ -116,6 +119,7 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
         "build": corpus.build,
         "encoder": corpus.manifest.encoder["name"],
     }
+
     print_line(json.dumps(record, ensure_ascii=False))
 
 

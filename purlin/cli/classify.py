@@ -160,12 +160,14 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
             "--format is for --texts -, as a file's suffix tells its format; of another file, "
             f"--texts - --format {options.format} < FILE reads it"
         )
+
     if sum(bool(way) for way in (options.labels, options.labels_file, options.classifier)) != 1:
         parser.error("give one of --labels, --labels-file and --classifier")
     if options.classifier and (options.template or options.multi or options.encoder):
         parser.error("a classifier has its own: leave --template, --multi and --encoder out")
     if options.transductive and (options.multi or options.classifier):
         parser.error("--transductive is for --labels or --labels-file without --multi")
+
     if not 0 <= options.min_score <= 1:
         parser.error("--min-score takes a number from 0 to 1")
     if options.review is not None and options.review < 1:
@@ -320,6 +322,7 @@ def _note_table(line: str, path: str = "-") -> None:
     kind = "json" if _JSON.fullmatch(line) else "csv" if _HEADER.fullmatch(line) else None
     if line.startswith('{"'):
         kind = "jsonl"
+
     if kind:
         name, redirection = ("stdin", "") if path == "-" else (path, f" < {path}")
         terminal.print_note(

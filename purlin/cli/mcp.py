@@ -115,6 +115,7 @@ def _parse_configure(
     about = INSTALL if action == "install" else UNINSTALL
     parser = Parser(f"mcp {action}", "[options]", about, f"purlin mcp {action} --agent claude-code")
     add = parser.add_argument
+
     add(
         "--agent",
         action="append",
@@ -133,6 +134,7 @@ def _parse_configure(
     add("--user", dest="scope", action="store_const", const="user", help="Your own configuration.")
     add("--dry-run", action="store_true", help="Show the change, and write nothing.")
     add("--yes", "-y", action="store_true", help="Write without asking.")
+
     return parser.parse_args(arguments)
 
 

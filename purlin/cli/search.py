@@ -42,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("search", "[CORPUS] QUERY [PATH] [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
+
     add(
         "query",
         metavar="QUERY",
@@ -90,6 +91,7 @@ def _parser() -> Parser:
     )
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
     add_home(parser)
+
     return parser
 
 
@@ -97,6 +99,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
     options = _parse_intermixed(parser, arguments)
     _take_directory(options)
+
     *corpora, query = options.query
     if corpora and (options.corpus or not _exists(options.home, corpora)):
         quoted = shlex.quote(" ".join(options.query))
@@ -105,6 +108,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
             f"{no_path}{' '.join(corpora)[:80]!r} is no corpus of {options.home}; "
             f"put the words of a query in quotes: purlin search {quoted}"
         )
+
     options.query = query
     options.corpus = options.corpus or corpora
     return options
@@ -192,14 +196,17 @@ def _print_hint(
     """If there are no hits, or only unlikely ones, tell why, and what else could be searched."""
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):
         return
+
     outcome = "the best score is low" if hits else "no hits"
     unread = _unread(options.path, workspace) if folder else None
     if unread:
         outcome += f"; {unread}"
+
     if options.content is None and not options.filter and _has_other_files(workspace, folder):
         outcome += "; --content all also searches documentation and configuration"
     elif hits and not unread:
         return
+
     terminal.print_note(outcome)
 
 

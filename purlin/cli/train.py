@@ -325,6 +325,7 @@ def training_steps(
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
             remaining = time_left(values.get("seconds_left", 0.0))
             tell(name, number, total, remaining)
+
             if measured := [
                 f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")
             ]:

@@ -73,6 +73,7 @@ def _language_directories(path: Path) -> list[Path]:
             "them as CodeBERT's GraphCodeBERT/codesearch describes.",
             field="data",
         )
+
     return directories
 
 

@@ -157,6 +157,7 @@ def _write_encoder_settings(
         file_digests(directory, (MODEL, QUERY_MODEL, TOKENIZER)),
         similarity,
     )
+
     details = {"quantization": quantization, **card.details()}
     write_settings(directory / SETTINGS, settings, details)
 

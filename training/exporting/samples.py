@@ -31,12 +31,14 @@ def probes() -> list[str]:
         " ".join(words[(7 * i * i + length) % len(words)] for i in range(length))
         for length in lengths
     )
+
     return ["", *texts]
 
 
 def library_texts() -> list[str]:
     """Return some 300 excerpts and lines of code and documentation of Python's standard library."""
     sources = [inspect.getsource(importlib.import_module(name)) for name in SAMPLE_MODULES]
+
     excerpts = [
         text[i : i + SAMPLE_CHARS]
         for text in sources

@@ -66,14 +66,17 @@ def _unused_gpus(device: torch.device, processes: int) -> str:
     visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cpu" and visible:
         return "a GPU is there and not used: leave out --cpu"
+
     if device.type == "cuda" and processes < visible:
         return (
             f"{visible - processes} of {visible} GPUs are not used: start with accelerate launch "
             f"--num_processes {visible} -m purlin train …"
         )
+
     # A build of torch for CPUs sees no GPU at all.
     if device.type == "cpu" and torch.version.cuda is None and NVIDIA.exists():
         return "a GPU is there, but this torch is built for CPUs: install one for CUDA"
+
     return ""
 
 

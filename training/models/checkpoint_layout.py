@@ -58,6 +58,7 @@ def _write_pooler(directory: Path, transformer: Any) -> None:
         "activation_function": "torch.nn.modules.activation.Tanh",
     }
     _write_json(directory / "config.json", config)
+
     weights = {"linear.weight": layer.weight, "linear.bias": layer.bias}
     save_file(
         {name: weight.detach().contiguous() for name, weight in weights.items()},

@@ -38,6 +38,7 @@ def keep_layers(transformer: nn.Module, count: int) -> None:
         raise InvalidInput(
             f"layers is {count}, but the base model has {len(layers)}.", field="layers"
         )
+
     numbers = [round(len(layers) * rank / count) - 1 for rank in range(1, count + 1)]
     bert = cast(Any, transformer)
     bert.encoder.layer = nn.ModuleList(layers[number] for number in numbers)

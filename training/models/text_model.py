@@ -109,6 +109,7 @@ class BertLike(TextModel):
     def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
         super().__init__(settings, tokenizer)
         self.transformer = transformer
+
         config = transformer.config
         layer = nn.TransformerDecoderLayer(
             config.hidden_size,
@@ -330,4 +331,5 @@ def _prepare(model: TextModel, inner: Any, directory: Path | None) -> TextModel:
     if model.settings.gradient_checkpointing:
         # transformers 5 has renamed the method.
         getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)()
+
     return model

@@ -190,6 +190,7 @@ def read_templates(path: Path) -> tuple[str, ...]:
             f"There are {len(templates)} templates; {MAX_RECIPE_TEMPLATES} are allowed.",
             field="templates",
         )
+
     return templates
 
 

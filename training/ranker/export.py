@@ -74,6 +74,7 @@ def _write_reranker_settings(
         "trained_on": list(recipe.export.trained_on),
         "measures": dict(measures),
     }
+
     write_settings(directory / serving.RERANKER_SETTINGS, settings, details)
 
 

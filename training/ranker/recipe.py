@@ -66,6 +66,7 @@ class RankingTeacher:
         for name in ("margin", "divergence", "labels"):
             in_range(name, getattr(self, name), 0.0, 1000.0)
         in_range("temperature", self.temperature, 1e-3, 1000.0)
+
         if not self.margin + self.divergence:
             raise InvalidInput(
                 "A teacher whose margin and divergence are both 0 teaches nothing: raise one, or "
@@ -129,8 +130,10 @@ class RankerRecipe:
     def __post_init__(self) -> None:
         Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
+
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+
         if self.name == STAGE:
             raise InvalidInput(
                 f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",

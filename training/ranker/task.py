@@ -104,6 +104,7 @@ class RankerTask(CrossEncoderTask):
             passage if column == 0 else augment.draw(source.pairs[rows[column]], forms, rng)[1]
             for column in columns
         ]
+
         packed = self.packer.pack(query, [ReadingPassage(text) for text in drawn])
         return [each.ids for each in packed]
 

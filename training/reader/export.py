@@ -92,6 +92,7 @@ def _write_reader_settings(
         "trained_on": list(recipe.export.trained_on),
         "measures": dict(measures),
     }
+
     write_settings(directory / READER_SETTINGS, settings, details)
 
 

@@ -49,6 +49,7 @@ class ReadingSettings:
         in_range("depth", self.depth, self.passages, 1000)
         in_range("missing", self.missing, 0.0, 0.9)
         in_range("max_tokens", self.max_tokens, 32, 8192)
+
         if self.equations and self.missing:
             raise InvalidInput(
                 'With equations = "paper", one of the passages must answer: set missing = 0.',
@@ -155,13 +156,16 @@ class ReaderRecipe:
     def __post_init__(self) -> None:
         Card(self.name)  # refuses a name that cannot be exported
         in_range("seed", self.seed, 0, MAX_SEED)
+
         if not self.questions:
             raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")
+
         if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
             raise InvalidInput(
                 f"{self.name!r} is the name of a directory beside the checkpoints. Rename the recipe.",
                 field="name",
             )
+
         if self.teacher is None:
             self._refuse_unlabelled(self.questions, "questions", "the recipe has no [teacher]")
         else:

@@ -133,10 +133,12 @@ def _load_run(directory: str, recipe: ReaderRecipe, reader: ReaderModel) -> Read
         for model in (reader, run)
     )
     vocabulary, run_vocabulary = (model.tokenizer.get_vocab() for model in (reader, run))
+
     if shapes != run_shapes or vocabulary != run_vocabulary:
         raise InvalidInput(
             f"export.mean_with: {directory} is of another size or vocabulary than the reader that is "
             "trained. Give readers that were trained from the same base.",
             field="export.mean_with",
         )
+
     return run

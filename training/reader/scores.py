@@ -117,6 +117,7 @@ class ScoreFiles:
         self, number: int, questions: Sequence[ScoredQuestion], logits: Sequence[PassageLogits]
     ) -> None:
         parts = [_passage_scores(each) for each in logits]
+
         with storing(self.directory), atomic_write(self._path(number)) as stream:
             np.savez(
                 stream,
@@ -143,6 +144,7 @@ def _passage_scores(logits: PassageLogits) -> PassageScores:
     packed = logits.packed
     tokens = slice(packed.first, packed.first + len(packed.offsets))
     offsets = np.array(packed.offsets, dtype=np.int32).reshape(-1, 2)
+
     return PassageScores(
         logits.selected,
         np.asarray(logits.start[tokens], dtype=np.float32),

@@ -196,6 +196,7 @@ class SantaRecipe:
                 "checkpoints. Rename one of them.",
                 field="stage",
             )
+
         if self.export.base_share and AVERAGED in (self.name, *names):
             owner, field_name = ("recipe", "name") if self.name == AVERAGED else ("stage", "stage")
             raise InvalidInput(
@@ -212,8 +213,10 @@ class SantaRecipe:
             names = ", ".join(sorted(source_names))
             hint = f"there are {names}." if names else "give each a name."
             raise InvalidInput(f"No [[pairs]] is named {unknown[0]!r}; {hint}", field="stage")
+
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
+
         if self.export.base_share and self.model.scratch:
             raise InvalidInput(
                 "A model from scratch has no base whose weights could be mixed in: leave base_share "

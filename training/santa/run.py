@@ -116,6 +116,7 @@ def _describe_masks(recipe: SantaRecipe, sources: Sequence[Sequence[Pair]], repo
         if stage.mep and stage.mask == "entity"
         for number in recipe.sources_of(stage)
     }
+
     for number in masked:
         report.sources[number].masks = describe_entities(sources[number])
 

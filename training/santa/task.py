@@ -135,6 +135,7 @@ class SantaTask:
                 f"pretrained one. Leave the stage {self.stage.name} out.",
                 field="trains",
             )
+
         for weight in self.model.parameters():
             weight.requires_grad_(weight in fresh)
 

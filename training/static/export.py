@@ -62,9 +62,11 @@ def _compare(model: WordVectors, encoder: StaticEncoder) -> None:
         bags = make_bags(count_words(encoder.vocabulary, texts, encoder.max_tokens))
         with torch.no_grad():
             expected = model.cpu()(bags, role).numpy()
+
         # A text without a known word has zeros in both.
         has_words = expected.any(axis=1)
         cosines = np.sum(expected * encoder.encode(texts, role=role), axis=1)[has_words]
+
         if cosines.min(initial=1.0) < MIN_COSINE:
             raise ExportRefused(
                 f"A {role}'s vector has cosine {cosines.min():.4f} to the trained one; at least "

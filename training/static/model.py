@@ -63,6 +63,7 @@ def make_bags(counts: Sequence[Counter[int]]) -> Bags:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.fromiter(chain.from_iterable(counts), dtype=np.int64, count=starts[-1])
     repeats = (count for counter in counts for count in counter.values())
+
     return Bags(
         torch.from_numpy(rows),
         torch.from_numpy(starts[:-1]),

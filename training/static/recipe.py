@@ -79,6 +79,7 @@ class StaticRecipe:
         in_range("shared_dropout", self.shared_dropout, 0.0, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("seed", self.seed, 0, MAX_SEED)
+
         refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
             raise InvalidInput(
@@ -86,8 +87,10 @@ class StaticRecipe:
                 "another.",
                 field="dev",
             )
+
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+
         if self.name == CHECKPOINTS:
             raise InvalidInput(
                 f"The name {CHECKPOINTS!r} is that of the directory of checkpoints; choose another.",

@@ -133,9 +133,11 @@ def _separate(text: str, spans: Iterable[Span], sentinels: Sequence[str]) -> Ite
     """
     present = [name for name in sentinels if name in text]
     end = 0
+
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         if not end <= span.start < span.end <= len(text):
             continue
+
         if not any(name in text[span.start : span.end] for name in present):
             end = span.end
             yield span

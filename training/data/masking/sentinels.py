@@ -92,6 +92,7 @@ def encode_masked(
 def _tokenize(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
     if not texts:
         return []
+
     encoded = tokenizer(
         list(texts),
         add_special_tokens=False,

@@ -125,6 +125,7 @@ def _function_body(code: str) -> tuple[int, str] | None:
             head.count(opening) == head.count(closing) for opening, closing in ("()", "[]", "{}")
         ):
             return colon.end(), colon[1]
+
     return None
 
 

@@ -182,11 +182,13 @@ def _read_corpus(path: Path) -> tuple[dict[str, set[str]], dict[str, str]]:
     """
     texts: defaultdict[str, set[str]] = defaultdict(set)
     titles: dict[str, str] = {}
+
     for file in chain.from_iterable(beir.files(path, kind) for kind in KINDS):
         for document in file.read() if isinstance(file, SourceFile) else ():
             if isinstance(document, Document):
                 titles[document.id] = document.title
                 texts[document.id].update(_training_texts(document))
+
     return texts, titles
 
 
@@ -210,12 +212,14 @@ def remove_held_out(pairs: Iterable[Pair], held_out: HeldOut) -> tuple[list[Pair
     """Return the pairs that match no evaluation set, and counts of the others by how they match."""
     kept: list[Pair] = []
     removed: Counter[Match] = Counter()
+
     for pair in pairs:
         match = held_out.matches(pair)
         if match:
             removed[match] += 1
         else:
             kept.append(pair)
+
     return kept, removed
 
 

@@ -45,10 +45,12 @@ class SourceReport:
             f"{self.skipped.total():,} skipped; in an evaluation set: {identical:,} identical, "
             f"{near:,} nearly, {query:,} by their query"
         ]
+
         for reason, count in self.skipped.most_common(MAX_REASONS):
             lines.append(f"  {count:,} skipped: {reason}")
         if self.masks:
             lines.append(f"  masks: {self.masks}")
+
         return "\n".join(lines)
 
 
@@ -71,8 +73,10 @@ class Report:
             "evaluation documents"
         )
         lines = [*map(str, self.sources), total]
+
         for reason, count in self.not_held_out.most_common(MAX_REASONS):
             lines.append(f"  evaluation rows that could not be compared, {count:,}: {reason}")
+
         return "\n".join(lines)
 
 

@@ -167,9 +167,11 @@ class PairSource:
                 "labels, a file of one label a line, belongs to the format prompts, which needs it.",
                 field="labels",
             )
+
         if self.format != "prompts" and (self.column is not None or self.prompts != 1):
             name = "prompts" if self.column is None else "column"
             raise InvalidInput(f"{name} belongs to the format prompts; remove it.", field=name)
+
         in_range("prompts", self.prompts, 1, 1000)
 
 

@@ -96,6 +96,7 @@ def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> Pass
             [generation.document_entry(document) for document, _ in reference.passages],
             reference,
         )
+
     return pools[path, splitter]
 
 
@@ -276,11 +277,13 @@ def _unlabelled_questions(
     assert source.reference is not None
     pool = _reference_pool(source.reference, None, pools)
     excluded = excluded_entries(source.leave_out, pool.reference.definitions)
+
     texts = (
         str(record.get("question") or record.get("title") or "").strip()
         for record in _records(source.path)
         if record.get("entry") not in excluded
     )
+
     # The same question twice would be read by the teacher twice.
     return pool, (
         TrainingQuestion(text, -1, form="unlabelled", answered=False, labelled=False)

@@ -82,6 +82,7 @@ class SplitReference:
 
     def _place_same(self, definitions: Sequence[Document], first: int) -> None:
         bodies = {document.id: document.body for document in definitions}
+
         for row in range(first, len(self.passages)):
             document, passage = self.passages[row]
             # A heading may stand before the body of a section.
@@ -92,6 +93,7 @@ class SplitReference:
 
     def _place_in_page(self, definitions: Sequence[Document], page: str, first: int) -> None:
         starts = [passage.start for _, passage in self.passages[first:]]
+
         for document_id, start, end, position in aligned_lines(definitions, page):
             # A line may lie in several passages.
             while start < end:
@@ -101,6 +103,7 @@ class SplitReference:
                 if stop > start:
                     offset = position - passage.start
                     self.parts[document_id].append(Placed(start, stop, first + row, offset))
+
                 next_start = starts[row + 1] if row + 1 < len(starts) else position + end - start
                 start, position = start + next_start - position, next_start
 

@@ -68,6 +68,7 @@ class Form:
 
     def __post_init__(self) -> None:
         in_range("draws", self.draws, 1, 100)
+
         for text in self.texts:
             unknown = set(PLACEHOLDER.findall(text)) - _PLACEHOLDER_NAMES
             if unknown:
