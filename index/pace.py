@@ -50,12 +50,12 @@ class Pace:
         self._last = (0.0, 0)
         self._total: int | None = None
 
-    def update(self, done: int, total: int | None) -> None:
-        """Record that `done` of `total` units are finished; the total is None if unknown."""
+    def update(self, finished_count: int, total: int | None) -> None:
+        """Record how many of `total` units are finished; the total is None if unknown."""
         now = self._clock()
-        if done < self._last[1]:
+        if finished_count < self._last[1]:
             self._marks.clear()
-        self._last, self._total = (now, done), total
+        self._last, self._total = (now, finished_count), total
 
         if not self._marks or now - self._marks[-1][0] >= _MARK_S:
             self._marks.append(self._last)
@@ -109,43 +109,47 @@ class Lines:
 
     def __init__(self, write: Callable[[str], object], clock: Clock = time.monotonic) -> None:
         self._write, self._clock = write, clock
-        self._stage, self._done = "", 0
+        self._stage, self._finished_count = "", 0
         self._pace = Pace(clock)
         self._line_at, self._line_count = 0.0, 0
         self._interval_s = _FIRST_LINE_S
 
-    def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
+    def __call__(
+        self, stage: str, finished_count: int, total: int | None, remaining: str = ""
+    ) -> None:
         """Record the progress of a stage, and write a line if one is due.
 
         `remaining` is the caller's own estimate of the remaining time. It replaces the pace.
         """
-        if stage != self._stage or done < self._done:
-            self._start(stage, done)
-        self._done = done
-        self._pace.update(done, total)
+        if stage != self._stage or finished_count < self._finished_count:
+            self._start(stage, finished_count)
+        self._finished_count = finished_count
+        self._pace.update(finished_count, total)
 
-        if done == total or self._due(done, total):
-            self._write(self._line(done, total, remaining))
-            self._line_at, self._line_count = self._clock(), done
+        if finished_count == total or self._due(finished_count, total):
+            self._write(self._line(finished_count, total, remaining))
+            self._line_at, self._line_count = self._clock(), finished_count
             self._interval_s = _LINE_S
 
-    def _start(self, stage: str, done: int) -> None:
+    def _start(self, stage: str, finished_count: int) -> None:
         self._stage, self._pace = stage, Pace(self._clock, stage)
-        self._line_at, self._line_count = self._clock(), done
+        self._line_at, self._line_count = self._clock(), finished_count
         self._interval_s = _FIRST_LINE_S
 
-    def _due(self, done: int, total: int | None) -> bool:
+    def _due(self, finished_count: int, total: int | None) -> bool:
         waited_s = self._clock() - self._line_at
         if waited_s >= self._interval_s:
             return True
-        advanced = total is not None and (done - self._line_count) * _LINES_PER_STAGE >= total
+        advanced = (
+            total is not None and (finished_count - self._line_count) * _LINES_PER_STAGE >= total
+        )
         return advanced and waited_s >= _FIRST_LINE_S
 
-    def _line(self, done: int, total: int | None, remaining: str) -> str:
+    def _line(self, finished_count: int, total: int | None, remaining: str) -> str:
         unit = _UNITS.get(self._stage, "")
         if total is None:
-            return f"{self._stage} {done:,}{unit}"
+            return f"{self._stage} {finished_count:,}{unit}"
 
-        line = f"{self._stage} {done:,} of {total:,}{unit}"
-        pace = (remaining or str(self._pace)) if done < total else ""
+        line = f"{self._stage} {finished_count:,} of {total:,}{unit}"
+        pace = (remaining or str(self._pace)) if finished_count < total else ""
         return f"{line}: {pace}" if pace else line

@@ -229,9 +229,9 @@ def _check_directory(directory: Path) -> None:
         raise NotFound(f"There is no reranker directory {directory.name}. {remedy}", field="rerank")
 
     if not (directory / RERANKER_SETTINGS).is_file():
-        other = "a reader" if (directory / READER_SETTINGS).is_file() else "something else"
+        actual_kind = "a reader" if (directory / READER_SETTINGS).is_file() else "something else"
         raise InvalidInput(
-            f"The directory {directory.name} has no {RERANKER_SETTINGS}: it is {other}, no "
+            f"The directory {directory.name} has no {RERANKER_SETTINGS}: it is {actual_kind}, no "
             f"reranker. {remedy}",
             field="rerank",
         )

@@ -215,14 +215,14 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def refuse_repeated(names: Sequence[str], things: str, field: str) -> None:
+def refuse_repeated(names: Sequence[str], subject: str, field: str) -> None:
     """Raise InvalidInput if a name is repeated; for the `__post_init__` of recipes.
 
-    `things` says in the message what is named.
+    `subject` says in the message what is named.
     """
     if len(set(names)) < len(names):
         raise InvalidInput(
-            f"{things} need different names; these are {', '.join(names)}.", field=field
+            f"{subject} need different names; these are {', '.join(names)}.", field=field
         )
 
 

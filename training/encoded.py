@@ -88,7 +88,7 @@ def encode_once(
     texts: Sequence[str],
     directory: Path,
     *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda encoded_count, total: None,
 ) -> Vectors:
     """Vectors (texts, dim) by the encoder in `source`, read from `directory` or written there.
 

@@ -57,15 +57,15 @@ class _Running:
 
     job: Job
     stage: str = "start"
-    done: int = 0
+    finished_count: int = 0
     total: int | None = None
     pace: Pace = field(default_factory=Pace)
 
-    def update(self, stage: str, done: int, total: int | None) -> None:
+    def update(self, stage: str, finished_count: int, total: int | None) -> None:
         if stage != self.stage:
             self.pace = Pace(stage=stage)
-        self.stage, self.done, self.total = stage, done, total
-        self.pace.update(done, total)
+        self.stage, self.finished_count, self.total = stage, finished_count, total
+        self.pace.update(finished_count, total)
 
 
 def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
@@ -327,7 +327,7 @@ def _progress(running: _Running) -> Building:
     remaining_s = running.pace.remaining_s
     return Building(
         running.stage,
-        running.done,
+        running.finished_count,
         running.total,
         None if remaining_s is None else round(remaining_s, 1),
         _encoder(running.job),

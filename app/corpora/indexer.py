@@ -124,13 +124,13 @@ class Indexer:
         """Write a few events a second, and the first and last one of each stage."""
         last_stage, next_at = "", 0.0
 
-        def progress(stage: str, done: int, total: int | None) -> None:
+        def progress(stage: str, finished_count: int, total: int | None) -> None:
             nonlocal last_stage, next_at
             now = time.monotonic()
-            if stage == last_stage and done != total and now < next_at:
+            if stage == last_stage and finished_count != total and now < next_at:
                 return
             last_stage, next_at = stage, now + 1 / EVENTS_PER_S
-            self._write({"stage": stage, "done": done, "total": total})
+            self._write({"stage": stage, "done": finished_count, "total": total})
 
         return progress
 

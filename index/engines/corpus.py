@@ -60,9 +60,9 @@ class HostedCorpus(Corpus):
         try:
             return answer(mode), None
         except EngineFailed as error:
-            for other in retrievers if self._fallback and mode == "hybrid" else ():
+            for retriever in retrievers if self._fallback and mode == "hybrid" else ():
                 try:
-                    return answer(other), _warning(other, error.message)
+                    return answer(retriever), _warning(retriever, error.message)
                 except EngineFailed:
                     continue
             raise

@@ -94,11 +94,12 @@ def build(
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
-    `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, interim, encode, index, log, measure and store. With `judged`, the build and the active
-    one are measured on the same queries. A build that is significantly worse is kept but not
-    activated, and raises Worse, unless `force` is set. So does, before anything more is encoded, a
-    catalogue that has lost more than half of its products: its export may be cut off, or another file.
+    `origin` is recorded in the manifest. `progress(stage, finished_count, total)` is called with
+    the stages read, interim, encode, index, log, measure and store. With `judged`, the build and
+    the active one are measured on the same queries. A build that is significantly worse is kept but
+    not activated, and raises Worse, unless `force` is set. So does, before anything more is encoded,
+    a catalogue that has lost more than half of its products: its export may be cut off, or another
+    file.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
@@ -255,7 +256,7 @@ def _active(home: Path, name: str) -> Path | None:
     return directory
 
 
-def _silent(stage: str, done: int, total: int | None) -> None:
+def _silent(stage: str, finished_count: int, total: int | None) -> None:
     pass
 
 
@@ -528,9 +529,9 @@ class _Builder:
         def texts_of(rows: Sequence[int]) -> list[str]:
             return [render(item.document, item.passage) for item in documents.fetch(rows)]
 
-        def report(done: int, total: int) -> None:
+        def report(encoded_count: int, total: int) -> None:
             if total:
-                self._plan.progress(stage, done, total)
+                self._plan.progress(stage, encoded_count, total)
 
         encoding.finish(texts_of, report)
 
@@ -549,25 +550,27 @@ class _Builder:
         # True for each passage whose vector was not made for this build.
         reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
         written = range(0 if earlier is None else self._kept, len(stores))
-        total, done = sum(len(reused[number]) for number in written), 0
+        total, indexed_count = sum(len(reused[number]) for number in written), 0
         for number in written:
             directory = self.directory / self._names[number]
             digests = stores[number].digests()
             reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
-            built = dense.build_index(directory, progress=partial(self._indexed, total, done))
-            done += len(digests)
+            built = dense.build_index(
+                directory, progress=partial(self._indexed, total, indexed_count)
+            )
+            indexed_count += len(digests)
             # A delta is small and searched exactly.
             index = built if number == 0 else index
-        self._indexed(total, done)
+        self._indexed(total, indexed_count)
 
         encoded = ~np.concatenate(reused)
         live = encoded if self._content.live is None else encoded & self._content.live
         return self.passages - int(np.count_nonzero(live)), index
 
-    def _indexed(self, total: int, done: int, more: int = 0) -> None:
-        """Show how many vectors are indexed: those of segments that are `done`, and `more`."""
+    def _indexed(self, total: int, indexed_count: int, more: int = 0) -> None:
+        """Show how many vectors are indexed: `indexed_count` of whole segments, and `more`."""
         if total >= SHOWN_ROWS:
-            self._plan.progress("index", done + more, total)
+            self._plan.progress("index", indexed_count + more, total)
 
     def _write_log(self, documents: Documents, encoder: TextEncoder) -> int:
         """Write the query log; returns how many of its queries lead to a document."""

@@ -83,7 +83,7 @@ class Encoding:
         self._lock = threading.Lock()
         self._stopped = False
         # Texts that need a vector, and those that have one; `from_journal` had one before.
-        self.total = self.done = self.from_journal = 0
+        self.total = self.encoded_count = self.from_journal = 0
 
     def add(self, row: int, key: bytes, text: str | None) -> None:
         """Add a passage's text with its digest; None for one to be rendered when it is needed."""
@@ -118,8 +118,8 @@ class Encoding:
                 block.texts = [text[: self._longest] for text in texts_of(block.rows)]
                 self._submit(block)
 
-            if self.done != reported:
-                reported = self.done
+            if self.encoded_count != reported:
+                reported = self.encoded_count
                 report(reported, self.total)
             if not self._in_flight:
                 return
@@ -134,7 +134,7 @@ class Encoding:
     @property
     def takes_long(self) -> bool:
         """Whether more texts than those of a block have no vector yet."""
-        return self.total - self.done > BLOCK
+        return self.total - self.encoded_count > BLOCK
 
     # ---- blocks
 
@@ -158,7 +158,7 @@ class Encoding:
         missing = [item for item in items if item[1] not in self.journal]
         self.total += len(items)
         with self._lock:
-            self.done += len(items) - len(missing)
+            self.encoded_count += len(items) - len(missing)
         self.from_journal += len(items) - len(missing)
         if not missing:
             return
@@ -191,7 +191,7 @@ class Encoding:
                 raise _Stopped
             with self._lock:
                 block.advanced += count
-                self.done += count
+                self.encoded_count += count
 
         assert block.texts is not None
         vectors = self._encoder.encode(block.texts, role="passage", progress=advance)
@@ -203,4 +203,4 @@ class Encoding:
         vectors = self._future(block).result()
         self.journal.append(block.digests, vectors)
         with self._lock:
-            self.done += len(block) - block.advanced
+            self.encoded_count += len(block) - block.advanced

@@ -113,13 +113,13 @@ def run_queries(
     run: dict[str, list[str]] = {}
     query_ids = judged.query_ids
 
-    for done, query in enumerate(query_ids, 1):
+    for searched_count, query in enumerate(query_ids, 1):
         text = judged.queries[query]
         hits = corpus.search(text, k=RUN_DEPTH, mode=mode, filter=filter).hits
         run[query] = [hit.document_id for hit in hits]
 
         if progress is not None:
-            progress(done, len(query_ids))
+            progress(searched_count, len(query_ids))
 
     return run
 

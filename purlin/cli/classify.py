@@ -351,7 +351,7 @@ def _certainty(result: Classification, min_score: float) -> float:
     best, *others = (_log_odds(each.score) for each in result.ranking)
     least = _log_odds(fitting_score(result.score, min_score))
     distance = abs(best - _log_odds(min_score or FITTING_SCORE))
-    return min([distance, *(abs(other - least) for other in others)])
+    return min([distance, *(abs(log_odds - least) for log_odds in others)])
 
 
 def _log_odds(score: float) -> float:

@@ -46,7 +46,9 @@ HOME = Path("var")
 class ShowProgress(Protocol):
     """Shows the progress of a command with several stages."""
 
-    def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
+    def __call__(
+        self, stage: str, finished_count: int, total: int | None, remaining: str = ""
+    ) -> None:
         """Show how much of a stage is done, and the time it has `remaining`, if it tells that itself."""
 
 
@@ -108,13 +110,16 @@ def progress_bars() -> Iterator[ShowProgress]:
         tasks: dict[str, bars.TaskID] = {}
         paces: dict[str, Pace] = {}
 
-        def update(stage: str, done: int, total: int | None, remaining: str = "") -> None:
+        def update(stage: str, finished_count: int, total: int | None, remaining: str = "") -> None:
             if stage not in tasks:
                 paces[stage] = Pace(stage=stage)
                 tasks[stage] = shown.add_task(stage, total=None, pace="")
-            paces[stage].update(done, total)
+            paces[stage].update(finished_count, total)
             shown.update(
-                tasks[stage], completed=done, total=total, pace=remaining or str(paces[stage])
+                tasks[stage],
+                completed=finished_count,
+                total=total,
+                pace=remaining or str(paces[stage]),
             )
 
         yield update

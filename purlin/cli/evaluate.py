@@ -232,7 +232,7 @@ def evaluate_qa(
             loaded,
             question_set,
             depth=depth or READ_DEPTH,
-            progress=lambda done: tell("questions", done, len(question_set)),
+            progress=lambda judged_count: tell("questions", judged_count, len(question_set)),
         )
     shown = [
         measure

@@ -134,21 +134,21 @@ def progress() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         lines, started = Lines(print_note), time.monotonic()
 
-        def show_later(stage: str, done: int, total: int | None) -> None:
+        def show_later(stage: str, finished_count: int, total: int | None) -> None:
             if time.monotonic() - started > _QUIET_S:
-                lines(stage, done, total)
+                lines(stage, finished_count, total)
 
         yield show_later
         return
 
     pace, stage_shown = Pace(), ""
 
-    def show(stage: str, done: int, total: int | None) -> None:
+    def show(stage: str, finished_count: int, total: int | None) -> None:
         nonlocal pace, stage_shown
         if stage != stage_shown:
             pace, stage_shown = Pace(stage=stage), stage
-        pace.update(done, total)
-        count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        pace.update(finished_count, total)
+        count = f"{finished_count:,}" if total is None else f"{finished_count:,} of {total:,}"
         sys.stderr.write(f"\r\x1b[K{stage} {count}  {pace}")
         sys.stderr.flush()
 

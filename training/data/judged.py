@@ -47,19 +47,19 @@ def rank(
     encoder: TextEncoder,
     *,
     by_cosine: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda encoded_count, total: None,
 ) -> dict[str, list[str]]:
     """Rank passages by an encoder, exhaustively; see `ranked`.
 
     A model that was trained with dot products ranks by them unless `by_cosine`, as in the server.
     `progress` is called with the number of texts encoded so far, and of all.
     """
-    total, done = len(judged.queries) + len(judged.passages), 0
+    total, encoded_count = len(judged.queries) + len(judged.passages), 0
 
     def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(done, total)
+        nonlocal encoded_count
+        encoded_count += count
+        progress(encoded_count, total)
 
     def encode(texts: Iterable[str], role: Role) -> Vectors:
         if isinstance(encoder, Encoder) and not by_cosine:

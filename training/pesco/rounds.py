@@ -254,7 +254,9 @@ class SelfTraining:
                 Path(base),
                 [*prompts, *self.pool.texts],
                 self.out / TEACHER_VECTORS,
-                progress=lambda done, total: say(f"teacher: {done:,} of {total:,} texts encoded"),
+                progress=lambda encoded_count, total: say(
+                    f"teacher: {encoded_count:,} of {total:,} texts encoded"
+                ),
             )
             self._teacher_vectors.append(
                 ModelVectors(vectors[len(prompts) :], self._mean_prompts(vectors[: len(prompts)]))

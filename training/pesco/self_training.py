@@ -73,7 +73,7 @@ def train_pesco(
         out,
         accelerator,
         dev,
-        encoding=lambda done, total: show(done, total, {}),
+        encoding=lambda encoded_count, total: show(encoded_count, total, {}),
     )
     if not accelerator.is_main_process:
         return _assist(training, home, name)

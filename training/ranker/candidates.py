@@ -75,8 +75,8 @@ def nearest(pairs: Sequence[Pair], queries: Vectors, passages: Vectors, depth: i
     return mined
 
 
-def _differs(pair: Pair, other: Pair) -> bool:
-    return pair.passage != other.passage and not {*pair.queries} & {*other.queries}
+def _differs(pair: Pair, candidate: Pair) -> bool:
+    return pair.passage != candidate.passage and not {*pair.queries} & {*candidate.queries}
 
 
 def score_lists(

@@ -65,7 +65,7 @@ def make_lists(
         ranking.encoder,
         out / "vectors",
         max_chars=MINED_CHARS * ranking.max_tokens,
-        progress=lambda done, total: say(f"encoded {done:,} of {total:,} texts"),
+        progress=lambda encoded_count, total: say(f"encoded {encoded_count:,} of {total:,} texts"),
     )
     mined = nearest(shuffled, queries, passages, ranking.depth)
     held_out = min(ranking.held_out, len(shuffled) // 2)
@@ -78,7 +78,9 @@ def make_lists(
         lambda: open_teacher(teacher.model),
         teacher.model,
         out / "teacher",
-        progress=lambda done, total: say(f"the teacher scored {done:,} of {total:,} lists"),
+        progress=lambda scored_count, total: say(
+            f"the teacher scored {scored_count:,} of {total:,} lists"
+        ),
     )
     return Lists(shuffled, mined, teacher.scale * scores, held_out)
 

@@ -88,7 +88,7 @@ def _miner_opener(
             source,
             texts,
             directory / digest(texts)[:16],
-            progress=lambda done, total: progress(done, total, {}),
+            progress=lambda encoded_count, total: progress(encoded_count, total, {}),
         )
 
     return lambda pool: Miner(pool, encoder, passage_vectors)

@@ -59,7 +59,7 @@ class ScoreFiles:
         *,
         process: int = 0,
         processes: int = 1,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Callable[[int, int], None] = lambda written, total: None,
     ) -> None:
         """Write the missing files, or the share of process number `process` of `processes`.
 

@@ -101,12 +101,12 @@ def write_log(
     )
     queries = [query for _, query in kept]
     new = [query for query in dict.fromkeys(queries) if query not in cached]
-    done = 0
+    encoded_count = 0
 
     def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(done, len(new))
+        nonlocal encoded_count
+        encoded_count += count
+        progress(encoded_count, len(new))
 
     encoded = encoder.encode(new, role="query", progress=advance)
     vectors = dict(cached) | dict(zip(new, encoded, strict=True))

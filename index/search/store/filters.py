@@ -126,7 +126,7 @@ def only_excludes(condition: Condition) -> bool:
 
 def unknown_field(name: str, names: list[str]) -> str:
     """Return the error message for a field that a corpus lacks, with those of its `names` that are similar."""
-    names_by_key = {key_of(other): other for other in names}
+    names_by_key = {key_of(field_name): field_name for field_name in names}
     similar_keys = get_close_matches(key_of(name[:80]), names_by_key, 3)
     similar = ", ".join(repr(names_by_key[key]) for key in similar_keys)
 
@@ -195,8 +195,8 @@ def _is_of_other_type(condition: Condition, own: FieldType) -> bool:
     else:
         values = list(condition) if isinstance(condition, Sequence) else []
 
-    other = _OTHER.get(own)
-    if not values or not other or not all(isinstance(value, other) for value in values):
+    other_type = _OTHER.get(own)
+    if not values or not other_type or not all(isinstance(value, other_type) for value in values):
         return False
     # True and false are texts, though Python counts them among the numbers.
     return own != "texts" or not any(isinstance(value, bool) for value in values)

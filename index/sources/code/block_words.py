@@ -222,8 +222,8 @@ class Blocks:
             nearest = range(depth - 1, max(-1, depth - 1 - _MAX_STEPS), -1)
             named = (at for at in nearest if self._open[at].name == name)
             # The name of another unit is that of something which is not open here.
-            other = depth if depth and self._open[-1].name else depth - 1
-            depth = next(named, other)
+            unmatched_depth = depth if depth and self._open[-1].name else depth - 1
+            depth = next(named, unmatched_depth)
         else:
             depth -= 1
         if 0 <= depth < len(self._open):

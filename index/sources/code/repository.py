@@ -329,10 +329,10 @@ def _parsed(source: bytes, language: Language) -> tuple[ts.Tree | None, Language
     if tree is None or dialect is None or not tree.root_node.has_error:
         return tree, language
 
-    other = parse(content, dialect)
-    if other is None or unread_bytes(other) >= unread_bytes(tree):
+    dialect_tree = parse(content, dialect)
+    if dialect_tree is None or unread_bytes(dialect_tree) >= unread_bytes(tree):
         return tree, language
-    return other, dialect
+    return dialect_tree, dialect
 
 
 def _document(

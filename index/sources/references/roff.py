@@ -316,16 +316,19 @@ class _Conditions:
             return _is_positive(numbers) != text.startswith("!")
         if condition["quote"] is None:
             return text in _TRUE
-        left, right = self._strings.text(condition["left"]), self._strings.text(condition["right"])
-        return (left == right) != text.startswith("!")
+        left_text = self._strings.text(condition["left"])
+        right_text = self._strings.text(condition["right"])
+        return (left_text == right_text) != text.startswith("!")
 
 
 def _is_positive(numbers: re.Match[str]) -> bool:
     """Whether a number, a difference of two or how they compare is true: more than zero."""
-    left, right, operator = int(numbers[1]), int(numbers[4] or 0), numbers[2]
-    if numbers[3] and left == right:
+    left_number, right_number, operator = int(numbers[1]), int(numbers[4] or 0), numbers[2]
+    if numbers[3] and left_number == right_number:
         return operator != "-"
-    return left == right if operator == "=" else left < right if operator == "<" else left > right
+    if operator == "=":
+        return left_number == right_number
+    return left_number < right_number if operator == "<" else left_number > right_number
 
 
 class Page:
