@@ -454,9 +454,10 @@ def test_ask_answers_from_the_documentation(
 def test_path_restricts_answers_to_a_directory_or_file(
     shop: Path, encoder: str, reader_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("docs/a.md", "docs/b.md", "docs-old/a.md"):
+    # Copies of a page would answer once.
+    for days, name in enumerate(("docs/a.md", "docs/b.md", "docs-old/a.md"), start=11):
         (shop / name).parent.mkdir(exist_ok=True)
-        (shop / name).write_text(PAGE)
+        (shop / name).write_text(PAGE.replace("31", str(days)))
     options = ("--encoder", encoder, "--reader", reader_directory, "--json", "-k", 20)
 
     def pages(path: str) -> set[str]:
