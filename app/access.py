@@ -386,9 +386,10 @@ def _forbidden(detail: str) -> JSONResponse:
 
 def _too_many_requests(key: Key, wait_s: float) -> JSONResponse:
     retry_after_s = math.ceil(wait_s)
+    requests = "1 request" if key.per_minute == 1 else f"{key.per_minute} requests"
     return reply(
         HTTPStatus.TOO_MANY_REQUESTS,
-        f"This key may send {key.per_minute} requests per minute: try again in {retry_after_s} s.",
+        f"This key may send {requests} per minute: try again in {retry_after_s} s.",
         slug="rate",
         headers={"Retry-After": str(retry_after_s)},
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from types import MappingProxyType
 
 from purlin.training.loop.metrics import METRICS
 from tests.support.paths import ROOT
+from tests.support.traffic import free_port
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -69,7 +69,7 @@ def run_two_processes(function: Callable[..., object], *arguments: Path) -> None
 
     Its module is imported once: the second process is a copy of the first.
     """
-    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     names = (function.__module__, function.__qualname__)
     _run("-c", TWO_PROCESSES, *names, *arguments, environment=group | sizes)
@@ -77,15 +77,8 @@ def run_two_processes(function: Callable[..., object], *arguments: Path) -> None
 
 def run_with_torchrun(script: Path, *arguments: object) -> None:
     """Run a Python file in two processes of one group, by torch's own launcher."""
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", _free_port()]
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", free_port()]
     _run(*launcher, script, *arguments)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _run(*arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from purlin.index import builds
 from purlin.index.search.dense import VECTORS_FILE
 from tests.support.nodes import Node, two_nodes
 from tests.support.paths import ROOT
+from tests.support.traffic import free_port
 from tests.support.training_runs import metrics_rows
 from tests.training.santa.test_santa import bases, write_recipe
 
@@ -51,13 +51,6 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # ---- training
