@@ -163,7 +163,7 @@ class _Walk:
         self._leave(node, depth)
         kind, language = node.type, self._language
         if node.is_error or node.is_missing:
-            self._mark_error()
+            self._mark_error(node.parent)
             return True
 
         if self._is_part(node, depth):
@@ -244,11 +244,16 @@ class _Walk:
         if node.type in self._language.inside:
             return True
         if node.has_error:
-            self._mark_error()
+            self._mark_error(node)
         return False
 
-    def _mark_error(self) -> None:
-        if self._open and not self._language.is_tolerant:
+    def _mark_error(self, node: ts.Node | None) -> None:
+        """Note that the innermost definition has an error, which is in this node.
+
+        An error in a statement of one line leaves open what that says, not where the definition ends.
+        """
+        is_line = node is not None and node.start_point.row == node.end_point.row
+        if self._open and not is_line and not self._language.is_tolerant:
             self._open[-1].has_error = True
 
     def _candidate(self, node: ts.Node) -> tuple[str, tuple[str, ...], ts.Node] | None:
@@ -515,7 +520,7 @@ class _Walk:
         self._dull_rows.update(range(node.start_point.row, _last_row(node) + 1))
         self._prefixes.clear()
         if node.has_error:
-            self._mark_error()
+            self._mark_error(node)
 
     def _add_comment(self, node: ts.Node) -> None:
         column = node.start_point.column

@@ -1566,10 +1566,18 @@ def test_class_survives_an_error_in_a_method(tmp_path: Path) -> None:
         tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n"
     )
     assert [item.title for item in definitions(inside)] == ["A", "A.b"]
-    beside = read_text(
-        tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n"
-    )
-    assert [item.title for item in definitions(beside)] == ["A.b"]
+    for error, expected in (("1 +* ;", ["A", "A.b"]), ("1 +\n * ;", ["A.b"])):
+        beside = read_text(
+            tmp_path, ".java", f"class A {{\n  int x = {error}\n  int b() {{ return 2; }}\n}}\n"
+        )
+        assert [item.title for item in definitions(beside)] == expected
+
+
+def test_a_class_has_a_line_that_the_grammar_cannot_read(tmp_path: Path) -> None:
+    ruby = "class Kettle\n  def stop\n    1\n  end\n\n  alias_method :☠, :stop\nend\n"
+    outline, method = read_text(tmp_path, ".rb", ruby)
+    assert (outline.title, method.title) == ("Kettle", "Kettle.stop")
+    assert (outline.location.start_line, outline.location.end_line) == (1, 7)
 
 
 def test_nothing_but_errors(tmp_path: Path) -> None:
