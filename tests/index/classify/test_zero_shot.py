@@ -28,9 +28,10 @@ from tests.support.hash_encoder import HashEncoder
 
 LABELS = ["sports", "business", "world"]
 PLAIN = ("{label}",)
-printed = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1).filter(
-    lambda s: s.strip()
-)
+# Labels that are their own wordings: what stands before an equals sign would be the name alone.
+printed = st.text(
+    st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="="), min_size=1
+).filter(lambda s: s.strip())
 names = st.lists(printed, min_size=2, max_size=12, unique_by=str.strip)
 
 
