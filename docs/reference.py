@@ -52,7 +52,7 @@ NOT_IN_OPENAPI = """\
 | not in the OpenAPI document | |
 |---|---|
 | `POST /mcp` | tools for agents, by the Model Context Protocol: [agents](agents.md) |
-| `GET /metrics` | metrics for Prometheus: [running](running.md#watching) |
+| `GET /metrics` | metrics for Prometheus: [running](running.md#metrics-and-logs) |
 | `GET /`, `GET /web/FILE` | the page |
 """
 # Problem types without an exception in `PROBLEMS`.
