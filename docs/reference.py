@@ -82,6 +82,7 @@ BLANK_PROBLEMS = {
     500: "Something went wrong in the server; see its log for details.",
 }
 
+
 def page() -> str:
     """Return the content of docs/api.md."""
     openapi = create_app(Settings()).openapi()
@@ -101,7 +102,9 @@ def page() -> str:
     ]
     return "\n".join(parts)
 
+
 # ---- operations
+
 
 def _operations(
     paths: Mapping[str, Mapping[str, Schema]], schemas: Mapping[str, Schema]
@@ -115,6 +118,7 @@ def _operations(
     for title, parts in sections.items():
         yield f"## {title}\n"
         yield from parts
+
 
 def _operation(method: str, path: str, operation: Schema, schemas: Mapping[str, Schema]) -> str:
     scopes = accepted_scopes(method, path)
@@ -135,14 +139,17 @@ def _operation(method: str, path: str, operation: Schema, schemas: Mapping[str, 
         lines += ["", *_fields(schemas[name], request=True)]
     return "\n".join([*lines, ""])
 
+
 def _errors(statuses: Iterable[str]) -> str:
     error_statuses = sorted(int(status) for status in statuses if status != "200")
     return f"{', '.join(map(_status_with_type, error_statuses))} ([Errors](#errors))"
+
 
 def _status_with_type(status: int) -> str:
     """Return a status, with its problem type if it has exactly one."""
     slugs = [slug for slug, (each, _) in _problem_types().items() if each == status]
     return f"{status} `{slugs[0]}`" if len(slugs) == 1 else str(status)
+
 
 def _problem_types() -> dict[str, tuple[int, str]]:
     """Return the status and the description of each problem type, sorted by status and slug."""
@@ -153,6 +160,7 @@ def _problem_types() -> dict[str, tuple[int, str]]:
     }
     problem_types |= OTHER_PROBLEMS
     return dict(sorted(problem_types.items(), key=lambda item: (item[1][0], item[0])))
+
 
 def _problems() -> str:
     rows = [
@@ -172,12 +180,15 @@ def _problems() -> str:
         ]
     )
 
+
 # ---- schemas
+
 
 def _object(name: str, schema: Schema) -> str:
     return "\n".join(
         [f"### {name}", schema["description"], "", *_fields(schema, request=False), ""]
     )
+
 
 def _fields(schema: Schema, *, request: bool) -> list[str]:
     """Return a table of an object's fields; requests also have defaults and limits."""
@@ -198,8 +209,10 @@ def _fields(schema: Schema, *, request: bool) -> list[str]:
         head, rows = head[:-1], [row[:-1] for row in rows]
     return _table(head, rows)
 
+
 def _default(schema: Schema) -> str:
     return f"`{_json(schema['default'])}`" if schema.get("default") is not None else "none"
+
 
 def _shape(schema: Schema) -> str:
     """Return a type in words."""
@@ -223,10 +236,12 @@ def _shape(schema: Schema) -> str:
         return f"object of {_shape(values)}"
     return str(schema.get("type", "any"))
 
+
 def _alternatives(schemas: Sequence[Schema]) -> list[str]:
     """Return each alternative once, without null, and without integer if number is among them."""
     shapes = dict.fromkeys(_shape(schema) for schema in schemas if schema.get("type") != "null")
     return [shape for shape in shapes if shape != "integer" or "number" not in shapes]
+
 
 def _limits(schema: Schema) -> str:
     """Return the bounds of a value and of its items, in words."""
@@ -243,13 +258,16 @@ def _limits(schema: Schema) -> str:
         limits.append(f"each {item_limits}")
     return ", ".join(dict.fromkeys(filter(None, limits)))
 
+
 def _range(schema: Schema, low_key: str, high_key: str, unit: str) -> str:
     low, high = schema.get(low_key), schema.get(high_key)
     if high is None:
         return f"at least {low:g}{unit}" if low else ""
     return f"at most {high:,.0f}{unit}" if low is None else f"{low:g} to {high:,.0f}{unit}"
 
+
 # ---- Python
+
 
 def _client() -> Iterator[str]:
     yield "## The Python client\n`purlin.client`; [client](client.md) explains how to use it.\n"
@@ -268,6 +286,7 @@ def _client() -> Iterator[str]:
             yield f"- `{name}({names})`: {_line(_doc(exported))}"
     yield ""
 
+
 def _signature(function: Any) -> str:
     parameters = inspect.signature(function).parameters.values()
     parts: list[str] = []
@@ -279,6 +298,7 @@ def _signature(function: Any) -> str:
         has_default = parameter.default is not parameter.empty
         parts.append(f"{parameter.name}={parameter.default!r}" if has_default else parameter.name)
     return f"({', '.join(parts)})"
+
 
 def _recipes() -> Iterator[str]:
     from purlin.training import ensemble
@@ -305,6 +325,7 @@ def _recipes() -> Iterator[str]:
     ):
         yield f"### purlin train {command}\n"
         yield from _recipe(recipe, "", shown)
+
 
 def _recipe(table: Any, key: str, shown: dict[type, str]) -> Iterator[str]:
     """Describe a table of a recipe and the tables in it.
@@ -341,12 +362,14 @@ def _recipe(table: Any, key: str, shown: dict[type, str]) -> Iterator[str]:
     for inner_table in reversed(new):
         yield from _recipe(inner_table, new[inner_table], shown)
 
+
 def _table_in(annotation: Any) -> Any:
     """Return the dataclass that an annotation is or contains, or None."""
     if is_dataclass(annotation):
         return annotation
     tables = (_table_in(argument) for argument in get_args(annotation))
     return next((table for table in tables if table is not None), None)
+
 
 def _toml_type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -362,6 +385,7 @@ def _toml_type(annotation: Any) -> str:
     words = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
     return words.get(annotation, "table")
 
+
 def _toml_default(field: Field[Any]) -> str:
     if field.default is MISSING:
         return "required" if field.default_factory is MISSING else ""
@@ -369,22 +393,29 @@ def _toml_default(field: Field[Any]) -> str:
         return f"`{_json(field.default.relative_to(ROOT).as_posix())}`"
     return "none" if field.default is None else f"`{_json(field.default)}`"
 
+
 # ---- text
+
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+
 
 def _doc(documented: Any) -> str:
     return inspect.getdoc(documented) or ""
 
+
 def _first_paragraph(doc: str | None) -> str:
     return _line(inspect.cleandoc(doc or "").partition("\n\n")[0])
 
+
 def _line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
 
 if __name__ == "__main__":
     sys.stdout.write(page())
