@@ -32,7 +32,7 @@ concern more than one field are in [limits](limits.md).
 
 Bodies are JSON (`Content-Type: application/json`). Unknown keys and values of another type are refused. If the server
 has API keys, send one as `Authorization: Bearer KEY`; *scope* is the permission that it needs
-([running](running.md#who-may-do-what)). Replies omit keys without a value, except the `label` of a text that no label
+([running](running.md#keys-and-browsers)). Replies omit keys without a value, except the `label` of a text that no label
 fits, which is null.
 
 - Requests: [search](#search), [questions](#questions), [classification](#classification), [corpora](#corpora),
