@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from purlin import cli
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
 from purlin.cli.corpora import parse_filter
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 
@@ -113,15 +113,10 @@ def _hits(*arguments: object, home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def _write_rows(file: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    corpus = _write_rows(home / "corpus.jsonl", SHOP)
+    corpus = write_jsonl(home / "corpus.jsonl", SHOP)
     done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
     assert done.returncode == 0, done.stderr
     assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
@@ -335,7 +330,7 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
 
     def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
-        return _build(_write_rows(corpus, rows), *options, home=tmp_path)
+        return _build(write_jsonl(corpus, rows), *options, home=tmp_path)
 
     measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
     assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
@@ -377,7 +372,7 @@ def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
 
 
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
-    corpus, log = _write_rows(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
+    corpus, log = write_jsonl(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
     log.write_text(
         '{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n'
     )
@@ -468,7 +463,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
     things = ({"_id": str(n), "text": f"thing {n} " * 60} for n in range(20_000))
-    corpus = _write_rows(tmp_path / "corpus.jsonl", things)
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", things)
     command = ("-m", "purlin", "index", "build", "product", corpus, "--name", "big")
     child = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTIBLE, *command],

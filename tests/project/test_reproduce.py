@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable, Iterable
 from itertools import permutations
@@ -25,7 +23,7 @@ from transformers import (
 
 from purlin.index.evaluation.answers import read_questions
 from tests.support.commands import commands, shell
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import SPECIAL, WORDS, save_bert, save_tokenizer
 
@@ -176,9 +174,7 @@ def pesco(home: Path) -> None:
         for word in sentence.split()[-2:]
     }
     news = home / "data" / "ag_news"
-    news.mkdir()
-    with gzip.open(news / "unlabeled.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    write_jsonl(news / "unlabeled.jsonl.gz", ({"text": text} for text in texts))
     rows = [{"text": text, "label": label} for text, label in texts.items()][::3]
     write_jsonl(news / "dev.jsonl", rows)
     (news / "labels.txt").write_text("\n".join(NEWS))
@@ -272,12 +268,9 @@ def santa(home: Path) -> None:
     names = [(verb, *nouns) for verb in VERBS for nouns in permutations(NOUNS, 2)]
     rows = functions(names)
     train = home / "data" / "CodeSearchNet" / "python" / "final" / "jsonl" / "train"
-    train.mkdir(parents=True)
-    with gzip.open(train / "python_train_0.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows[::2])
+    write_jsonl(train / "python_train_0.jsonl.gz", rows[::2])
 
     advtest = home / "data" / "AdvTest"
-    advtest.mkdir()
     write_jsonl(advtest / "train.jsonl", rows[1::4])
     write_jsonl(advtest / "valid.jsonl", rows[3::8])
     write_jsonl(advtest / "test.jsonl", rows[7::8])

@@ -18,7 +18,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.ensemble import EnsembleRecipe, draw, fit, make_ensemble
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.static_files import WORDS, write_static
 

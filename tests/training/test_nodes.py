@@ -16,6 +16,7 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.search.dense import VECTORS_FILE
+from tests.support.files import write_jsonl
 from tests.support.nodes import Node, two_nodes
 from tests.support.paths import ROOT
 from tests.support.traffic import free_port
@@ -140,7 +141,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"_id": str(row), "title": f"Lamp {row}", "text": "bright and warm " * (row % 9)}
         for row in range(3000)
     )
-    (home / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(home / "corpus.jsonl", rows)
     command = [*PURLIN, "index", "build", "product", home / "corpus.jsonl", "--name", "alone"]
     done = subprocess.run(
         [*map(str, command), "--home", str(home), "--encoder", "static"],

@@ -13,7 +13,7 @@ from benchmarks.qa import refqa
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.data.templates.generation import split_of
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 
 ADJECTIVES = ("red", "old", "wide", "calm", "thin", "loud")
 NOUNS = ("lake", "door", "path", "stone", "tower")

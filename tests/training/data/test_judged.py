@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.published import read_judged
 from purlin.training.dev import DevSet, read_dev_set
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 # -- the published files -------------------------------------------------------------------------
@@ -71,15 +70,8 @@ ADVTEST = [
 ]
 
 
-def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
 def test_advtest_keeps_every_row_and_whole_queries(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", ADVTEST)
+    path = write_jsonl(tmp_path / "test.jsonl", ADVTEST)
     [read] = read_judged("advtest", path)
 
     assert read.queries == {"7": "Count the boats . Also those at sea .", "8": "Moor", "9": "Moor"}
@@ -90,13 +82,13 @@ def test_advtest_keeps_every_row_and_whole_queries(tmp_path: Path) -> None:
 
 
 def test_a_broken_row_makes_a_test_set_unusable(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", [*ADVTEST, {**ADVTEST[0], "idx": 7}])
+    path = write_jsonl(tmp_path / "test.jsonl", [*ADVTEST, {**ADVTEST[0], "idx": 7}])
     with pytest.raises(InvalidInput, match=r"row 4: the id .7. comes twice\. A test set is"):
         read_judged("advtest", path)
 
     rows = [ADVTEST[0], {"idx": 3, "docstring": "x"}]
     with pytest.raises(InvalidInput, match="row 2: has no code"):
-        read_judged("advtest", write_rows(tmp_path / "test.jsonl", rows))
+        read_judged("advtest", write_jsonl(tmp_path / "test.jsonl", rows))
     with pytest.raises(NotFound, match=r"no valid\.jsonl"):
         read_judged("advtest", tmp_path, "dev")
 
@@ -119,8 +111,8 @@ def write_codesearchnet(home: Path, suffix: str = "") -> Path:
     for language, tested in (("go", [1]), ("ruby", [2, 3])):
         directory = home / language
         rows = [search_row(language, number) for number in range(5)]
-        write_rows(directory / f"codebase.jsonl{suffix}", rows)
-        write_rows(directory / f"test.jsonl{suffix}", [rows[number] for number in tested])
+        write_jsonl(directory / f"codebase.jsonl{suffix}", rows)
+        write_jsonl(directory / f"test.jsonl{suffix}", [rows[number] for number in tested])
     return home
 
 
@@ -140,11 +132,11 @@ def test_codesearchnet_is_read_by_language(tmp_path: Path, suffix: str) -> None:
 
 def test_a_function_outside_the_codebase_is_refused(tmp_path: Path) -> None:
     write_codesearchnet(tmp_path)
-    write_rows(tmp_path / "go" / "test.jsonl", [search_row("go", 9)])
+    write_jsonl(tmp_path / "go" / "test.jsonl", [search_row("go", 9)])
     with pytest.raises(InvalidInput, match="go#L9' is not in codebase"):
         read_judged("codesearchnet", tmp_path)
     with pytest.raises(NotFound, match=r"no codebase\.jsonl, nor a directory for each language"):
-        read_judged("codesearchnet", write_rows(tmp_path / "x" / "y.jsonl", []).parent)
+        read_judged("codesearchnet", write_jsonl(tmp_path / "x" / "y.jsonl", []).parent)
 
 
 LABELS = [
@@ -323,7 +315,7 @@ def test_words_rank_by_bm25(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_evaluate_santa_prints_the_measures(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", ADVTEST[:2])
+    path = write_jsonl(tmp_path / "test.jsonl", ADVTEST[:2])
     command = ["evaluate", "santa", "--set", "advtest", "--data", str(path), "--json"]
     result = CliRunner().invoke(app, [*command, "--encoder", str(STATIC_ENCODER)])
 

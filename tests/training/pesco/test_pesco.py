@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -53,6 +52,7 @@ from purlin.training.pesco.teacher import Teacher, class_offsets
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import linear_head
 from tests.support.blobs import blobs
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import SPECIAL, save_bert
 from tests.support.training_runs import largest_file, metrics_rows, run_two_processes
@@ -1142,11 +1142,9 @@ def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
 def test_the_command_trains_and_publishes(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "texts.jsonl").write_text(
-        "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
-    )
+    write_jsonl(tmp_path / "texts.jsonl", ({"text": text} for text in TEXTS))
     (tmp_path / "labels.txt").write_text("\n".join(TOPIC_NAMES))
-    (tmp_path / "dev.jsonl").write_text(json.dumps({"text": "river boat", "label": "river"}) + "\n")
+    write_jsonl(tmp_path / "dev.jsonl", [{"text": "river boat", "label": "river"}])
     (tmp_path / "recipe.toml").write_text(
         f'templates = ["about {{label}}"]\n[model]\nbase = "{base}"\ndropout = 0.0\nmax_passage_tokens = 48\n'
         '[student]\nrounds = 1\nloop = { batch_size = 8, precision = "fp32" }\n[export]\nmax_tokens = 48\n'

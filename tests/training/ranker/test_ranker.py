@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -42,6 +41,7 @@ from purlin.training.ranker.recipe import (
 from purlin.training.ranker.run import train_ranker
 from purlin.training.ranker.task import RankerTask
 from purlin.training.reader.model import load_reader_model
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import WORDS, save_bert, tiny_encoder
 from tests.support.training_runs import metrics_rows
@@ -63,7 +63,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in NAMES
         for noun in OBJECTS
     ]
-    (directory / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(directory / "pairs.jsonl", rows)
     return directory
 
 

@@ -34,6 +34,7 @@ from purlin.training.reader.run import train_reader
 from purlin.training.reader.scores import PassageScores, ScoredQuestion, ScoreFiles
 from purlin.training.reader.task import ReaderTask
 from purlin.training.reader.teacher import _read_checkpoint, teacher_scores
+from tests.support.files import write_jsonl
 from tests.support.paths import DATA
 from tests.support.readers import WORDS, tiny_base, tiny_mpnet, tiny_recipe
 
@@ -314,11 +315,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         for (question, context), word in zip(CONTEXTS.items(), ["1", "0", "close"], strict=True)
     ]
-    (directory / "squad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(directory / "squad.jsonl", rows)
     titles = ["what does weave do", "raw option", "what does weave do", ""]
-    (directory / "asked.jsonl").write_text(
-        "".join(json.dumps({"title": title}) + "\n" for title in titles)
-    )
+    write_jsonl(directory / "asked.jsonl", ({"title": title} for title in titles))
     return directory
 
 
@@ -339,16 +338,11 @@ def test_unlabelled_questions_about_entries_left_out_are_dropped(tmp_path: Path)
     pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     entry = next(each for each in pool.entries if "#" in each)
     rows = [{"title": "one", "entry": entry}, {"title": "two"}]
-    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = write_jsonl(tmp_path / "asked.jsonl", rows)
     measured = {"id": "1", "question": "what", "answers": ["x"], "entry": entry, "form": "a"}
-    (tmp_path / "measured.jsonl").write_text(json.dumps(measured | {"split": "test"}) + "\n")
+    left_out = write_jsonl(tmp_path / "measured.jsonl", [measured | {"split": "test"}])
 
-    source = QuestionSource(
-        format="unlabelled",
-        path=tmp_path / "asked.jsonl",
-        reference=HTML,
-        leave_out=(tmp_path / "measured.jsonl",),
-    )
+    source = QuestionSource(format="unlabelled", path=asked, reference=HTML, leave_out=(left_out,))
     assert [item.question for item in load_questions(source, {})[1]] == ["two"]
 
 

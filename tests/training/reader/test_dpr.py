@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -31,6 +30,7 @@ from purlin.training.reader.losses import reading_loss
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.readers import tiny_recipe
 from tests.support.tiny import WORDS, save_bert, save_tokenizer
@@ -267,8 +267,7 @@ def test_dprs_reader_is_trained_exported_and_served(dpr_reader: Path, tmp_path: 
         }
         for n, (question, context) in enumerate(contexts.items())
     ]
-    squad = tmp_path / "squad.jsonl"
-    squad.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    squad = write_jsonl(tmp_path / "squad.jsonl", rows)
     recipe = paper_recipe(
         dpr_reader,
         squad,
@@ -314,8 +313,8 @@ def test_the_papers_equations_need_answers(dpr_reader: Path, tmp_path: Path) -> 
     with pytest.raises(InvalidInput, match="set missing = 0"):
         ReadingSettings(equations="paper")
 
-    squad = tmp_path / "squad.jsonl"
-    squad.write_text(json.dumps({"question": "mode", "context": "file", "answers": []}) + "\n")
+    row = {"question": "mode", "context": "file", "answers": []}
+    squad = write_jsonl(tmp_path / "squad.jsonl", [row])
     with pytest.raises(InvalidInput, match="has no question with an answer"):
         train_reader(
             paper_recipe(dpr_reader, squad, loop=LoopSettings(batch_size=2, precision="fp32")),

@@ -53,6 +53,7 @@ from purlin.training.reader.questions import Questions, read_source_questions
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
 from purlin.training.reader.task import ReaderTask, hidden, token_spans
+from tests.support.files import write_jsonl
 from tests.support.paths import DATA, ROOT
 from tests.support.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.support.tiny import save_bert
@@ -90,9 +91,7 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"question": "What?", "context": "a", "answers": [{"text": "b", "answer_start": 0}]},
         {"question": 3},
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *broken]))
-
-    return path
+    return write_jsonl(path, [*rows, *broken])
 
 
 def questions_of(squad: Path) -> Questions:
@@ -159,13 +158,12 @@ def test_linked_questions_are_answered_by_the_entrys_term(tmp_path: Path) -> Non
         for entry, item in zip(pool.entries, pool.passages, strict=True)
         if "(" in item.text and "#" in entry
     )
-    rows = tmp_path / "linked.jsonl"
-    rows.write_text(
-        json.dumps({"title": "how do I do this", "question": "I tried.", "entry": entry})
-        + "\n"
-        + json.dumps({"title": "elsewhere", "question": "", "entry": "no.html#where"})
-    )
-    pool, (item,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
+    rows = [
+        {"title": "how do I do this", "question": "I tried.", "entry": entry},
+        {"title": "elsewhere", "question": "", "entry": "no.html#where"},
+    ]
+    path = write_jsonl(tmp_path / "linked.jsonl", rows)
+    pool, (item,) = load_questions(QuestionSource(format="linked", path=path, reference=HTML), {})
 
     assert pool.entries[item.passage] == entry
     (answer,) = item.answers(pool)
@@ -194,7 +192,7 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         {"id": str(n), "question": f"question {n}", "form": "module", **row}
         for n, row in enumerate(rows)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    write_jsonl(path, texts)
     pool, (item, none) = load_questions(
         QuestionSource(format="questions", path=path, reference=HTML), {}
     )
@@ -222,8 +220,7 @@ def test_answers_are_searched_in_all_documents_of_an_entry(tmp_path: Path) -> No
         }
         for question, answer in answers.items()
     ]
-    path = tmp_path / "asked.jsonl"
-    path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
+    path = write_jsonl(tmp_path / "asked.jsonl", ({**row, "split": "train"} for row in rows))
     pool, items = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
 
     assert {item.question: item.answers(pool)[0] for item in items} == answers
@@ -243,8 +240,7 @@ def test_every_place_of_every_accepted_answer_counts(tmp_path: Path) -> None:
         "form": "default value",
         "split": "train",
     }
-    path = tmp_path / "asked.jsonl"
-    path.write_text(json.dumps(row) + "\n")
+    path = write_jsonl(tmp_path / "asked.jsonl", [row])
     source = QuestionSource(format="questions", path=path, reference=manual)
     pool, (item,) = load_questions(source, {})
 

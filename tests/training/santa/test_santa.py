@@ -53,6 +53,7 @@ from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from purlin.training.santa.run import REPORT, _recipe_until, train_santa
 from purlin.training.santa.task import SantaTask
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import SPECIAL, save_bert, save_tokenizer
 from tests.support.training_runs import largest_file, metrics_rows, run_script, run_two_processes
@@ -834,15 +835,9 @@ def write_beir(directory: Path) -> Path:
     }
     queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
     (directory / "qrels").mkdir(parents=True)
-    (directory / "corpus.jsonl").write_text(
-        "".join(
-            json.dumps({"_id": key, "title": "", "text": text}) + "\n"
-            for key, text in corpus.items()
-        )
-    )
-    (directory / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in queries.items())
-    )
+    for name, texts in (("corpus", corpus), ("queries", queries)):
+        rows = ({"_id": key, "title": "", "text": text} for key, text in texts.items())
+        write_jsonl(directory / f"{name}.jsonl", rows)
     judged = [("q1", "d1"), ("q2", "d2"), ("q3", "d4"), ("q3", "d1"), ("gone", "d1")]
     lines = "".join(f"{query}\t{document}\t1\n" for query, document in judged)
     (directory / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
@@ -882,7 +877,7 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
         {"query": "copy the map at once", "code": "copy the map"},
         {"query": "how to read a file", "code": "read the file"},
     ]
-    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(tmp_path / "dev.jsonl", lines)
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
 
     assert read_dev_set(dev_set) == JudgedSet(
@@ -903,7 +898,7 @@ def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Acceler
         for number, pair in enumerate(PAIRS)
         for passage_of in (pair, PAIRS[(number + 1) % 3])
     ]
-    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(tmp_path / "dev.jsonl", lines)
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
     text_model, judged = tiny(bert).eval(), read_dev_set(dev_set)
     queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
@@ -968,10 +963,8 @@ def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) ->
     lines = [
         {"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS
     ]
-    (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:24]))
-    (home / "dev.jsonl").write_text(
-        "".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines)
-    )
+    write_jsonl(home / "pairs.jsonl", lines[:24])
+    write_jsonl(home / "dev.jsonl", ({**line, "query": line["queries"][0]} for line in lines))
     text = f"""
         name = "tiny"
         seed = 3

@@ -33,8 +33,8 @@ from purlin.training.static.recipe import CHECKPOINTS, StaticRecipe
 from purlin.training.static.run import train_static
 from purlin.training.static.task import StaticTask, make_schedule
 from purlin.training.static.vocabulary import choose_words, distilled
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
-from tests.support.pair_files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import tiny_encoder
 from tests.support.training_runs import metrics_rows

@@ -9,7 +9,8 @@ import pytest
 from purlin.index.errors import NotFound
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import PairSource
-from tests.support.pair_files import PAIR_FILES, REFERENCE, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import PAIR_FILES, REFERENCE, read_all
 
 
 def test_beir_grades_make_pairs_or_negatives() -> None:

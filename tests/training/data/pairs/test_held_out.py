@@ -24,7 +24,8 @@ from purlin.training.data.pairs.held_out import (
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import FLOOD, PAIR_FILES, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import FLOOD, PAIR_FILES, read_all
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from purlin.index.records import Skipped
 from purlin.training.data.pairs.pair import MAX_PAIR_CHARS, Pair, PairSource
 from purlin.training.data.pairs.rows import PASSAGE_COLUMNS, function_key
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import PAIR_FILES, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import PAIR_FILES, read_all
 from tests.support.paths import ROOT
 
 

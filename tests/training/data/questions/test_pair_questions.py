@@ -18,7 +18,8 @@ from purlin.training.data.questions.reader_questions import load_questions
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.data.templates.rules import PAPER_RULES
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import REFERENCE, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import REFERENCE, read_all
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
