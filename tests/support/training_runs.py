@@ -1,4 +1,4 @@
-"""Help for tests of training runs: metrics, a full disk, and processes of their own."""
+"""Help for tests of training runs: recipes, metrics, a full disk, and processes of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
+from purlin.index.errors import NotFound
+from purlin.training.config import load_recipe
 from purlin.training.loop.metrics import METRICS
 from tests.support.paths import ROOT
 from tests.support.traffic import free_port
@@ -33,6 +36,19 @@ if not second:
 _, status = os.waitpid(second, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
+
+
+_T = TypeVar("_T")
+
+
+def load_without_data(recipe: Path, kind: type[_T], data: Path) -> _T:
+    """Load a recipe for data outside the repository; an empty directory stands for each path."""
+    while True:
+        try:
+            return load_recipe(recipe, kind, data=data)
+        except NotFound as error:
+            path = error.message.partition(": ")[2].partition(" does not exist")[0]
+            Path(path).mkdir(parents=True)
 
 
 def metrics_rows(directory: Path) -> list[dict[str, float]]:

@@ -18,7 +18,6 @@ from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRRe
 from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
-from purlin.training.config import load_recipe
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
@@ -34,6 +33,7 @@ from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.readers import tiny_recipe
 from tests.support.tiny import WORDS, save_bert, save_tokenizer
+from tests.support.training_runs import load_without_data
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -326,15 +326,12 @@ def test_the_papers_equations_need_answers(dpr_reader: Path, tmp_path: Path) -> 
 
 
 def test_the_recipe_of_the_papers_reader_is_its_equations(tmp_path: Path) -> None:
-    """configs/refqa-dpr-reader.toml, with the files it names."""
-    recipe = ROOT / "configs" / "refqa-dpr-reader.toml"
-    (tmp_path / "references/python3.11").mkdir(parents=True)
-    (tmp_path / "questions").mkdir()
-    loaded = load_recipe(recipe, ReaderRecipe, data=tmp_path)
+    path = ROOT / "configs" / "refqa-dpr-reader.toml"
+    recipe = load_without_data(path, ReaderRecipe, tmp_path)
 
-    assert loaded.reading.none_score is None
-    assert loaded.model.base == "facebook/dpr-reader-single-nq-base"
-    assert all(source.leave_out for source in loaded.questions)
+    assert recipe.reading.none_score is None
+    assert recipe.model.base == "facebook/dpr-reader-single-nq-base"
+    assert all(source.leave_out for source in recipe.questions)
 
 
 def test_a_converted_checkpoint_is_loaded(dpr_reader: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import RELEASED_READER, Packer, Reader, ReadingPassage
 from purlin.index.qa.reader_settings import READER_SETTINGS
-from purlin.training.config import load_recipe, read_toml
+from purlin.training.config import read_toml
 from purlin.training.data.questions.reader_questions import (
     PassagePool,
     Pools,
@@ -57,6 +57,7 @@ from tests.support.files import write_jsonl
 from tests.support.paths import DATA, ROOT
 from tests.support.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 from tests.support.tiny import save_bert
+from tests.support.training_runs import load_without_data
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -798,10 +799,8 @@ def test_the_packer_needs_its_special_tokens(base: Path) -> None:
 def test_the_recipe_in_the_manual_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "qa.md").read_text()
     content = page.split("```toml\n", 1)[1].split("```", 1)[0]
-    (tmp_path / "manual" / "html").mkdir(parents=True)
-    (tmp_path / "questions.jsonl").touch()
     (tmp_path / "own.toml").write_text(content)
-    recipe = load_recipe(tmp_path / "own.toml", ReaderRecipe)
+    recipe = load_without_data(tmp_path / "own.toml", ReaderRecipe, tmp_path)
     assert [source.format for source in recipe.questions] == ["templates", "questions"]
     assert (ROOT / recipe.model.base / "reader.json").is_file()
 
@@ -864,13 +863,7 @@ RECIPES = [path for path in CONFIGS.glob("refqa-*.toml") if "questions" in read_
 @pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
 def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path: Path) -> None:
     """Questions about Python's manual, which is measured, leave out all sets in questions/."""
-    content = read_toml(path)
-    tables = [*content["questions"], *content["dev"]]
-    for name in [table[key] for table in tables for key in ("path", "reference") if key in table]:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "questions").mkdir(exist_ok=True)
-    recipe = load_recipe(path, ReaderRecipe, data=tmp_path)
+    recipe = load_without_data(path, ReaderRecipe, tmp_path)
 
     measured = tmp_path / "references" / "python3.11"
     over_python = [s for s in recipe.questions if measured in (s.path, s.reference)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import ROOT
 from tests.support.tiny import tiny_encoder
-from tests.support.training_runs import metrics_rows
+from tests.support.training_runs import load_without_data, metrics_rows
 
 VERBS = ("open", "close", "read", "write", "copy", "move", "parse", "print")
 NOUNS = ("file", "socket", "image", "table", "header")
@@ -405,17 +404,7 @@ def test_the_command_trains_and_says_where(data: Path) -> None:
 
 
 def test_the_released_recipe_is_valid(tmp_path: Path) -> None:
-    text = (ROOT / "configs" / "static-code.toml").read_text()
-    # Its data is not part of the repository.
-    for name in set(re.findall(r'(?:path|reference) = "([^"]+)"', text)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    for name in ("cosqa", "csn_challenge", "icecat", "crowdflower", "questions/python.jsonl"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "questions" / "python-tuning.jsonl").touch()
-
-    recipe = load_recipe(ROOT / "configs" / "static-code.toml", StaticRecipe, data=tmp_path)
+    recipe = load_without_data(ROOT / "configs" / "static-code.toml", StaticRecipe, tmp_path)
     assert recipe.name == STATIC_ENCODER.name
     assert recipe.teacher == TRANSFORMER_ENCODER
     assert recipe.dim == load_encoder(STATIC_ENCODER).dim
