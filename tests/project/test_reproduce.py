@@ -87,9 +87,7 @@ def save_reference(library: Path) -> None:
         if question.answers
     ]
     measured = "".join(
-        definition(
-            (question.entry or "").partition("#")[2], f"Read {question.answers[0]} of a file"
-        )
+        definition(question.entry.partition("#")[2], f"Read {question.answers[0]} of a file")
         for question in questions
         if question.entry
     )
@@ -113,15 +111,9 @@ def definition(anchor: str, sentence: str) -> str:
 
 def save_dpr(directory: Path, kind: type, words: list[str]) -> None:
     torch.manual_seed(len(kind.__name__))
-    config = DPRConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 512}
+    config = DPRConfig(vocab_size=len(words), initializer_range=0.2, **sizes)
     kind(config).save_pretrained(directory)
     save_tokenizer(directory, words)
 

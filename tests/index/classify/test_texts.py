@@ -20,7 +20,11 @@ from purlin.index.classify.texts import TextRow, read_label_lines, read_texts, w
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import is_text
 from purlin.index.sources.tables import MAX_ROW
-from tests.support.files import write_file
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 def texts_of(path: Path, **columns: str) -> list[str]:
@@ -87,7 +91,7 @@ def test_texts_are_the_same_in_every_table(
     if isinstance(content, str):
         content = content.encode(encoding)
         name, content = (name + ".GZ", gzip.compress(content)) if gzipped else (name, content)
-    path = write_file(tmp_path_factory.mktemp("table") / name, content)
+    path = written(tmp_path_factory.mktemp("table") / name, content)
 
     expected = [TextRow(str(number), text.strip()) for number, text in enumerate(texts)]
     assert list(read_texts(path, path.name, id_column="number")) == expected
@@ -101,7 +105,7 @@ def test_lines_are_the_texts_of_any_other_file(
     lines = ["a", *(" ".join(text.split("\n")).replace("\r", " ") for text in texts)]
     content = "\n".join(lines).encode(encoding)
     name, content = ("a.txt.gz", gzip.compress(content)) if gzipped else ("a.txt", content)
-    path = write_file(tmp_path_factory.mktemp("lines") / name, content)
+    path = written(tmp_path_factory.mktemp("lines") / name, content)
 
     assert list(read_texts(path, path.name)) == [
         TextRow(str(number), line.strip()) for number, line in enumerate(lines, 1) if line.strip()
@@ -120,7 +124,7 @@ NAMES = ["a.txt", "a.txt.gz", "a.csv", "a.tsv", "a.json", "a.jsonl", "a.jsonl.gz
 def test_any_bytes_are_texts_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
 ) -> None:
-    path = write_file(tmp_path_factory.mktemp("bytes") / name, content)
+    path = written(tmp_path_factory.mktemp("bytes") / name, content)
     rows = rows_or_error(lambda: list(read_texts(path, name)))
     if isinstance(rows, InvalidInput):
         assert name in rows.message
@@ -162,16 +166,16 @@ def test_a_whole_text_keeps_its_lines() -> None:
 @pytest.mark.parametrize("name", ["a.txt", "a.csv"])
 def test_windows_encoding_is_told_from_damage(tmp_path: Path, name: str) -> None:
     german = "text\nDie Größe passt nicht\nSchöne Grüße"
-    path = write_file(tmp_path / name, german.encode("cp1252"))
+    path = written(tmp_path / name, german.encode("cp1252"))
     assert texts_of(path)[-2:] == ["Die Größe passt nicht", "Schöne Grüße"]
 
-    damaged = write_file(tmp_path / f"damaged-{name}", german.encode() + b"\nGr\xf6\xdfe")
+    damaged = written(tmp_path / f"damaged-{name}", german.encode() + b"\nGr\xf6\xdfe")
     assert texts_of(damaged)[-2:] == ["Schöne Grüße", "Gr\ufffd\ufffde"]
 
 
 def test_lone_surrogates_and_invalid_bytes_are_replaced(tmp_path: Path) -> None:
     content = b'{"text": "\\ud800 a", "number": "\\udfff"}\n{"text": "b\xff", "number": 2}\n'
-    path = write_file(tmp_path / "a.jsonl", content)
+    path = written(tmp_path / "a.jsonl", content)
     assert list(read_texts(path, "a.jsonl", id_column="number")) == [
         TextRow("\ufffd", "\ufffd a"),
         TextRow("2", "b\ufffd"),
@@ -179,7 +183,7 @@ def test_lone_surrogates_and_invalid_bytes_are_replaced(tmp_path: Path) -> None:
 
 
 def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "a.json", '[{"text": 404}, {"text": null}, {"text": 1.5}]')
+    path = written(tmp_path / "a.json", '[{"text": 404}, {"text": null}, {"text": 1.5}]')
     assert list(read_texts(path, "a.json")) == [
         TextRow("1", "404"),
         TextRow("2", ""),
@@ -222,43 +226,23 @@ def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
         ("a.csv", "text\n", "texts", "a.csv holds no rows. Correct the file, or give another."),
         ("a.txt", "\n \n", "texts", "a.txt holds no rows. Correct the file, or give another."),
         ("a.json", '{"text": "a"}\n', "texts", "name a file with one record per line .jsonl. Corr"),
-        (
-            "a.json",
-            '[{"text": []}]',
-            "column",
-            "Row 1 of a.json has a list in the column 'text', not",
-        ),
+        ("a.json", '[{"text": []}]', "column", "Row 1 of a.json has a list in the column 'text', not"),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "texts", "Row 2 of a.jsonl is not a JSON object as {"),
         ("a.json", '["a", "b"]', "texts", 'Row 1 of a.json is not a JSON object as {"column": "'),
         ("a.jsonl", '{"text": "a"}\n{\n', "texts", "Row 2 of a.jsonl is not valid JSON: "),
         ("a.jsonl", "[" * 100_000, "texts", "Row 1 of a.jsonl is not valid JSON: "),
         ("a.txt", "a\n\0b\0\n", "texts", "Row 2 of a.txt has zero bytes, as UTF-16 and what is no"),
-        (
-            "a.txt",
-            "a" * (MAX_ROW + 1),
-            "texts",
-            "Row 1 of a.txt is longer than 1,048,576 characters.",
-        ),
+        ("a.txt", "a" * (MAX_ROW + 1), "texts", "Row 1 of a.txt is longer than 1,048,576 characters."),
         ("a.jsonl", "a" * (MAX_ROW + 1), "texts", "Row 1 of a.jsonl is longer than 1,048,576 char"),
         ("a.txt.gz", b"\x1f\x8b\x08", "texts", "a.txt.gz cannot be read from here on: "),
-        (
-            "a.parquet",
-            _parquet(["a" * (MAX_ROW + 1)]),
-            "texts",
-            "Row 1 of a.parquet has 1,048,577 ch",
-        ),
-        (
-            "a.parquet.gz",
-            gzip.compress(_parquet(["a"]), mtime=0),
-            "texts",
-            "a.parquet.gz has zero bytes",
-        ),
+        ("a.parquet", _parquet(["a" * (MAX_ROW + 1)]), "texts", "Row 1 of a.parquet has 1,048,577 ch"),
+        ("a.parquet.gz", gzip.compress(_parquet(["a"]), mtime=0), "texts", "a.parquet.gz has zero bytes"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_text_is_refused(
     tmp_path: Path, name: str, content: str | bytes, field: str, message: str
 ) -> None:
-    error = refusal(write_file(tmp_path / name, content))
+    error = refusal(written(tmp_path / name, content))
     assert message in error.message
     assert error.field == field
 
@@ -272,25 +256,25 @@ def test_a_file_is_needed(tmp_path: Path) -> None:
 
 def test_labels_are_lines_in_any_encoding_and_no_table(tmp_path: Path) -> None:
     for encoding in ("utf-8-sig", "utf-16", "cp1252"):
-        path = write_file(
+        path = written(
             tmp_path / "labels.txt", "Rückgabe\r\n\r\n D1 = Lieferung \r\n".encode(encoding)
         )
         assert read_label_lines(path) == ["Rückgabe", "D1 = Lieferung"]
 
     for name, content in (("a.csv", "label,description\na,b\n"), ("a.json", '["a", "b"]')):
         with pytest.raises(InvalidInput, match=f"{name} is a table: labels are lines") as caught:
-            read_label_lines(write_file(tmp_path / name, content))
+            read_label_lines(written(tmp_path / name, content))
         assert caught.value.field == "labels"
 
 
 def test_columns_are_those_of_tables(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "a.txt", "number,body\n1,a\n")
+    path = written(tmp_path / "a.txt", "number,body\n1,a\n")
     for option, columns in (("column", {"column": "body"}), ("id", {"id_column": "number"})):
         error = refusal(path, **columns)
         assert f"a.txt has one text a line, and no columns: leave --{option} out" in error.message
         assert error.field == option
 
-    table = write_file(tmp_path / "a.csv", "number,body\n1,a\n")
+    table = written(tmp_path / "a.csv", "number,body\n1,a\n")
     assert texts_of(table, column="body") == ["a"]
     assert "name one with --id" in refusal(table, column="body", id_column="ticket").message
 
@@ -298,8 +282,8 @@ def test_columns_are_those_of_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.txt", "a.csv"])
 def test_rows_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(reading, "MAX_TEXTS", 2)
-    assert len(texts_of(write_file(tmp_path / name, "text\na\n"))) == 2 - name.endswith(".csv")
+    assert len(texts_of(written(tmp_path / name, "text\na\n"))) == 2 - name.endswith(".csv")
     assert (
         "more than 2 rows: split the file"
-        in refusal(write_file(tmp_path / name, "text\na\nb\nc\n")).message
+        in refusal(written(tmp_path / name, "text\na\nb\nc\n")).message
     )

@@ -44,11 +44,8 @@ def test_accuracy_score_and_recalls_are_means_over_texts() -> None:
     assert means == pytest.approx(
         {"accuracy": 0.5, "answered": 0.75, "score": 0.6, "recall of a": 0.5, "recall of b": 0.5}
     )
-    assert [measure.name for measure in evaluate_labels(results[:1], ["a"])] == [
-        "accuracy",
-        "score",
-        "recall of a",
-    ]
+    names = [measure.name for measure in evaluate_labels(results[:1], ["a"])]
+    assert names == ["accuracy", "score", "recall of a"]
 
 
 def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,11 +56,7 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
         rows, labels=labels, template=["{label}"], as_json=True, encoder=encoder
     )
     by_names = json.loads(capsys.readouterr().out)
-    assert (by_names[0]["name"], by_names[0]["mean"], by_names[0]["queries"]) == (
-        "accuracy",
-        1.0,
-        2,
-    )
+    assert by_names[0].items() >= {"name": "accuracy", "mean": 1.0, "queries": 2}.items()
     publish_classifier(tmp_path / "home", "tickets", tmp_path / "staged")
     evaluate.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
     assert json.loads(capsys.readouterr().out)[0]["mean"] == 1.0
@@ -145,16 +138,9 @@ def test_command_measures_several_labels(
     encoder = staged(tmp_path / "staged") / "encoder"
 
     def measured(min_score: float) -> dict[str, float]:
-        evaluate.evaluate_classify(
-            rows,
-            labels=labels,
-            column="body",
-            label_column="tags",
-            multi=True,
-            min_score=min_score,
-            as_json=True,
-            encoder=encoder,
-        )
+        columns = {"column": "body", "label_column": "tags"}
+        options = {"multi": True, "min_score": min_score, "as_json": True, "encoder": encoder}
+        evaluate.evaluate_classify(rows, labels=labels, **columns, **options)
         return {each["name"]: each["mean"] for each in json.loads(capsys.readouterr().out)}
 
     # Every label fits, of which one text has two, one has one, and one none.

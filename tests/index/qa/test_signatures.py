@@ -242,13 +242,8 @@ def test_long_signatures_take_no_time(piece: str) -> None:
 
 
 def definition(title: str, signature: str, **fields: str | tuple[str, ...]) -> Document:
-    return Document(
-        title,
-        "reference",
-        title,
-        f"{signature}\n\nIt is so.",
-        fields={"signature": signature, **fields},
-    )
+    body, fields = f"{signature}\n\nIt is so.", {"signature": signature, **fields}
+    return Document(title, "reference", title, body, fields=fields)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.repository import files
 from purlin.index.sources.code.roles import role
 from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
-from tests.support.files import write_tree
+from tests.support.files import write_tree as write
 from tests.support.paths import DATA
 from tests.support.privileges import unprivileged
 
@@ -1031,7 +1031,7 @@ def test_lines_outside_definitions(tmp_path: Path) -> None:
         '"""Rows of things."""\n\nimport os\n\nWIDTH = 3\n\n\ndef f():\n    pass\n\n\n# about g\n\n'
         'def g():\n    pass\n\n\nif __name__ == "__main__":\n    f()\n'
     )
-    document = documents(write_tree(tmp_path, {"pkg/__init__.py": source}))[-1]
+    document = documents(write(tmp_path, {"pkg/__init__.py": source}))[-1]
 
     assert document.id == "pkg/__init__.py::(module)"
     assert (document.title, document.fields["name"]) == ("pkg.__init__", "pkg.__init__")
@@ -1045,9 +1045,7 @@ def test_lines_outside_definitions(tmp_path: Path) -> None:
 def test_modules_end_before_a_long_definition(tmp_path: Path) -> None:
     short, long = ("def f():\n" + "    call()\n" * rows for rows in (19, 20))
     source = f'"Says much."\nA = 1\n{short}B = 2\n{long}C = 3\n'
-    modules = [
-        part for part in documents(write_tree(tmp_path, {"one.py": source})) if is_module(part)
-    ]
+    modules = [part for part in documents(write(tmp_path, {"one.py": source})) if is_module(part)]
 
     assert [part.body for part in modules] == ['"Says much."\nA = 1\n\nB = 2', "C = 3"]
     lines = [(part.location.start_line, part.location.end_line) for part in modules]
@@ -1057,7 +1055,7 @@ def test_modules_end_before_a_long_definition(tmp_path: Path) -> None:
 
 def test_long_modules_are_several_documents(tmp_path: Path) -> None:
     source = "\n\n".join(f"call({number})" for number in range(200)) + "\n"
-    parts = documents(write_tree(tmp_path, {"one.py": source}))
+    parts = documents(write(tmp_path, {"one.py": source}))
 
     assert [part.id for part in parts[:3]] == [
         "one.py::(module)",
@@ -1091,14 +1089,14 @@ def test_walk_is_sorted_and_skips_foreign_code(tmp_path: Path) -> None:
     own = ["a.py", "a/c.py", "a/d/e.py", "b.py", "lib/l.py"]
     others = ["node_modules/m.js", "a/__pycache__/p.py", "a/.tox/t.py", ".git/g.py", "venv/v.py"]
     others += ["lib/site-packages/s.py", "env/pyvenv.cfg", "env/bin/e.py"]
-    write_tree(tmp_path, dict.fromkeys([*own, *others], ""))
+    write(tmp_path, dict.fromkeys([*own, *others], ""))
     assert sorted(paths(tmp_path)) == own
     assert paths(tmp_path) == ["a/c.py", "a/d/e.py", "a.py", "b.py", "lib/l.py"]
 
 
 def test_root_inside_site_packages_is_read(tmp_path: Path) -> None:
     root = (
-        write_tree(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
+        write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
         / "venv"
         / "site-packages"
     )
@@ -1106,7 +1104,7 @@ def test_root_inside_site_packages_is_read(tmp_path: Path) -> None:
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"outside/o.py": "", "root/r.py": ""}) / "root"
+    root = write(tmp_path, {"outside/o.py": "", "root/r.py": ""}) / "root"
     (root / "loop").symlink_to(root, target_is_directory=True)
     (root / "out").symlink_to(tmp_path / "outside", target_is_directory=True)
     (root / "o.py").symlink_to(tmp_path / "outside" / "o.py")
@@ -1122,7 +1120,7 @@ def test_special_files_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
-    write_tree(
+    write(
         tmp_path,
         {
             ".gitignore": "# comment\n/build/*\n!/build/top.py\nlogs/\ntmp[0-9].py\n\\#hash.py\n",
@@ -1143,14 +1141,14 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
         "tmp1.py",
     ]
 
-    write_tree(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
+    write(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
     (tmp_path / "logs" / ".gitignore").write_text("!*\n")
 
     assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
 
 
 def test_unusable_gitignore_patterns_are_reported(tmp_path: Path) -> None:
-    write_tree(
+    write(
         tmp_path,
         {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""},
     )
@@ -1173,7 +1171,7 @@ def test_file_name_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
 
 
 def test_deleted_directory_is_reported(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a/x.py": "", "b.py": ""})
+    write(tmp_path, {"a/x.py": "", "b.py": ""})
     items = walk(tmp_path)
     assert next(items) == "a/x.py"
     (tmp_path / "b.py").unlink()
@@ -1369,13 +1367,13 @@ def test_tests_inside_of_source_files(tmp_path: Path) -> None:
 
 
 def test_other_roles_stay_where_tests_are_inside(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"vendor/pump.rs": PUMP_IN_RUST})
+    write(tmp_path, {"vendor/pump.rs": PUMP_IN_RUST})
     assert {each.fields["role"] for each in read(tmp_path)} == {"vendored"}
 
 
 def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
     code = "def f():\n    pass\n"
-    write_tree(tmp_path, {"a.py": code, "tests/t.py": code, "vendor/v.py": code, "x_pb2.py": code})
+    write(tmp_path, {"a.py": code, "tests/t.py": code, "vendor/v.py": code, "x_pb2.py": code})
 
     assert {d.fields["path"]: d.fields["role"] for d in documents(tmp_path)} == {
         "a.py": "source",
@@ -1416,7 +1414,7 @@ def test_file_that_is_not_text_is_skipped(
 
 
 def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
     gone, changed = files(tmp_path)
 
     assert isinstance(gone, SourceFile)
@@ -1435,9 +1433,7 @@ def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:
 
 
 def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
-    write_tree(
-        tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"}
-    )
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
 
     def digests(root: Path, entities: bool = False) -> list[str]:
         return [
@@ -1454,7 +1450,7 @@ def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
 def test_a_file_with_its_stamp_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_tree(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
     monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     listing = listed(tmp_path)
     stamps = {path: (file.stamp, file.digest) for path, file in listing.items() if file.stamp}
@@ -1491,7 +1487,7 @@ def test_a_file_with_its_stamp_is_not_opened(
 def test_digests_of_other_options_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_tree(tmp_path, {"tests/a.py": "def f(): pass", "b.py": "def f(): pass"})
+    write(tmp_path, {"tests/a.py": "def f(): pass", "b.py": "def f(): pass"})
     monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     stamps = {path: (file.stamp, file.digest) for path, file in listed(tmp_path).items()}
 
@@ -1502,7 +1498,7 @@ def test_digests_of_other_options_are_not_reused(
 def test_a_grammar_that_was_installed_since_reads_its_files_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_tree(tmp_path, {"a.dart": "int f() => 1;", "b.py": "def f(): pass"})
+    write(tmp_path, {"a.dart": "int f() => 1;", "b.py": "def f(): pass"})
     monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     with monkeypatch.context() as before:
         before.delitem(BY_SUFFIX, ".dart")
@@ -1517,12 +1513,12 @@ def test_a_grammar_that_was_installed_since_reads_its_files_again(
 
 
 def test_a_file_that_has_just_changed_has_no_stamp(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a.py": "def f(): pass"})
+    write(tmp_path, {"a.py": "def f(): pass"})
     assert listed(tmp_path)["a.py"].stamp is None
 
 
 def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tree(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
+    write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
     roots = [tmp_path / "x", tmp_path / "y"]
     monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     first = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
@@ -1578,7 +1574,7 @@ def test_a_class_has_a_line_that_the_grammar_cannot_read(tmp_path: Path) -> None
 
 
 def test_nothing_but_errors(tmp_path: Path) -> None:
-    (document,) = documents(write_tree(tmp_path, {"one.py": "x = = 1\n"}))
+    (document,) = documents(write(tmp_path, {"one.py": "x = = 1\n"}))
     assert (document.title, document.fields["kind"], document.body) == ("one", "module", "x = = 1")
 
 
@@ -1619,7 +1615,7 @@ def test_endless_names_or_signatures_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_unknown_kind_is_read_if_it_is_named(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"notes.xyz": "hello", "image.png": "hello"})
+    write(tmp_path, {"notes.xyz": "hello", "image.png": "hello"})
     assert read(tmp_path) == []
     (document,) = documents(tmp_path / "notes.xyz")
     assert (document.title, document.body) == ("notes.xyz", "hello")
@@ -1792,7 +1788,7 @@ def _opened(*roots: Path) -> list[Document]:
 
 
 def test_several_roots_get_prefixes(tmp_path: Path) -> None:
-    write_tree(
+    write(
         tmp_path,
         {
             "x/app/a.py": "def f(): pass",
@@ -1810,7 +1806,7 @@ def test_several_roots_get_prefixes(tmp_path: Path) -> None:
 
 
 def test_prefixes_apply_to_skipped_files_and_digests(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
+    write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
     (tmp_path / "y" / "b.py").write_bytes(b"\0")
     items = list(open_source("code", [tmp_path / "x", tmp_path / "y"]))
     assert [item.path for item in items] == ["x/a.py", "y/a.py", "y/b.py"]
@@ -1828,7 +1824,7 @@ def denied() -> Iterator[Path]:
     ]
 
     with tempfile.TemporaryDirectory() as name:
-        root = write_tree(Path(name), dict.fromkeys(paths, ""))
+        root = write(Path(name), dict.fromkeys(paths, ""))
         root.chmod(0o755)
         (root / "listed").chmod(0o644)
         (root / "closed").chmod(0)
@@ -1873,6 +1869,6 @@ def test_unreadable_roots_are_refused(denied: Path, tmp_path: Path) -> None:
 
 
 def test_secondary_reaches_the_reader(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"tests/a.py": "def f(): pass"})
+    write(tmp_path, {"tests/a.py": "def f(): pass"})
     (item,) = open_source("code", [tmp_path], secondary="leave-out")
     assert item == Skipped("tests/a.py", "left out as test code", by_choice=True)

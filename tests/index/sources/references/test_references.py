@@ -647,9 +647,7 @@ def test_any_text_is_a_page(text: str) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_is_utf8_with_any_line_ends(
-    tmp_path: Path,
-) -> None:
+def test_markdown_is_utf8_with_any_line_ends(tmp_path: Path) -> None:
     text = "---\r\ntitle: Loom\r\n---\r\n\r\nCafé:\r\n\r\n    <meta charset=latin-1>\r\n"
     (tmp_path / "a.md").write_bytes(text.encode())
     [document], _ = read(tmp_path)
