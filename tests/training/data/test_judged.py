@@ -243,12 +243,8 @@ def test_rankings_equal_a_sort_of_all_scores(
         f"q{row}": tuple(id_ for id_ in ids if rng.random() < 0.5) or (ids[0],)
         for row in range(queries)
     }
-    judged_set = JudgedSet(
-        dict.fromkeys(allowed, ""),
-        dict.fromkeys(ids, ""),
-        {},
-        allowed if is_restricted else None,
-    )
+    queries_and_texts = dict.fromkeys(allowed, ""), dict.fromkeys(ids, "")
+    judged_set = JudgedSet(*queries_and_texts, {}, allowed if is_restricted else None)
 
     run = ranked(judged_set, query_vectors, passage_vectors)
     for query, query_id in zip(query_vectors, allowed, strict=True):
@@ -314,10 +310,16 @@ def test_words_rank_by_bm25(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the command ---------------------------------------------------------------------------------
 
 
+def evaluate_santa(*options: str, **settings: Any) -> Any:
+    """Run the command in this process; what it raises is raised here."""
+    command = ["evaluate", "santa", *options]
+    return CliRunner().invoke(app, command, catch_exceptions=False, **settings)
+
+
 def test_evaluate_santa_prints_the_measures(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "test.jsonl", ADVTEST[:2])
-    command = ["evaluate", "santa", "--set", "advtest", "--data", str(path), "--json"]
-    result = CliRunner().invoke(app, [*command, "--encoder", str(STATIC_ENCODER)])
+    options = ("--set", "advtest", "--data", str(path), "--json")
+    result = evaluate_santa(*options, "--encoder", str(STATIC_ENCODER))
 
     assert result.exit_code == 0, result.output
     [mrr, gain] = json.loads(result.stdout)
@@ -344,12 +346,7 @@ def test_ranking_tells_how_many_texts_are_encoded() -> None:
 )
 def test_evaluate_santa_names_what_it_knows(options: list[str], words: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=words):
-        CliRunner().invoke(
-            app,
-            ["evaluate", "santa", "--data", str(tmp_path), *options],
-            catch_exceptions=False,
-            standalone_mode=False,
-        )
+        evaluate_santa(*options, "--data", str(tmp_path), standalone_mode=False)
 
 
 def test_evaluate_santa_names_libraries_that_are_missing(
@@ -357,9 +354,4 @@ def test_evaluate_santa_names_libraries_that_are_missing(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name != "torch" else None)
     with pytest.raises(NotFound, match="Training needs torch"):
-        CliRunner().invoke(
-            app,
-            ["evaluate", "santa", "--set", "esci", "--data", str(tmp_path)],
-            catch_exceptions=False,
-            standalone_mode=False,
-        )
+        evaluate_santa("--set", "esci", "--data", str(tmp_path), standalone_mode=False)

@@ -194,23 +194,14 @@ def test_labelled_rows_without_a_text_are_left_out_and_noted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "One two three. Four five six! Is it seven?",
-            ["One two three.", "Four five six!", "Is it seven?"],
-        ),
-        (
-            "He message: 'It is over now.' Then he went.",
-            ["He message: 'It is over now.'", "Then he went."],
-        ),
+        ("One two three. Four five six! Is it seven?", ["One two three.", "Four five six!", "Is it seven?"]),
+        ("He message: 'It is over now.' Then he went.", ["He message: 'It is over now.'", "Then he went."]),
         ("A line of words\n\nanother line of words", ["A line of words", "another line of words"]),
-        (
-            "It works very well. Great! Buy it at once.",
-            ["It works very well. Great!", "Buy it at once."],
-        ),
+        ("It works very well. Great! Buy it at once.", ["It works very well. Great!", "Buy it at once."]),
         ("Version 3.5 is out now", ["Version 3.5 is out now"]),
         ("", []),
     ],
-)
+)  # fmt: skip
 def test_texts_are_split_into_sentences(text: str, expected: list[str]) -> None:
     assert split_sentences(text) == expected
 

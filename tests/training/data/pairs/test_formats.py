@@ -19,9 +19,7 @@ from tests.support.files import write_jsonl
 from tests.support.pair_files import assert_clean, read_all
 
 
-def test_source_without_usable_pairs_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_source_without_usable_pairs_is_refused(tmp_path: Path) -> None:
     path = write_jsonl(
         tmp_path / "a.jsonl", [{"text": "one column only"}, {"text": "another of these"}]
     )
