@@ -172,10 +172,8 @@ def test_esci_has_gains_and_judged_candidates(esci: Path) -> None:
     [read] = read_judged("esci", esci)
 
     assert read.queries == {"7": "mug", "8": "saw"}
-    assert read.qrels == {
-        "7": {"P1": 1.0, "P2": 0.1, "P3": 0.01, "P4": 0.0},
-        "8": {"P2": 0.1, "GONE": 0.0},
-    }
+    expected = {"7": {"P1": 1.0, "P2": 0.1, "P3": 0.01, "P4": 0.0}, "8": {"P2": 0.1, "GONE": 0.0}}
+    assert read.qrels == expected
     assert read.candidates
     assert {id_: {*ids} for id_, ids in read.candidates.items()} == {
         "7": {"P1", "P2", "P3", "P4"},
@@ -195,10 +193,8 @@ def test_esci_in_two_and_in_four_classes_by_hand(esci: Path) -> None:
     assert values["esci nDCG@100 two-class"] == {"7": pytest.approx(1 / math.log2(3))}
     gained = 0.1 + 1 / math.log2(3) + 0.01 / math.log2(5)
     ideal = 1 + 0.1 / math.log2(3) + 0.01 / math.log2(4)
-    assert values["esci nDCG@100 four-class"] == {
-        "7": pytest.approx(gained / ideal),
-        "8": pytest.approx(1 / math.log2(3)),
-    }
+    expected = {"7": pytest.approx(gained / ideal), "8": pytest.approx(1 / math.log2(3))}
+    assert values["esci nDCG@100 four-class"] == expected
     two, four = measures([read], [run])
     assert (two.queries, two.left_out, four.queries) == (1, 1, 2)
 

@@ -97,15 +97,8 @@ def vocabulary(sentinel: str) -> list[str]:
 def save_t5(directory: Path) -> Path:
     torch.manual_seed(2)
     words = vocabulary("<extra_id_{}>")
-    config = T5Config(
-        vocab_size=len(words),
-        d_model=16,
-        d_kv=8,
-        d_ff=32,
-        num_layers=1,
-        num_heads=2,
-        pad_token_id=0,
-    )
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = T5Config(vocab_size=len(words), pad_token_id=0, **sizes)
     config.decoder_start_token_id = 0
     T5ForConditionalGeneration(config).save_pretrained(directory)
     save_tokenizer(directory, words)
@@ -130,15 +123,8 @@ def bert(bases: dict[str, Path]) -> Path:
 
 def tiny(base: Path, **changes: Any) -> TextModel:
     torch.manual_seed(3)
-    values = {
-        "base": str(base),
-        "max_query_tokens": 16,
-        "max_passage_tokens": 48,
-        "max_target_tokens": 32,
-        **changes,
-    }
-
-    return load_text_model(ModelSettings(**values))
+    lengths = {"max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 32}
+    return load_text_model(ModelSettings(base=str(base), **{**lengths, **changes}))
 
 
 def task_of(
@@ -362,11 +348,7 @@ def gradients(task: SantaTask) -> dict[str, Tensor]:
     ],
 )
 def test_computing_in_parts_gives_the_same_gradients(
-    bases: dict[str, Path],
-    teacher_base: Path,
-    tmp_path: Path,
-    base: str,
-    changes: dict[str, Any],
+    bases: dict[str, Path], teacher_base: Path, tmp_path: Path, base: str, changes: dict[str, Any]
 ) -> None:
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     if weight := changes.get("teacher"):
@@ -530,11 +512,8 @@ def test_a_decoder_trains_alone_on_a_frozen_encoder(bert: Path, tmp_path: Path) 
     before = {name: weight.clone() for name, weight in task.model.state_dict().items()}
     train(task, stage.loop, tmp_path, task.accelerator, seed=1, recipe={})
 
-    changed = {
-        name
-        for name, weight in task.model.state_dict().items()
-        if not torch.equal(weight, before[name])
-    }
+    after = task.model.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed
     assert all(name.startswith("decoder.") for name in changed)
     losses = [row["mep"] for row in metrics_rows(tmp_path)]
@@ -812,12 +791,8 @@ def counting(bert: Path) -> Counting:
 
 
 def write_beir(directory: Path) -> Path:
-    corpus = {
-        "d1": "read the file",
-        "d2": "copy the map at once",
-        "d3": "close a line",
-        "d4": "move",
-    }
+    texts = ["read the file", "copy the map at once", "close a line", "move"]
+    corpus = {f"d{number}": text for number, text in enumerate(texts, start=1)}
     queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
     (directory / "qrels").mkdir(parents=True)
     for name, texts in (("corpus", corpus), ("queries", queries)):
@@ -856,24 +831,22 @@ def test_measures_of_a_judged_directory(
 
 
 def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
-    lines = [
-        {"query": "read the file at once", "code": "read the file"},
-        {"query": "copy the map at once", "code": "copy a line"},
-        {"query": "copy the map at once", "code": "copy the map"},
-        {"query": "how to read a file", "code": "read the file"},
+    rows = [
+        ("read the file at once", "read the file"),
+        ("copy the map at once", "copy a line"),
+        ("copy the map at once", "copy the map"),
+        ("how to read a file", "read the file"),
     ]
-    write_jsonl(tmp_path / "dev.jsonl", lines)
+    write_jsonl(tmp_path / "dev.jsonl", ({"query": query, "code": code} for query, code in rows))
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
 
     assert read_dev_set(dev_set) == JudgedSet(
-        {str(number): line["query"] for number, line in enumerate(lines)},
+        {str(number): query for number, (query, _) in enumerate(rows)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
     )
-    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == {
-        "dev mean": 1.0,
-        "dev held MRR@100": 1.0,
-    }
+    expected = {"dev mean": 1.0, "dev held MRR@100": 1.0}
+    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == expected
     assert not counting.training
 
 
@@ -897,14 +870,11 @@ def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Acceler
     ):
         for number in numbers:
             right = scores[number][columns[relevant[number]]]
-            wrong = [
-                relevant[passage_of]
-                for passage_of in numbers
-                if relevant[passage_of] not in judged.qrels[number]
-            ]
-            losses.append(
-                -np.log(right / (right + sum(scores[number][columns[name]] for name in wrong)))
+            others = [relevant[other] for other in numbers]
+            wrong = sum(
+                scores[number][columns[name]] for name in others if name not in judged.qrels[number]
             )
+            losses.append(-np.log(right / (right + wrong)))
     measures = DevEvaluator([dev_set], text_model, accelerator, temperature=0.5).measure()
 
     assert measures == {
@@ -1060,11 +1030,8 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
     stages = [
         path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")
     ]
-    before = {
-        path: path.stat().st_mtime_ns
-        for path in stages
-        if path.suffix in (".safetensors", ".png", ".npy")
-    }
+    kept = (".safetensors", ".png", ".npy")
+    before = {path: path.stat().st_mtime_ns for path in stages if path.suffix in kept}
     exported = (trained / "out/tiny/model.onnx").stat().st_mtime_ns
     command(*TRAIN, trained / "recipe.toml", "--out", trained / "out")
 
@@ -1122,10 +1089,8 @@ def stopped_run(
 
 def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
     printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
-    assert printed.splitlines() == [
-        f"pretrain {-signal.SIGKILL} 5",
-        f"finetune {-signal.SIGKILL} 5",
-    ]
+    expected = [f"pretrain {-signal.SIGKILL} 5", f"finetune {-signal.SIGKILL} 5"]
+    assert printed.splitlines() == expected
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     # The run is resumed from the checkpoint of step 4; 9 is the last step, no need to export.
     assert stopped_run(recipe, tmp_path, 9) == [("finetune", number) for number in range(5, 10)]
@@ -1263,28 +1228,16 @@ def test_two_processes_train_as_one_does(bert: Path, shared: Path, tmp_path: Pat
         ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
         ('name = "finetune"', 'name = "averaged"', "Rename the stage"),
         ('name = "tiny"', 'name = "averaged"', "Rename the recipe"),
-        (
-            "max_target_tokens = 32",
-            "max_target_tokens = 32, scratch = {dim = 16}",
-            "leave base_share out",
-        ),
+        ("max_target_tokens = 32", "max_target_tokens = 32, scratch = {dim = 16}", "leave base_share out"),
         ("seed = 3", "seed = -1", "seed must be from 0"),
-        (
-            "max_tokens = 48",
-            "max_tokens = 65",
-            "export.max_tokens is 65, but the model has 64 positions",
-        ),
+        ("max_tokens = 48", "max_tokens = 65", "export.max_tokens is 65, but the model has 64 positions"),
         ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
         ("mep = 1.0", "part = 0", "part must be from 1"),
         ("mep = 1.0", 'teacher = {base = "none"}', "none does not exist"),
         ("mep = 1.0", 'teacher = {base = ".", weight = 0}', "weight must be from 0.001"),
-        (
-            "mep = 1.0",
-            'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}',
-            "leave the teacher out",
-        ),
+        ("mep = 1.0", 'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}', "leave the teacher out"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_recipe_is_one_error_line(
     bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
 ) -> None:
@@ -1370,11 +1323,8 @@ def test_recipes_have_the_papers_numbers(name: str) -> None:
 
     loops = [stage["loop"] for stage in stages]
     for loop, (batch_size, rate, epochs) in zip(loops, PAPER[name], strict=True):
-        assert (loop["batch_size"], loop["learning_rate"], loop["warmup"]) == (
-            batch_size,
-            rate,
-            0.1,
-        )
+        assert (loop["batch_size"], loop["learning_rate"]) == (batch_size, rate)
+        assert loop["warmup"] == 0.1
         assert epochs in (loop.get("epochs"), None)
     assert (stages[-1]["depth"], stages[-1]["hard_negatives"]) == (100, 1)
     assert (stages[0]["sda"], stages[0]["mep"]) == (1.0, 1.0)

@@ -273,16 +273,11 @@ def test_a_batch_leaves_shared_words_out_of_passages_alone(data: Path) -> None:
     model, vocabulary = small_model(
         ["read", "file", "open", "path", "return", "its", "bytes", "def"]
     )
-    batches = [
-        StaticTask(
-            model,
-            vocabulary,
-            [[pair, pair]],
-            replace(plain, shared_dropout=share),
-            Accelerator(cpu=True),
-        ).batch(0)
-        for share in (0.0, 1.0)
-    ]
+    batches = []
+    for share in (0.0, 1.0):
+        recipe = replace(plain, shared_dropout=share)
+        task = StaticTask(model, vocabulary, [[pair, pair]], recipe, Accelerator(cpu=True))
+        batches.append(task.batch(0))
     words = [
         [vocabulary.words[row] for row in batch.passages.rows[: batch.passages.starts[1]]]
         for batch in batches
@@ -389,15 +384,8 @@ def test_sources_keep_their_weights(data: Path) -> None:
 
 
 def test_the_command_trains_and_says_where(data: Path) -> None:
-    arguments = [
-        "train",
-        "static",
-        "--config",
-        str(data / "recipe.toml"),
-        "--out",
-        str(data / "out"),
-    ]
-    shown = CliRunner().invoke(command_line, [*arguments, "--cpu"])
+    files = ["--config", str(data / "recipe.toml"), "--out", str(data / "out")]
+    shown = CliRunner().invoke(command_line, ["train", "static", "--cpu", *files])
     assert shown.exit_code == 0, shown.output
     assert "tiny: written" in " ".join(shown.output.split())
     assert load_encoder(data / "out" / "tiny").dim == 4

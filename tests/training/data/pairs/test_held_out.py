@@ -88,10 +88,8 @@ def test_pair_files_and_bare_corpora_are_evaluation_sets(tmp_path: Path) -> None
     kept, removed = remove_held_out(
         [Pair(("x",), FLOOD), Pair(("x",), "new = 1"), Pair(("x",), "backwards")], held_out
     )
-    assert ([pair.passage for pair in kept], removed) == (
-        ["new = 1", "backwards"],
-        Counter(identical=1),
-    )
+    expected = (["new = 1", "backwards"], Counter(identical=1))
+    assert ([pair.passage for pair in kept], removed) == expected
     with pytest.raises(NotFound, match=r"none"):
         read_held_out([tmp_path / "none"])
     empty = tmp_path / "set"
@@ -178,10 +176,8 @@ def test_advtest_rows_are_held_out() -> None:
     assert held_out.matches(moor) == "identical"
     assert held_out.matches(Pair((), "def Func(arg_0):\n    return arg_0")) is None
     judged = read_dev_set(DevSet(name="AdvTest", format="pairs", path=PAIR_FILES / "advtest.jsonl"))
-    assert list(judged.queries.values()) == [
-        "Count the boats in harbour and print them.",
-        "Moor a boat at the pier",
-    ]
+    expected = ["Count the boats in harbour and print them.", "Moor a boat at the pier"]
+    assert list(judged.queries.values()) == expected
 
 
 def brute_force(documents: Sequence[str], passage: str) -> bool:

@@ -31,10 +31,8 @@ def test_plain_rows_are_read_as_pairs() -> None:
         comment=mean.queries[1],
     )
     assert close.queries == ("Close stops the ring and wakes its readers.",)
-    assert (reverse.language, reverse.negatives) == (
-        "python",
-        ("def first(items):\n    return items[0]",),
-    )
+    expected = ("python", ("def first(items):\n    return items[0]",))
+    assert (reverse.language, reverse.negatives) == expected
     passage, title = "Harrow enamel mug, 12 oz", "Harrow enamel mug"
     assert mug == Pair(("enamel mug for camping",), passage, "product", title=title)
 
@@ -81,10 +79,8 @@ def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
 def test_a_codesearchnet_directory_is_read_as_pairs() -> None:
     pairs, skipped = read_all(PairSource("codesearchnet", PAIR_FILES / "codesearchnet"))
     tide, wind, stop = pairs
-    assert (tide.queries, tide.language) == (
-        ("Height of the water above datum, in metres.",),
-        "java",
-    )
+    expected = (("Height of the water above datum, in metres.",), "java")
+    assert (tide.queries, tide.language) == expected
     assert wind.queries == (
         "Wind the clock by some turns.",
         "Wind the clock by some turns. Never overwinds.\n\n:param turns: how many",
