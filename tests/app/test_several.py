@@ -36,10 +36,8 @@ def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) 
         assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
         scores = [hit["score"] for hit in reply["hits"]]
         assert scores == sorted(scores, reverse=True)
-        assert [(each["corpus"], each["total"]) for each in reply["corpora"]] == [
-            ("more", 2),
-            ("code", 3),
-        ]
+        expected = [("more", 2), ("code", 3)]
+        assert [(each["corpus"], each["total"]) for each in reply["corpora"]] == expected
         assert reply["corpora"][0]["build"] == current(home, "more").name
         assert reply["total"] == 5
         assert not {"corpus", "build", "encoder"} & reply.keys()

@@ -250,10 +250,8 @@ def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_
     both = ("--corpus", "shop", "--corpus", "tea")
     searched = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
     hits = [json.loads(line) for line in searched.stdout.splitlines()]
-    assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
-        "shop": "santa-minilm-l6-int8",
-        "tea": "tiny-static",
-    }
+    expected = {"shop": "santa-minilm-l6-int8", "tea": "tiny-static"}
+    assert {hit["corpus"]: hit["encoder"] for hit in hits} == expected
     assert "vectors of different encoders" in searched.stderr
     printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
     assert printed.startswith("tea.md")

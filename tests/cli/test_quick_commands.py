@@ -411,10 +411,8 @@ def test_ask_answers_from_the_documentation(
     assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
     head, *quoted = capsys.readouterr().out.splitlines()
     assert "  1. Sessions  0." in head
-    assert [line.removeprefix("   │ ") for line in quoted if line] == [
-        answer["text"],
-        answer["sentence"]["text"],
-    ]
+    expected = [answer["text"], answer["sentence"]["text"]]
+    assert [line.removeprefix("   │ ") for line in quoted if line] == expected
 
 
 def test_path_restricts_answers_to_a_directory_or_file(
@@ -549,10 +547,8 @@ def test_classify_labels_texts_and_lines_of_stdin(
     options = ("--labels", "send receipt, ", "--labels", "format price", "--template", "{label}")
     assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [(label, text) for label, _, text in rows] == [
-        ("send receipt", "send receipt"),
-        ("format price", "format price"),
-    ]
+    expected = [("send receipt", "send receipt"), ("format price", "format price")]
+    assert [(label, text) for label, _, text in rows] == expected
 
     (shop / "labels.txt").write_text("send receipt\nformat price\n")
     options = ("--labels-file", "labels.txt", "--encoder", encoder, "--template", "{label}")

@@ -112,10 +112,8 @@ def test_structure_fills_with_sentences_and_prefers_paragraphs() -> None:
     document = Document("d", "reference", "T", f"{first}\n\n{second}")
     assert texts(document, "structure", 20) == [document.body]
     assert texts(document, "structure", 16) == [first, second]
-    assert texts(document, "structure", 8) == [
-        *(f"Sentence {n} word word word ends." for n in (0, 1)),
-        second,
-    ]
+    expected = [*(f"Sentence {n} word word word ends." for n in (0, 1)), second]
+    assert texts(document, "structure", 8) == expected
 
 
 @pytest.mark.parametrize(

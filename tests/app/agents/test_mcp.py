@@ -852,10 +852,8 @@ def test_an_unknown_version_is_refused(client: TestClient) -> None:
     refused = client.post("/mcp", json=PING, headers={"MCP-Protocol-Version": "1999-01-01"})
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32022
-    assert refused.json()["error"]["data"] == {
-        "supported": [*HANDSHAKE, *STATELESS],
-        "requested": "1999-01-01",
-    }
+    expected = {"supported": [*HANDSHAKE, *STATELESS], "requested": "1999-01-01"}
+    assert refused.json()["error"]["data"] == expected
 
 
 def test_notifications_are_accepted_without_a_body(client: TestClient) -> None:

@@ -74,10 +74,8 @@ def test_repository_is_indexed_and_measured(tmp_path: Path) -> None:
 
     repositories = repo_search.read_annotations(tmp_path / "annotations.json")
     rows = repo_search.measured_rows(repositories, tmp_path, HashEncoder(), ["hybrid", "lexical"])
-    assert [row.values for row in rows] == [
-        [1.0, 1.0],
-        [1.0, pytest.approx(1 / (1 + 1 / math.log2(3)))],
-    ]
+    expected = [[1.0, 1.0], [1.0, pytest.approx(1 / (1 + 1 / math.log2(3)))]]
+    assert [row.values for row in rows] == expected
 
     table = repo_search.as_markdown(rows, repositories[0].queries)
     assert "| hash, hybrid | 1.000 (1.000-1.000) | 1.000 (1.000-1.000) |  | 1.000" in table

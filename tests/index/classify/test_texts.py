@@ -176,19 +176,14 @@ def test_windows_encoding_is_told_from_damage(tmp_path: Path, name: str) -> None
 def test_lone_surrogates_and_invalid_bytes_are_replaced(tmp_path: Path) -> None:
     content = b'{"text": "\\ud800 a", "number": "\\udfff"}\n{"text": "b\xff", "number": 2}\n'
     path = written(tmp_path / "a.jsonl", content)
-    assert list(read_texts(path, "a.jsonl", id_column="number")) == [
-        TextRow("\ufffd", "\ufffd a"),
-        TextRow("2", "b\ufffd"),
-    ]
+    expected = [TextRow("\ufffd", "\ufffd a"), TextRow("2", "b\ufffd")]
+    assert list(read_texts(path, "a.jsonl", id_column="number")) == expected
 
 
 def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
     path = written(tmp_path / "a.json", '[{"text": 404}, {"text": null}, {"text": 1.5}]')
-    assert list(read_texts(path, "a.json")) == [
-        TextRow("1", "404"),
-        TextRow("2", ""),
-        TextRow("3", "1.5"),
-    ]
+    expected = [TextRow("1", "404"), TextRow("2", ""), TextRow("3", "1.5")]
+    assert list(read_texts(path, "a.json")) == expected
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------

@@ -26,10 +26,8 @@ def _result(label: str | None, score: float) -> Classification:
 
 
 def test_label_names_are_lines(tmp_path: Path) -> None:
-    assert read_list(write_file(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == [
-        "good",
-        "very bad",
-    ]
+    expected = ["good", "very bad"]
+    assert read_list(write_file(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == expected
     with pytest.raises(NotFound):
         read_list(tmp_path / "none")
     with pytest.raises(InvalidInput, match="UTF-8"):

@@ -288,10 +288,8 @@ def test_cells_of_a_row_that_is_named_are_candidates() -> None:
     # The heads are in the passage before.
     text = "shop_door | 'front' | which door\nhour | 9 |"
     candidates = span_candidates(question, text, PassageStructure())
-    assert {text[slice(*span)] for span, each in candidates.items() if each.get("row")} == {
-        "'front'",
-        "which door",
-    }
+    expected = {"'front'", "which door"}
+    assert {text[slice(*span)] for span, each in candidates.items() if each.get("row")} == expected
 
 
 def test_function_words_are_no_answers() -> None:

@@ -270,10 +270,8 @@ def test_a_sentence_that_was_cut_off_has_the_least_probability() -> None:
     logits = PassageLogits(packed, nothing, nothing, 0.0)
 
     features = sentence_features(parse_question("What does it do?"), passage, logits, {})
-    assert [values["span_logit"] for _, values in features] == [
-        pytest.approx(-2 * np.log(3)),
-        MIN_SPAN_LOGIT,
-    ]
+    expected = [pytest.approx(-2 * np.log(3)), MIN_SPAN_LOGIT]
+    assert [values["span_logit"] for _, values in features] == expected
 
 
 def test_where_the_source_is_does_not_tell_about_a_module() -> None:

@@ -132,10 +132,8 @@ def test_optional_parameters_have_defaults_or_brackets() -> None:
 
 def test_brackets_after_a_default_open_optional_parameters() -> None:
     parameters = signature_parameters("connect(timeout=5.0[, factory])")
-    assert [(parameter.name, parameter.optional) for parameter in parameters] == [
-        ("timeout", True),
-        ("factory", True),
-    ]
+    expected = [("timeout", True), ("factory", True)]
+    assert [(parameter.name, parameter.optional) for parameter in parameters] == expected
 
 
 def test_annotations_are_spans_of_the_signature() -> None:

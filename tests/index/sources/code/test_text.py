@@ -169,11 +169,8 @@ def test_content_chooses_files(tmp_path: Path) -> None:
     lock = Skipped("poetry.lock", "a lock file", by_choice=True)
 
     assert [getattr(item, "id", item) for item in items["docs"]] == ["README.md::Title", lock]
-    assert [getattr(item, "id", item) for item in items["config"]] == [
-        ".github/workflows/ci.yml::(text)",
-        lock,
-        "pyproject.toml::(text)",
-    ]
+    expected = [".github/workflows/ci.yml::(text)", lock, "pyproject.toml::(text)"]
+    assert [getattr(item, "id", item) for item in items["config"]] == expected
     assert len(items["all"]) == 5
 
 
@@ -318,11 +315,8 @@ def test_headers_of_c_and_of_cpp(tmp_path: Path) -> None:
             "cpp.h": "class A {\n public:\n  int x() { return 1; }\n};\n",
         },
     )
-    assert [(d.title, d.fields["language"]) for d in documents(tmp_path)] == [
-        ("a", "c"),
-        ("A", "cpp"),
-        ("A.x", "cpp"),
-    ]
+    expected = [("a", "c"), ("A", "cpp"), ("A.x", "cpp")]
+    assert [(d.title, d.fields["language"]) for d in documents(tmp_path)] == expected
 
 
 def test_large_json_is_data(tmp_path: Path) -> None:
@@ -348,10 +342,8 @@ def test_sections_of_pod(tmp_path: Path) -> None:
             "pumps.pod": "=head1 Pumps\n\nAll about them.\n\n=head2 Hand pumps\n\n  # not = a heading\n\n=cut\n"
         },
     )
-    assert rows(documents(tmp_path)) == [
-        ("Pumps", (), 1, 3),
-        ("Hand pumps", ("Pumps",), 5, 9),
-    ]
+    expected = [("Pumps", (), 1, 3), ("Hand pumps", ("Pumps",), 5, 9)]
+    assert rows(documents(tmp_path)) == expected
 
 
 def test_sections_of_markdown(tmp_path: Path) -> None:
