@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import sys
@@ -92,10 +93,19 @@ def unforced_writes() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny reader with random weights, exported once: that takes seconds."""
-    from tests.support.readers import tiny_reader
+    """A tiny reader with random weights, exported by one process for all: that takes seconds."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    made = root / "tiny-reader"
 
-    return tiny_reader(tmp_path_factory.mktemp("reader"))
+    with (root / "tiny-reader.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            from tests.support.readers import tiny_reader
+
+            tiny_reader(tmp_path_factory.mktemp("reader")).rename(made)
+    return made
 
 
 @pytest.fixture(autouse=True)

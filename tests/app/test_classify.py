@@ -114,11 +114,7 @@ def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: st
     [
         ({"texts": []}, "texts", "no texts: give at least one"),
         ({"texts": ["a", "\t \n"]}, "texts[1]", "empty: leave it out or fill it"),
-        (
-            {"texts": ["a"] * 10_001},
-            "texts",
-            "at most 10000 items: send the rest in another request; it has 10001",
-        ),
+        ({"texts": ["a"] * 10_001}, "texts", "at most 10000 items: send the rest in another request; it has 10001"),
         ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: shorten it"),
         ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
         ({"texts": "a"}, "texts", "valid list"),
@@ -127,24 +123,12 @@ def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: st
         ({"labels": ["one"]}, "labels", "set multi_label to true"),
         ({"labels": ["one", "two", " one"]}, "labels[2]", "'one' is there twice: give each once"),
         ({"labels": ["one", " "]}, "labels[1]", "empty"),
-        (
-            {"labels": [f"{n}" for n in range(10_001)]},
-            "labels",
-            "at most 10000 items: choose among groups",
-        ),
-        (
-            {"labels": ["one", "x" * 1001]},
-            "labels[1]",
-            "at most 1000 characters: a label is a name",
-        ),
+        ({"labels": [f"{n}" for n in range(10_001)]}, "labels", "at most 10000 items: choose among groups"),
+        ({"labels": ["one", "x" * 1001]}, "labels[1]", "at most 1000 characters: a label is a name"),
         ({"labels": None}, "labels", "either `labels` or `classifier`"),
         ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
         ({"templates": []}, "templates", "give at least one, or leave the key out"),
-        (
-            {"templates": ["{label}", "about"]},
-            "templates[1]",
-            "no place for the label: write {label}",
-        ),
+        ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label: write {label}"),
         ({"labels": ["one", "t\x01wo"]}, "labels[1]", "control character"),
         ({"templates": ["{label} or {label}"]}, "templates[0]", "more than once: write it once"),
         ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
@@ -152,20 +136,12 @@ def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: st
         ({"templates": ["{label}" + "x" * 1000]}, "templates[0]", "at most 1000 characters"),
         ({"min_score": 1.5}, "min_score", "less than or equal to 1"),
         ({"multi_label": "yes"}, "multi_label", 'it is "yes"'),
-        (
-            {"labels": None, "classifier": "tickets", "templates": ["{label}"]},
-            "templates",
-            "omit `templates`",
-        ),
-        (
-            {"labels": None, "classifier": "tickets", "multi_label": True},
-            "multi_label",
-            "send `labels` instead",
-        ),
+        ({"labels": None, "classifier": "tickets", "templates": ["{label}"]}, "templates", "omit `templates`"),
+        ({"labels": None, "classifier": "tickets", "multi_label": True}, "multi_label", "send `labels` instead"),
         ({"labels": None, "classifier": "x" * 65}, "classifier", "at most 64 characters"),
         ({"labels": None, "classifier": "tickets", "texts": [" "]}, "texts[0]", "empty"),
     ],
-)
+)  # fmt: skip
 def test_invalid_field_is_named_with_its_limit(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:

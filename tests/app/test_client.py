@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import os
 import pickle
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +34,7 @@ from tests.support.serving import (
     make,
     until,
 )
+from tests.support.traffic import run
 
 REQUEST = httpx.Request("GET", "http://127.0.0.1/corpora")
 PROBLEM = {"content-type": "application/problem+json"}
@@ -105,12 +104,8 @@ def test_several_corpora_are_searched(
 def test_document_is_returned_by_its_id(purlin: Client) -> None:
     for document in FUNCTIONS:
         reply = purlin.document("code", document.id)
-        assert (reply.id, reply.body, reply.location, reply.corpus) == (
-            document.id,
-            document.body,
-            document.location,
-            "code",
-        )
+        assert (reply.id, reply.body, reply.corpus) == (document.id, document.body, "code")
+        assert reply.location == document.location
 
 
 def test_a_text_is_no_list_of_texts(purlin: Client) -> None:
@@ -323,15 +318,10 @@ def test_waits_are_bounded(outcomes: list[httpx.Response]) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        httpx.ConnectError("x", request=REQUEST),
-        httpx.ReadError("x", request=REQUEST),
-        httpx.RemoteProtocolError("x", request=REQUEST),
-        httpx.ConnectTimeout("x", request=REQUEST),
-    ],
+    "kind", [httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError, httpx.ConnectTimeout]
 )
-def test_network_errors_are_retried_with_backoff(error: httpx.RequestError) -> None:
+def test_network_errors_are_retried_with_backoff(kind: type[httpx.RequestError]) -> None:
+    error = kind("x", request=REQUEST)
     waited, _ = waits([error, error, error, response(200, CORPORA)])
     assert 0.1 <= waited[0] <= 0.15
     assert 0.2 <= waited[1] <= 0.3
@@ -409,35 +399,16 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_client_import_is_light() -> None:
-    heavy = {
-        "faiss",
-        "fastapi",
-        "starlette",
-        "onnxruntime",
-        "numpy",
-        "tokenizers",
-        "torch",
-        "uvicorn",
-    }
+    heavy = "faiss fastapi starlette onnxruntime numpy tokenizers torch uvicorn"
     program = "import sys, purlin.client; print(*{name.partition('.')[0] for name in sys.modules})"
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(process.stdout.split())
+
+    loaded = set(run([sys.executable, "-c", program], PYTHONPATH=str(ROOT)).stdout.split())
     assert "httpx" in loaded
-    assert not loaded & heavy
+    assert loaded.isdisjoint(heavy.split())
 
 
-PROGRAMS = re.findall(
-    r"```python\n(.*?)```",
-    (ROOT / "docs" / "client.md").read_text(),
-    re.DOTALL,
-)
+PAGE = (ROOT / "docs" / "client.md").read_text()
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -132,9 +132,7 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str | None
     return directories
 
 
-def test_labels_have_an_encoder_beside_the_released_one(
-    released: dict[str | None, Path],
-) -> None:
+def test_labels_have_an_encoder_beside_the_released_one(released: dict[str | None, Path]) -> None:
     encoders = Encoders(load_encoder(released[None]))
     labels = encoders.for_labels()
 

@@ -69,34 +69,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"size": {"not": 3}}}, "filter.size", "no filterable field 'size'"),
         ({"filter": None}, "filter", "must be an object; it is null"),
         ({"filter": {"language": []}}, "filter.language", "this one has 0"),
-        (
-            {"filter": {"language": ["x"] * 1001}},
-            "filter.language",
-            "at most 1000 values; it is a list of 1001",
-        ),
+        ({"filter": {"language": ["x"] * 1001}}, "filter.language", "at most 1000 values; it is a list of 1001"),
         ({"filter": {"language": [[]] * 1001}}, "filter.language", "at most 1000 values"),
-        (
-            {"filter": {"lines": dict.fromkeys("abcd", 1)}},
-            "filter.lines",
-            "an object with gte, lte and not",
-        ),
+        ({"filter": {"lines": dict.fromkeys("abcd", 1)}}, "filter.lines", "an object with gte, lte and not"),
         ({"filter": {f"f{n}": [] for n in range(33)}}, "filter", "at most 32 fields"),
-        (
-            {f"k{n}": 1 for n in range(100)},
-            "body",
-            "at most 100 keys; it is an object with query, corpus",
-        ),
+        ({f"k{n}": 1 for n in range(100)}, "body", "at most 100 keys; it is an object with query, corpus"),
         ({"filter": {"language": [["x"]]}}, "filter.language", "it is a list of 1"),
-        (
-            {"filter": {"language": None}},
-            "filter.language",
-            "a value, a list of values, or an object",
-        ),
-        (
-            {"filter": {"language": "x" * 1001}},
-            "filter.language",
-            "(texts: 1000 characters; numbers: finite)",
-        ),
+        ({"filter": {"language": None}}, "filter.language", "a value, a list of values, or an object"),
+        ({"filter": {"language": "x" * 1001}}, "filter.language", "(texts: 1000 characters; numbers: finite)"),
         ({"filter": {"lines": {"gte": 1, "lte": None}}}, "filter.lines", "no null: leave lte out"),
         ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
@@ -106,7 +86,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"corpus": "../code"}, "corpus", "not a valid corpus name"),
         ({"corpus": "x" * 65}, "corpus", "at most 64 characters"),
     ],
-)
+)  # fmt: skip
 def test_invalid_field_is_named_with_its_limit(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
@@ -249,13 +229,10 @@ def test_only_the_first_errors_are_listed(client: TestClient) -> None:
         ("/search", SEARCH | {"filter": {"language": [[]] * 200_000}}),
         ("/search", SEARCH | {"filter": {f"f{n}": [] for n in range(100_000)}}),
         ("/search", SEARCH | {f"k{n}": 1 for n in range(100_000)}),
-        (
-            "/classify",
-            {"texts": [1] * 200_000, "labels": [2] * 200_000, "templates": [[]] * 200_000},
-        ),
+        ("/classify", {"texts": [1] * 200_000, "labels": [2] * 200_000, "templates": [[]] * 200_000}),
         ("/embed", {"inputs": [""] * 200_000}),
     ],
-)
+)  # fmt: skip
 def test_number_of_collected_errors_is_bounded(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
 ) -> None:

@@ -103,10 +103,8 @@ def test_openai_client_sends_a_key(encoder: Encoder, tmp_path: Path) -> None:
 
 def test_base64_has_the_same_numbers(client: TestClient) -> None:
     numbers = client.post("/v1/embeddings", json=EMBED).json()["data"]
-    encoded = client.post("/v1/embeddings", json=EMBED | {"encoding_format": "base64"}).json()[
-        "data"
-    ]
-    for expected, actual in zip(numbers, encoded, strict=True):
+    encoded = client.post("/v1/embeddings", json=EMBED | {"encoding_format": "base64"})
+    for expected, actual in zip(numbers, encoded.json()["data"], strict=True):
         decoded = np.frombuffer(base64.b64decode(actual["embedding"]), "<f4")
         np.testing.assert_array_equal(decoded, np.array(expected["embedding"], np.float32))
         assert np.linalg.norm(decoded) == pytest.approx(1, abs=1e-5)
@@ -115,13 +113,9 @@ def test_base64_has_the_same_numbers(client: TestClient) -> None:
 def test_usage_counts_the_tokens_read(client: TestClient, encoder: Encoder) -> None:
     texts = ["news", "news " * 1000]
     reply = client.post("/v1/embeddings", json=EMBED | {"input": texts}).json()
-    assert reply["usage"] == {
-        "prompt_tokens": 2 + encoder.max_tokens,
-        "total_tokens": 2 + encoder.max_tokens,
-    }
-    cut = client.post(
-        "/v1/embeddings", json=EMBED | {"input": "news " * (encoder.max_tokens - 1)}
-    ).json()
+    most = encoder.max_tokens
+    assert reply["usage"] == {"prompt_tokens": 2 + most, "total_tokens": 2 + most}
+    cut = client.post("/v1/embeddings", json=EMBED | {"input": "news " * (most - 1)}).json()
     assert reply["data"][1]["embedding"] == cut["data"][0]["embedding"]
 
 
@@ -188,9 +182,8 @@ def test_middleware_errors_have_both_formats(encoder: Encoder, tmp_path: Path) -
         reply = problem(client.post("/v1/embeddings", json=EMBED), 401)
         assert reply["error"]["message"] == reply["detail"]
         assert reply["error"]["code"] == "no-key"
-        reply = problem(
-            client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFY_KEY)), 403
-        )
+        refused = client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFY_KEY))
+        reply = problem(refused, 403)
         assert (reply["error"], reply["error_type"]) == (reply["detail"], "Validation")
         assert "error" not in problem(client.get("/corpora"), 401)
         reply = problem(client.get("/v1/nothing", headers=bearer(SEARCH_KEY)), 404)
@@ -202,15 +195,12 @@ def test_middleware_errors_have_both_formats(encoder: Encoder, tmp_path: Path) -
 
 def test_hugging_face_client_gets_vectors(url: str, encoder: Encoder) -> None:
     with InferenceClient(base_url=f"{url}/embed") as client:
-        for role, options in (
-            ("passage", {}),
-            ("query", {"prompt_name": "query", "normalize": True}),
-        ):
+        as_query = {"prompt_name": "query", "normalize": True}
+        for role, options in (("passage", {}), ("query", as_query)):
             vectors = client.feature_extraction(TEXTS, **options)  # type: ignore[arg-type]
             np.testing.assert_array_equal(vectors, encoder.encode(TEXTS, role=role))  # type: ignore[arg-type]
-        assert client.feature_extraction(
-            "sports", truncate=True, truncation_direction="right"
-        ).shape == (1, DIM)
+        cut = client.feature_extraction("sports", truncate=True, truncation_direction="right")
+        assert cut.shape == (1, DIM)
         with pytest.raises(HfHubHTTPError, match="set `truncate` to true"):
             client.feature_extraction("news " * 1000)
         with pytest.raises(HfHubHTTPError, match="unit length"):
@@ -258,13 +248,11 @@ def test_embed_and_rerank_name_the_invalid_field(
 
 def test_rerank_sorts_by_cosine(client: TestClient, encoder: Encoder) -> None:
     body = {"query": "sports", "texts": ["business", "sports", "the news", "sports"]}
-    cosines = (
-        encoder.encode(body["texts"], role="passage") @ encoder.encode(["sports"], role="query")[0]
-    )  # type: ignore[arg-type]
+    query = encoder.encode(["sports"], role="query")[0]
+    cosines = encoder.encode(body["texts"], role="passage") @ query
     raw = client.post("/rerank", json=body | {"raw_scores": True}).json()
-    assert [each["index"] for each in raw] == sorted(
-        range(4), key=lambda index: (-cosines[index], index)
-    )
+    expected = sorted(range(4), key=lambda index: (-cosines[index], index))
+    assert [each["index"] for each in raw] == expected
     assert [each["index"] for each in raw][:2] == [1, 3]
     for item, scaled in zip(
         raw, client.post("/rerank", json=body | {"return_text": True}).json(), strict=True

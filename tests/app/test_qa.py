@@ -51,11 +51,8 @@ def test_answers_are_exact_words_of_the_passage(client: TestClient) -> None:
         if said := answer["sentence"]:
             assert answer["passage"][said["start"] : said["end"]] == said["text"] != ""
         assert 0 <= answer["score"] <= 1
-    assert (reply["corpus"], reply["encoder"], reply["reader"]) == (
-        "library",
-        "hash",
-        "tiny-reader",
-    )
+    expected = ("library", "hash", "tiny-reader")
+    assert (reply["corpus"], reply["encoder"], reply["reader"]) == expected
     assert {hit["rank"] for hit in reply["hits"]} == set(range(1, len(reply["hits"]) + 1))
 
 

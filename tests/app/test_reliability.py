@@ -68,9 +68,7 @@ def described(home: Path, released: Encoder) -> Iterator[tuple[Server, dict[str,
         yield server, existing
 
 
-def test_replies_conform_to_the_description(
-    described: tuple[Server, dict[str, Any]],
-) -> None:
+def test_replies_conform_to_the_description(described: tuple[Server, dict[str, Any]]) -> None:
     statuses = conforms(*described, each=12)
     print(dict(statuses))
     assert sum(statuses.values()) > 150
@@ -217,9 +215,7 @@ def test_damage_to_served_files_never_changes_answers(home: Path, released: Enco
         assert "Traceback" not in server.log()
 
 
-def test_a_restart_refuses_a_damaged_corpus(
-    home: Path,
-) -> None:
+def test_a_restart_refuses_a_damaged_corpus(home: Path) -> None:
     with running(home) as server:
         assert server.client.post("/search", json=SEARCH[2]).status_code == 200
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,15 @@ from purlin.index.builds import current
 from purlin.index.manifests import MANIFEST_FORMAT
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, serving, until
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A server of one corpus, which is open: until then, one of the kind may still come."""
+    home = tmp_path_factory.mktemp("home")
+    make(home, "code", FUNCTIONS, HashEncoder())
+    with ready(home) as client:
+        yield client
 
 
 def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) -> None:
@@ -26,10 +36,8 @@ def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) 
         assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
         scores = [hit["score"] for hit in reply["hits"]]
         assert scores == sorted(scores, reverse=True)
-        assert [(each["corpus"], each["total"]) for each in reply["corpora"]] == [
-            ("more", 2),
-            ("code", 3),
-        ]
+        expected = [("more", 2), ("code", 3)]
+        assert [(each["corpus"], each["total"]) for each in reply["corpora"]] == expected
         assert reply["corpora"][0]["build"] == current(home, "more").name
         assert reply["total"] == 5
         assert not {"corpus", "build", "encoder"} & reply.keys()
@@ -56,12 +64,10 @@ def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) 
     ],
 )
 def test_wrong_choice_of_corpora_is_explained(
-    home: Path, corpus: object, status: int, message: str
+    client: TestClient, corpus: object, status: int, message: str
 ) -> None:
-    with ready(home) as client:
-        # Until all are open, a corpus of the kind may still come.
-        response = client.post("/search", json={"query": "sort", "corpus": corpus})
-        assert message in problem(response, status)["detail"]
+    response = client.post("/search", json={"query": "sort", "corpus": corpus})
+    assert message in problem(response, status)["detail"]
 
 
 def test_only_corpora_of_the_kind_are_waited_for(home: Path, encoder: HashEncoder) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput, NotFound
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import make, numbered, problem, serving, until
+from tests.support.traffic import run
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "sort", "corpus": "code"}
@@ -286,16 +286,10 @@ def test_qa_spans_include_the_reader(
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "TRUE"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
-        (
-            {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318",
-                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-            },
-            True,
-        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
         ({"OTEL_SERVICE_NAME": "x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
     ],
-)
+)  # fmt: skip
 def test_variables_decide_whether_spans_are_sent(environ: dict[str, str], requested: bool) -> None:
     assert spans_requested(environ) == requested
 
@@ -324,7 +318,4 @@ def test_opentelemetry_is_not_imported_by_default() -> None:
         "create_app(Settings())\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry.sdk') or name == 'purlin.app.tracing'])"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+    assert run([sys.executable, "-c", code]).stdout.strip() == "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 import tarfile
@@ -24,6 +23,7 @@ from benchmarks.speed.processes import directory_mb, free_port, memory_of, servi
 from benchmarks.speed.records import Records, median_of, select
 from benchmarks.speed.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
 from purlin.index.encoder import STATIC_ENCODER
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 ROWS = [
@@ -93,13 +93,6 @@ def service() -> Iterator[int]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def write_corpus(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
-    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
-    return path
 
 
 # ---- load
@@ -207,7 +200,7 @@ def test_encoding_goes_on_after_the_last_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.speed.vectors.CHUNK", 1)
-    texts = list(corpus_texts(write_corpus(tmp_path / "corpus.jsonl.gz")))
+    texts = list(corpus_texts(write_jsonl(tmp_path / "corpus.jsonl.gz", ROWS)))
     encoder = HashEncoder()
 
     encode_corpus(encoder, iter(texts[:1]), tmp_path / "cache")

@@ -143,12 +143,8 @@ def test_other_values_of_an_entry_are_kept(home: Path, project: Path) -> None:
     file = project / ".mcp.json"
     file.write_text('{"mcpServers": {"purlin": {"command": "old", "env": {"A": "b"}}}}')
     run("install", "--agent", "claude-code", "--yes")
-    assert read(file)["mcpServers"]["purlin"] == {
-        "command": "purlin",
-        "env": {"A": "b"},
-        "type": "stdio",
-        "args": ["mcp"],
-    }
+    expected = {"command": "purlin", "env": {"A": "b"}, "type": "stdio", "args": ["mcp"]}
+    assert read(file)["mcpServers"]["purlin"] == expected
 
 
 def test_the_nested_form_of_opencode_is_followed(home: Path, project: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,45 +18,24 @@ from purlin import cli
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
 from purlin.cli.corpora import parse_filter
+from tests.support.files import write_file, write_jsonl
 from tests.support.paths import ROOT
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
+from tests.support.traffic import run
 
 SHOP = [
-    {
-        "_id": "k1",
-        "title": "Electric kettle 1.7 l",
-        "text": "Boils water fast.",
-        "brand": "Aquila",
-        "watt": 2200,
-    },
-    {
-        "_id": "k2",
-        "title": "Stove kettle",
-        "text": "Whistles when the water boils.",
-        "brand": "Brava",
-        "watt": 0,
-    },
-    {
-        "_id": "m1",
-        "title": "DDR4-3200 memory 16 GB",
-        "text": "For laptops.",
-        "brand": "Corvid",
-        "watt": 3,
-    },
+    dict(zip(("_id", "title", "text", "brand", "watt"), row, strict=True))
+    for row in (
+        ("k1", "Electric kettle 1.7 l", "Boils water fast.", "Aquila", 2200),
+        ("k2", "Stove kettle", "Whistles when the water boils.", "Brava", 0),
+        ("m1", "DDR4-3200 memory 16 GB", "For laptops.", "Corvid", 3),
+    )
 ]
 
 
 def _start(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
     """Run a command as users do, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "purlin", *map(str, arguments)],
-        cwd=ROOT,
-        env=os.environ | {"PURLIN_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return run([sys.executable, "-m", "purlin", *arguments], PURLIN_HOME=str(home))
 
 
 def _run(
@@ -113,15 +91,10 @@ def _hits(*arguments: object, home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def _write_rows(file: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    corpus = _write_rows(home / "corpus.jsonl", SHOP)
+    corpus = write_jsonl(home / "corpus.jsonl", SHOP)
     done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
     assert done.returncode == 0, done.stderr
     assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
@@ -129,10 +102,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_list_and_show(shop: Path) -> None:
-    listed = _start("index", "list", home=shop).stdout
+    listed = _run("index", "list", home=shop).stdout
     assert "shop" in listed
     assert "santa-minilm" in listed
-    shown = _start("index", "show", "shop", home=shop).stdout
+    shown = _run("index", "show", "shop", home=shop).stdout
     assert '"documents": 3' in shown
     assert "fields: brand" in shown
 
@@ -225,7 +198,7 @@ def test_a_wrong_setting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    done = _start("serve", "--demo", home=tmp_path)
+    done = _run("serve", "--demo", home=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {name} must be ")
     assert words in done.stderr
@@ -248,14 +221,11 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
         ([], None),
         (["a=x", "a=2"], {"a": ["x", "2", 2.0]}),
         (["Net price €>=5", "Net price €<=9.5"], {"Net price €": {"gte": 5.0, "lte": 9.5}}),
-        (
-            ["day>=2026-01-31", "a!=x", "a!=y"],
-            {"day": {"gte": "2026-01-31"}, "a": {"not": ["x", "y"]}},
-        ),
+        (["day>=2026-01-31", "a!=x", "a!=y"], {"day": {"gte": "2026-01-31"}, "a": {"not": ["x", "y"]}}),
         (["size>=38", "size!=40"], {"size": {"gte": 38.0, "not": ["40", 40.0]}}),
         (["a=b<=c"], {"a": ["b<=c"]}),
     ],
-)
+)  # fmt: skip
 def test_conditions_of_filters(conditions: list[str], filter: object) -> None:
     assert parse_filter(conditions) == filter
 
@@ -271,21 +241,17 @@ def test_search_takes_ranges_and_exclusions(shop: Path) -> None:
 
 def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
     shutil.copytree(shop / "corpora", tmp_path / "corpora")
-    page = tmp_path / "tea.md"
-    page.write_text("# Tea\n\nBoil water in an electric kettle.\n")
+    page = write_file(tmp_path / "tea.md", "# Tea\n\nBoil water in an electric kettle.\n")
     static = write_static(tmp_path / "static", ["boil", "water", *SELF_CHECK_WORDS])
-    built = _run(
-        "index", "build", "reference", page, "--name", "tea", "--encoder", static, home=tmp_path
-    )
+    options = ("--name", "tea", "--encoder", static)
+    built = _run("index", "build", "reference", page, *options, home=tmp_path)
     assert built.returncode == 0, built.stderr
 
     both = ("--corpus", "shop", "--corpus", "tea")
     searched = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
     hits = [json.loads(line) for line in searched.stdout.splitlines()]
-    assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
-        "shop": "santa-minilm-l6-int8",
-        "tea": "tiny-static",
-    }
+    expected = {"shop": "santa-minilm-l6-int8", "tea": "tiny-static"}
+    assert {hit["corpus"]: hit["encoder"] for hit in hits} == expected
     assert "vectors of different encoders" in searched.stderr
     printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
     assert printed.startswith("tea.md")
@@ -293,11 +259,12 @@ def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_
 
 
 def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
-    (shop / "queries.jsonl").write_text(
-        '{"_id": "q1", "text": "laptop memory"}\n{"_id": "q2", "text": "whistling kettle"}\n'
-    )
-    (shop / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n")
-    done = _evaluate(shop / "queries.jsonl", shop / "qrels.tsv", shop / "run.trec", home=shop)
+    rows = [{"_id": "q1", "text": "laptop memory"}, {"_id": "q2", "text": "whistling kettle"}]
+    queries = write_jsonl(shop / "queries.jsonl", rows)
+    judged = "query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n"
+    qrels = write_file(shop / "qrels.tsv", judged)
+
+    done = _evaluate(queries, qrels, shop / "run.trec", home=shop)
     measures = {m["name"]: m for m in json.loads(done.stdout)}
     # q3 is judged and not among the queries: it counts 0.
     assert measures["MRR@100"]["mean"] == pytest.approx(2 / 3)
@@ -306,19 +273,13 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
 
 
 def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text(
-        '{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n'
-    )
-    (tmp_path / "queries.jsonl").write_text('{"_id": "100%", "text": "tea"}\n')
-    _build(tmp_path / "corpus.jsonl", home=tmp_path)
-    for name, judged in (
-        ("beir.tsv", "100%\ttea pot.md\t1\n"),
-        ("trec.txt", "100%25 0 tea%20pot.md 1\n"),
-    ):
-        (tmp_path / name).write_text(judged)
-        done = _evaluate(
-            tmp_path / "queries.jsonl", tmp_path / name, tmp_path / "run.trec", home=tmp_path
-        )
+    pot = {"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}
+    queries = write_jsonl(tmp_path / "queries.jsonl", [{"_id": "100%", "text": "tea"}])
+    _build(write_jsonl(tmp_path / "corpus.jsonl", [pot]), home=tmp_path)
+
+    for judged in ("100%\ttea pot.md\t1\n", "100%25 0 tea%20pot.md 1\n"):
+        qrels = write_file(tmp_path / "judged.txt", judged)
+        done = _evaluate(queries, qrels, tmp_path / "run.trec", home=tmp_path)
         assert "2 ids hold white space, control characters or %" in done.stderr
         assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
         row = "100%25\tQ0\ttea%20pot.md\t1\t1.0\tpurlin\n"
@@ -326,16 +287,13 @@ def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
 
 
 def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
-    corpus, queries, qrels = (
-        tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
-    )
-    queries.write_text(
-        '{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n'
-    )
-    qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
+    rows = [{"_id": "q1", "text": "electric kettle"}, {"_id": "q2", "text": "whistling kettle"}]
+    queries = write_jsonl(tmp_path / "queries.jsonl", rows)
+    qrels = write_file(tmp_path / "qrels.tsv", "q1\tk1\t1\nq2\tk2\t1\n")
+    corpus = tmp_path / "corpus.jsonl"
 
     def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
-        return _build(_write_rows(corpus, rows), *options, home=tmp_path)
+        return _build(write_jsonl(corpus, rows), *options, home=tmp_path)
 
     measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
     assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
@@ -377,10 +335,9 @@ def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
 
 
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
-    corpus, log = _write_rows(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
-    log.write_text(
-        '{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n'
-    )
+    corpus, log = write_jsonl(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
+    queries = [("for my morning tea", "k1"), ("tea", "gone")]
+    write_jsonl(log, ({"query": query, "document": document} for query, document in queries))
     done = _build(corpus, "--query-log", log, home=tmp_path)
     assert "query log: 1 of 2 queries lead to its documents" in done.stdout
     [hit] = _hits("morning tea", "-k", 1, home=tmp_path)
@@ -389,9 +346,8 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
     log.write_text("{}\n")
     wrong = _build(corpus, "--query-log", log, home=tmp_path)
     assert wrong.returncode == 1
-    assert "line 1 is not a JSON object with a query and the id of a document" in " ".join(
-        wrong.stderr.split()
-    )
+    words = "line 1 is not a JSON object with a query and the id of a document"
+    assert words in " ".join(wrong.stderr.split())
 
 
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
@@ -413,10 +369,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "x", "--corpus", "nope"], "no corpus 'nope'. Corpora: shop"),
         (["search", "x", "--corpus", "../shop"], "is not a valid corpus name"),
         (["search", " ", "--corpus", "shop"], "query is empty"),
-        (
-            ["search", "caf\udce9", "--corpus", "shop"],
-            "query is not valid Unicode; send UTF-8",
-        ),
+        (["search", "caf\udce9", "--corpus", "shop"], "query is not valid Unicode; send UTF-8"),
         (["search", "electric", "kettle"], "purlin search 'electric kettle'"),
         (["search", "an", "electric", "kettle"], "purlin search 'an electric kettle'"),
         (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
@@ -438,18 +391,12 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "x", "--corpus", "shop", "--encoder", "/nonexistent"], "/nonexistent"),
         (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
         (["index", "build", "music", ".", "--name", "x"], "music"),
-        (
-            ["index", "build", "code", "tests/data/code", "--name", "Bad Name"],
-            "is not a valid corpus name",
-        ),
+        (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is not a valid corpus name"),
         (["index", "activate", "shop", "nope"], "has no build 'nope'"),
         (["index", "delete", "nope"], "no corpus 'nope'"),
-        (
-            ["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"],
-            "/nope",
-        ),
+        (["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"], "/nope"),
     ],
-)
+)  # fmt: skip
 def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], words: str) -> None:
     done = _run(*arguments, home=shop)
     assert done.returncode != 0
@@ -468,7 +415,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
     things = ({"_id": str(n), "text": f"thing {n} " * 60} for n in range(20_000))
-    corpus = _write_rows(tmp_path / "corpus.jsonl", things)
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", things)
     command = ("-m", "purlin", "index", "build", "product", corpus, "--name", "big")
     child = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTIBLE, *command],
@@ -503,7 +450,4 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
 
 def test_the_front_door_imports_nothing_heavy() -> None:
     script = "import sys, purlin; print([m for m in ('faiss', 'fastapi', 'numpy', 'torch') if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert run([sys.executable, "-c", script]).stdout.strip() == "[]"

@@ -33,22 +33,14 @@ from tests.support.indented import INDENTED
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 from tests.support.tiny import staged
 
+Captured = pytest.CaptureFixture[str]
+
 MAIL = '''def send_receipt(order):
     """Mail the customer a receipt."""
     return smtp(order)
 '''
 PRICE = "def format_price(cents):\n    return cents / 100\n"
-HEAVY = (
-    "typer",
-    "rich",
-    "pydantic",
-    "httpx",
-    "fastapi",
-    "onnxruntime",
-    "tokenizers",
-    "faiss",
-    "bm25s",
-)
+HEAVY = "typer rich pydantic httpx fastapi onnxruntime tokenizers faiss bm25s".split()
 PAGE = """# Sessions
 
 A session is kept for 31 days, unless the visitor leaves before that.
@@ -83,7 +75,7 @@ def _purlin(*arguments: object) -> int:
     return int(str(end.value.code))
 
 
-def _records(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def _records(capsys: Captured) -> list[dict[str, Any]]:
     """What the last command has printed with --json."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -113,9 +105,7 @@ def test_long_lines_of_a_hit_are_cut_around_a_match(line: str, shown: str) -> No
     assert cut == f"First\n{shown}\nlast <Tea>"
 
 
-def test_search_prints_place_reason_and_code(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_search_prints_place_reason_and_code(shop: Path, encoder: str, capsys: Captured) -> None:
     assert _purlin("search", "mail a receipt", "--encoder", encoder, "-k", 1, "--lines", 1) == 0
     out, err = capsys.readouterr()
     place, line, *_ = out.splitlines()
@@ -133,7 +123,7 @@ def test_lines_of_a_definition_are_as_deep_as_its_first(
 
 
 def test_methods_are_printed_without_the_indentation_of_their_class(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, capsys: Captured
 ) -> None:
     code = "class Basket:\n    def empty(self):\n        if self:\n            self.clear()\n"
     (shop / "basket.py").write_text(code)
@@ -143,10 +133,7 @@ def test_methods_are_printed_without_the_indentation_of_their_class(
 
 
 def test_signatures_of_a_reference_are_printed_as_they_are(
-    tmp_path: Path,
-    encoder: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (
         "<dl><dt id='price'><code>format_price(price)</code></dt><dd>The price as text.</dd></dl>"
@@ -164,7 +151,7 @@ def test_signatures_of_a_reference_are_printed_as_they_are(
 
 
 def test_search_names_files_from_the_working_directory(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(shop / "web")
     assert _purlin("search", "send_receipt", "--encoder", encoder) == 0
@@ -175,7 +162,7 @@ def test_search_names_files_from_the_working_directory(
 
 
 def test_path_restricts_hits_to_a_directory(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shop / "website").mkdir()
     (shop / "website" / "price.py").write_text(PRICE)
@@ -200,9 +187,7 @@ def test_path_restricts_hits_to_a_directory(
     assert "--filter path= cannot be combined" in capsys.readouterr().err
 
 
-def test_search_sees_what_changed_since(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_search_sees_what_changed_since(shop: Path, encoder: str, capsys: Captured) -> None:
     assert _purlin("search", "send_receipt", "--encoder", encoder) == 0
     (shop / "mail.py").write_text(MAIL.replace("receipt", "reminder"))
     capsys.readouterr()
@@ -216,7 +201,7 @@ LONG = "def send_all():\n" + "    prepare()\n" * 20 + "    retry_receipt()\n" + 
 
 
 def test_lines_of_a_long_definition_are_those_that_tell(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, capsys: Captured
 ) -> None:
     (shop / "long.py").write_text("import mail\n\n\n" + LONG)
     query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
@@ -231,9 +216,7 @@ def test_lines_of_a_long_definition_are_those_that_tell(
     assert capsys.readouterr().out.splitlines()[2] == "   │     prepare()"
 
 
-def test_json_has_as_many_lines_as_asked_for(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_as_many_lines_as_asked_for(shop: Path, encoder: str, capsys: Captured) -> None:
     (shop / "long.py").write_text(LONG)
     query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
 
@@ -250,9 +233,7 @@ def test_json_has_as_many_lines_as_asked_for(
     assert (none["text"], none["highlights"]) == ("", [])
 
 
-def test_json_has_a_record_per_line(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_a_record_per_line(shop: Path, encoder: str, capsys: Captured) -> None:
     assert _purlin("search", "send_receipt", "--encoder", encoder, "--json") == 0
     first, second = _records(capsys)
     assert (first["rank"], second["rank"]) == (1, 2)
@@ -265,7 +246,7 @@ def test_json_has_a_record_per_line(
     assert first["build"].startswith("20")
 
 
-def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: Captured) -> None:
     for query, *options in (["receipt", "--filter", "language=go"], ["?"], ["?", "--json"]):
         assert _purlin("search", query, "--encoder", encoder, *options) == 1
         out, err = capsys.readouterr()
@@ -275,9 +256,7 @@ def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFi
         assert ("--content all" in err) == has_hint
 
 
-def test_low_scores_point_to_other_content(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Captured) -> None:
     def hint(*options: str) -> bool:
         _purlin("search", *options, "--encoder", encoder)
         return "--content all also searches" in capsys.readouterr().err
@@ -291,16 +270,14 @@ def test_low_scores_point_to_other_content(
     assert not hint("session kept")
 
 
-def test_languages_may_be_written_in_capitals(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_languages_may_be_written_in_capitals(shop: Path, encoder: str, capsys: Captured) -> None:
     options = ("--encoder", encoder, "--filter", "language=Python")
     assert _purlin("search", "send_receipt", *options) == 0
     assert capsys.readouterr().out.startswith("mail.py:1-3")
 
 
 def test_a_file_is_searched_alone_or_said_not_to_be_indexed(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, capsys: Captured
 ) -> None:
     (shop / "other.py").write_text("def send_receipt():\n    pass\n")
     (shop / "notes").write_text("Receipts are sent by post.\n")
@@ -314,15 +291,10 @@ def test_a_file_is_searched_alone_or_said_not_to_be_indexed(
     assert "notes is not indexed (neither its name nor its first" in capsys.readouterr().err
 
 
-def test_a_query_may_begin_with_a_dash(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words in (
-        ["--", "--send-receipt"],
-        ["--path", ".", "--", "-receipt"],
-        ["--", "-receipt", "."],
-    ):
-        assert _purlin("search", "--encoder", encoder, "-k", "1", *words) == 0
+def test_a_query_may_begin_with_a_dash(shop: Path, encoder: str, capsys: Captured) -> None:
+    for words in ("-- --send-receipt", "--path . -- -receipt", "-- -receipt ."):
+        options = ("--encoder", encoder, "-k", 1, *words.split())
+        assert _purlin("search", *options) == 0
         assert capsys.readouterr().out.startswith("mail.py:1-3")
 
 
@@ -359,7 +331,7 @@ def test_a_query_may_begin_with_a_dash(
     ],
 )
 def test_errors_are_one_line_and_status_2(
-    shop: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    shop: Path, capsys: Captured, arguments: list[str], words: str
 ) -> None:
     assert _purlin(*arguments) == 2
     out, err = capsys.readouterr()
@@ -370,9 +342,7 @@ def test_errors_are_one_line_and_status_2(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="takes git: apt-get install git")
-def test_search_clones_a_url(
-    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_search_clones_a_url(shop: Path, encoder: str, tmp_path: Path, capsys: Captured) -> None:
     shutil.rmtree(shop / ".git")
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Files"]):
@@ -385,9 +355,7 @@ def test_search_clones_a_url(
     assert clone.is_relative_to(tmp_path / "cache" / "clones")
 
 
-def test_matching_words_are_marked_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_matching_words_are_marked_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", stream)
@@ -397,13 +365,13 @@ def test_matching_words_are_marked_on_a_terminal(
     assert terminal.highlighted("a kettle", [(2, 8)]) == "a kettle"
 
 
-def test_names_that_are_not_utf8_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_are_not_utf8_can_be_printed(capsys: Captured) -> None:
     terminal.print_line("caf\udce9")
     assert capsys.readouterr().out == "caf?\n"
 
 
 def test_control_characters_of_files_do_not_reach_the_terminal(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, capsys: Captured
 ) -> None:
     assert terminal.visible("a\x1b[31m\tb\n\x7f\x9bc\r") == "a\ufffd[31m\tb\n\ufffd\ufffdc\ufffd"
     assert terminal.visible("a file of Windows\r\n") == "a file of Windows\r\n"
@@ -416,9 +384,7 @@ def test_control_characters_of_files_do_not_reach_the_terminal(
     assert "\x1b" not in out
 
 
-def test_control_characters_of_answers_do_not_reach_the_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_control_characters_of_answers_do_not_reach_the_terminal(capsys: Captured) -> None:
     passage = "It is \x1b[2J 5."
     answer = Answer("\x1b[2J 5", 0.9, 6, 13, "a.md#a", "A\x07", (), "a.md#a\x9b", passage)
     _print_answers(AskResult((answer,), 0.9, "number", (), 1, {}, ()), None)
@@ -431,7 +397,7 @@ def test_control_characters_of_answers_do_not_reach_the_terminal(
 
 
 def test_ask_answers_from_the_documentation(
-    shop: Path, encoder: str, reader_directory: Path, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, reader_directory: Path, capsys: Captured
 ) -> None:
     options = ("--encoder", encoder, "--reader", reader_directory)
     assert _purlin("ask", "how long is a session kept?", *options, "--json") == 0
@@ -445,14 +411,12 @@ def test_ask_answers_from_the_documentation(
     assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
     head, *quoted = capsys.readouterr().out.splitlines()
     assert "  1. Sessions  0." in head
-    assert [line.removeprefix("   │ ") for line in quoted if line] == [
-        answer["text"],
-        answer["sentence"]["text"],
-    ]
+    expected = [answer["text"], answer["sentence"]["text"]]
+    assert [line.removeprefix("   │ ") for line in quoted if line] == expected
 
 
 def test_path_restricts_answers_to_a_directory_or_file(
-    shop: Path, encoder: str, reader_directory: Path, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, reader_directory: Path, capsys: Captured
 ) -> None:
     # Copies of a page would answer once.
     for days, name in enumerate(("docs/a.md", "docs/b.md", "docs-old/a.md"), start=11):
@@ -474,7 +438,7 @@ def test_path_restricts_answers_to_a_directory_or_file(
 
 
 def test_ask_refuses_a_reader_before_it_indexes(
-    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, tmp_path: Path, capsys: Captured
 ) -> None:
     missing = tmp_path / "missing"
     assert _purlin("ask", "how long?", "--encoder", encoder, "--reader", missing) == 2
@@ -572,24 +536,19 @@ def test_pages_that_unpack_to_too_much_have_no_lines(tmp_path: Path) -> None:
 def test_time_for_the_line_of_an_answer_does_not_explode(shop: Path) -> None:
     answer = _answer("31 days", "sessions.md#x", "A session is kept for 31 days.")
     for pattern in ("](", "](a", "[](", "*_`", "# ", "id="):
-        (shop / "sessions.md").write_text(pattern * (1_000_000 // len(pattern)))
+        (shop / "sessions.md").write_text(pattern * (200_000 // len(pattern)))
         assert _location(answer, shop)[0] == "sessions.md#x"
 
 
 def test_classify_labels_texts_and_lines_of_stdin(
-    shop: Path,
-    encoder: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _stdin(monkeypatch, b"format price\n\n")
     options = ("--labels", "send receipt, ", "--labels", "format price", "--template", "{label}")
     assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [(label, text) for label, _, text in rows] == [
-        ("send receipt", "send receipt"),
-        ("format price", "format price"),
-    ]
+    expected = [("send receipt", "send receipt"), ("format price", "format price")]
+    assert [(label, text) for label, _, text in rows] == expected
 
     (shop / "labels.txt").write_text("send receipt\nformat price\n")
     options = ("--labels-file", "labels.txt", "--encoder", encoder, "--template", "{label}")
@@ -617,11 +576,7 @@ BY_NAMES = ("--labels", "send receipt,format price", "--template", "{label}")
 
 @pytest.mark.parametrize("from_stdin", [False, True])
 def test_classify_reads_the_rows_of_a_table(
-    shop: Path,
-    encoder: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    from_stdin: bool,
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch, from_stdin: bool
 ) -> None:
     (shop / "tickets.csv").write_text(TICKETS)
     _stdin(monkeypatch, TICKETS.encode())
@@ -655,7 +610,7 @@ def test_classify_reads_the_rows_of_a_table(
 )
 def test_classify_reads_stdin_in_any_format(
     encoder: str,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
     content: bytes,
     option: str,
@@ -667,9 +622,7 @@ def test_classify_reads_stdin_in_any_format(
     assert [record["text"] for record in _records(capsys)] == texts
 
 
-def test_classify_prints_the_doubtful_first(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_classify_prints_the_doubtful_first(shop: Path, encoder: str, capsys: Captured) -> None:
     texts = ["send receipt", "send price", "format price", "format receipt price"]
     (shop / "texts.txt").write_text("\n".join(texts))
     options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--json")
@@ -680,9 +633,7 @@ def test_classify_prints_the_doubtful_first(
     assert review == sorted(records, key=lambda record: record["margin"])[:2]
 
 
-def test_classify_prints_all_labels_that_fit(
-    encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_classify_prints_all_labels_that_fit(encoder: str, capsys: Captured) -> None:
     options = (*BY_NAMES, "--encoder", encoder, "--multi", "--min-score", "0.5")
     assert _purlin("classify", "send receipt format price", *options) == 0
     assert capsys.readouterr().out.split("\t")[0] in (
@@ -692,7 +643,7 @@ def test_classify_prints_all_labels_that_fit(
 
 
 def test_doubtful_among_several_are_near_to_fitting(
-    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, capsys: Captured
 ) -> None:
     texts = ["send receipt", "send receipt format", "send receipt format price", "format"]
     (shop / "texts.txt").write_text("\n".join(texts))
@@ -722,15 +673,13 @@ def test_doubtful_among_several_are_near_to_fitting(
     ],
 )
 def test_classify_names_what_was_meant(
-    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], words: str
+    capsys: Captured, arguments: Sequence[str], words: str
 ) -> None:
     assert _purlin("classify", *arguments) == 2
     assert words in capsys.readouterr().err
 
 
-def test_classify_together_is_what_the_classifier_says(
-    encoder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_classify_together_is_what_the_classifier_says(encoder: str, capsys: Captured) -> None:
     texts = ["send receipt", "send it", "send the receipt", *["format price"] * 3]
     options = (*BY_NAMES, "--encoder", encoder, "--json", "--transductive")
     assert _purlin("classify", *texts, *options) == 0
@@ -755,7 +704,7 @@ def test_classify_together_is_what_the_classifier_says(
 )
 def test_classify_says_what_is_wrong_with_a_table(
     encoder: str,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
     content: bytes,
     option: str,
@@ -768,10 +717,7 @@ def test_classify_says_what_is_wrong_with_a_table(
 
 
 def test_classify_warns_of_what_is_hardly_meant(
-    shop: Path,
-    encoder: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shop / "tickets.csv").write_text(TICKETS)
     options = (*BY_NAMES, "--encoder", encoder)
@@ -807,10 +753,7 @@ def test_classify_warns_of_what_is_hardly_meant(
 
 
 def test_classify_ignores_byte_order_marks(
-    shop: Path,
-    encoder: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _stdin(monkeypatch, "send receipt\n".encode("utf-8-sig"))
     (shop / "labels.txt").write_text("send receipt\nformat price\n", encoding="utf-8-sig")
@@ -821,9 +764,7 @@ def test_classify_ignores_byte_order_marks(
     assert (record["text"], record["label"]) == ("send receipt", "send receipt")
 
 
-def test_classify_by_a_trained_classifier(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_classify_by_a_trained_classifier(tmp_path: Path, capsys: Captured) -> None:
     publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     texts = ["the news", *["about business"] * 300]
     options = ("--classifier", "tickets", "--home", tmp_path)
@@ -838,7 +779,7 @@ def test_classify_by_a_trained_classifier(
 
 
 def test_cache_is_listed_and_cleared(
-    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shop: Path, encoder: str, tmp_path: Path, capsys: Captured
 ) -> None:
     assert _purlin("search", "receipt", "--encoder", encoder) == 0
     capsys.readouterr()
@@ -855,9 +796,7 @@ def test_cache_is_listed_and_cleared(
 
 
 @pytest.mark.parametrize("name", QUICK_COMMANDS)
-def test_every_quick_command_has_help_with_an_example(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_quick_command_has_help_with_an_example(name: str, capsys: Captured) -> None:
     assert _purlin(name, "--help") == 0
     assert f"Example: purlin {name}" in " ".join(capsys.readouterr().out.split())
 

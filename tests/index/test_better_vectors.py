@@ -152,10 +152,7 @@ def test_a_process_is_started_once_and_again_if_it_has_not_ended_its_work(
 
 @pytest.mark.parametrize("reason", ["switched off", "named", "too large", "no transformer"])
 def test_no_process_is_started(
-    root: Path,
-    started: list[tuple[Path, str]],
-    monkeypatch: pytest.MonkeyPatch,
-    reason: str,
+    root: Path, started: list[tuple[Path, str]], monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     if reason == "switched off":
         monkeypatch.setenv("PURLIN_BACKGROUND", "off")

@@ -270,7 +270,5 @@ def test_linked_files_keep_their_sums(tmp_path: Path) -> None:
     for name in ("large", "plain"):
         build_files.link(tmp_path / name, tmp_path / "copy" / name)
     entries = build_files.checksums(tmp_path / "copy")
-    assert {name: sorted(entry) for name, entry in entries.items()} == {
-        "large": ["blocks", "bytes"],
-        "plain": ["bytes", "sha256"],
-    }
+    expected = {"large": ["blocks", "bytes"], "plain": ["bytes", "sha256"]}
+    assert {name: sorted(entry) for name, entry in entries.items()} == expected

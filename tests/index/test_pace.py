@@ -65,9 +65,7 @@ def test_old_rate_is_forgotten_after_a_minute(before: float, after: float) -> No
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 500)), min_size=1))
-def test_estimates_are_never_negative(
-    observations: list[tuple[float, int]],
-) -> None:
+def test_estimates_are_never_negative(observations: list[tuple[float, int]]) -> None:
     clock = Clock()
     pace = Pace(clock)
     for seconds, done in observations:
@@ -172,9 +170,7 @@ def test_stages_are_timed_apart() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 50)), max_size=100))
-def test_lines_are_rare_and_include_the_last(
-    observations: list[tuple[float, int]],
-) -> None:
+def test_lines_are_rare_and_include_the_last(observations: list[tuple[float, int]]) -> None:
     clock = Clock()
     lines_written: list[tuple[float, str]] = []
     lines = Lines(lambda line: lines_written.append((clock.now, line)), clock)

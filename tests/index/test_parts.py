@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from purlin.index.search.corpus import Corpus
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
 from purlin.index.sources.parts import FEWEST_RECORDS, Part, Records, cut
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 ROWS = FEWEST_RECORDS + 200
@@ -36,9 +35,7 @@ def write(path: Path, content: list[Row]) -> Path:
             writer.writeheader()
             writer.writerows(content)
         return path
-    lines = "".join(json.dumps(row) + "\n" for row in content).encode()
-    path.write_bytes(gzip.compress(lines) if path.name.endswith(".gz") else lines)
-    return path
+    return write_jsonl(path, content)
 
 
 def listed(kind: Kind, path: Path) -> list[SourceFile]:

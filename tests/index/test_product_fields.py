@@ -228,10 +228,8 @@ def test_unit_in_the_name_of_a_number_stands_behind_it(
 
 
 def test_unit_in_the_name_is_searched() -> None:
-    assert list(searched_values({"attrs.power_w": 10, "attrs.memory_gb": "many"})) == [
-        "10 W",
-        "many",
-    ]
+    expected = ["10 W", "many"]
+    assert list(searched_values({"attrs.power_w": 10, "attrs.memory_gb": "many"})) == expected
 
 
 @pytest.mark.parametrize(

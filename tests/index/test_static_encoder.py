@@ -1,7 +1,6 @@
 """The static encoder against a loop in plain Python, its words, and its files."""
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ from purlin.index.static_encoder import (
     parts,
 )
 from tests.support.static_files import WORDS, write_static
+from tests.support.traffic import run
 
 TEXTS = [
     "getHTTPResponse(fileName)",
@@ -223,9 +223,7 @@ def test_a_static_encoder_loads_neither_onnxruntime_nor_tokenizers(directory: Pa
         f"load_encoder(Path({str(directory)!r})).encode(['get file'], role='query'); "
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = run([sys.executable, "-c", script]).stdout.split()
     assert "numpy" in loaded
     assert {"onnxruntime", "tokenizers", "faiss", "torch"}.isdisjoint(loaded)
 

@@ -144,14 +144,11 @@ def _unmeasured() -> Plan:
     ("setting", "expected"),
     [
         ("off", Plan(available_cpus())),
-        (
-            "threads=3,batch_tokens=128,query_threads=1",
-            Plan(3, 128, 1, "set"),
-        ),
+        ("threads=3,batch_tokens=128,query_threads=1", Plan(3, 128, 1, "set")),
         ("batch_tokens=1024", Plan(available_cpus(), 1024, 1, "set")),
         (" query_threads=2 , threads=1 ", Plan(1, 256, 2, "set")),
     ],
-)
+)  # fmt: skip
 def test_the_variable_fixes_the_plan(
     cache: Path,
     measurements: list[Path],
@@ -199,9 +196,7 @@ def test_static_encoders_have_no_plan(cache: Path, measurements: list[Path]) -> 
     assert measurements == []
 
 
-def test_the_measurement_tries_only_what_the_machine_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_measurement_tries_only_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "ROUNDS", 1)
     plan = measured_plan(TRANSFORMER_ENCODER)
 
@@ -260,13 +255,10 @@ def test_vectors_do_not_depend_on_the_plan(
 @pytest.mark.parametrize(
     ("cpuinfo", "processor"),
     [
-        (
-            "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2\n\nprocessor\t: 1\n",
-            "AMD EPYC",
-        ),
+        ("processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2\n\nprocessor\t: 1\n", "AMD EPYC"),
         ("processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n\n", "0xd0c"),
     ],
-)
+)  # fmt: skip
 def test_a_processor_is_known_by_its_model_and_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpuinfo: str, processor: str
 ) -> None:

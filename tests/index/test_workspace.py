@@ -74,10 +74,8 @@ def test_changed_added_and_removed_files_are_seen(
         (root / "price.py").write_text("def format_price(cents):\n    return cents / 100\n")
         assert opened.refresh()
         assert len(encoder.encoded) == 2
-        assert sorted(_found(opened, "price reminder")) == [
-            "mail.py::send_reminder",
-            "price.py::format_price",
-        ]
+        expected = ["mail.py::send_reminder", "price.py::format_price"]
+        assert sorted(_found(opened, "price reminder")) == expected
 
 
 def test_refreshed_index_answers_as_a_new_one(

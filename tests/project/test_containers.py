@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.support.paths import ROOT
+from tests.support.traffic import run
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 FINAL = DOCKERFILE.rpartition("\nFROM ")[2]
@@ -136,14 +135,8 @@ def test_the_demo_stage_needs_only_index(tmp_path: Path) -> None:
     """`purlin index demo` runs without the packages app and training."""
     shutil.copytree(ROOT / "purlin", tmp_path / "purlin")
     shutil.copytree(ROOT / "index", tmp_path / "purlin" / "index")
-    result = subprocess.run(
-        [sys.executable, "-P", "-m", "purlin", "index", "demo", "--help"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-P", "-m", "purlin", "index", "demo", "--help"]
+    result = run(command, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
     assert result.returncode == 0, result.stderr
 

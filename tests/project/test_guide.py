@@ -15,6 +15,7 @@ from purlin.index.encoder import Encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources import open_source
 from tests.support.commands import Command, Shell, blocks, commands, same, shell, wrong
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.serving import FUNCTIONS, REFERENCE_PAGE, make
 from tests.support.tiny import LABELS, staged
@@ -154,11 +155,8 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
         "ticket_id,body,tags\nT-1,<p>My parcel never came.</p>,world\nT-2,I was charged twice.,business|sports\n"
     )
     (here / "mail.txt").write_text("Hello,\n\nmy parcel never came.\n")
-    (here / "dev.jsonl").write_text(
-        "".join(
-            json.dumps({"text": f"The {label} news", "label": label}) + "\n" for label in LABELS
-        )
-    )
+    rows = ({"text": f"The {label} news", "label": label} for label in LABELS)
+    write_jsonl(here / "dev.jsonl", rows)
     (here / "src").mkdir()
     (here / "src" / "a.py").write_text("def sort_rows(rows):\n    return sorted(rows)\n")
     (here / "queries.jsonl").write_text(json.dumps({"_id": "1", "text": "sort rows"}) + "\n")

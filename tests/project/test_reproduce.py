@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable, Iterable
 from itertools import permutations
@@ -25,7 +23,7 @@ from transformers import (
 
 from purlin.index.evaluation.answers import read_questions
 from tests.support.commands import commands, shell
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import SPECIAL, WORDS, save_bert, save_tokenizer
 
@@ -89,9 +87,7 @@ def save_reference(library: Path) -> None:
         if question.answers
     ]
     measured = "".join(
-        definition(
-            (question.entry or "").partition("#")[2], f"Read {question.answers[0]} of a file"
-        )
+        definition(question.entry.partition("#")[2], f"Read {question.answers[0]} of a file")
         for question in questions
         if question.entry
     )
@@ -115,15 +111,9 @@ def definition(anchor: str, sentence: str) -> str:
 
 def save_dpr(directory: Path, kind: type, words: list[str]) -> None:
     torch.manual_seed(len(kind.__name__))
-    config = DPRConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 512}
+    config = DPRConfig(vocab_size=len(words), initializer_range=0.2, **sizes)
     kind(config).save_pretrained(directory)
     save_tokenizer(directory, words)
 
@@ -176,9 +166,7 @@ def pesco(home: Path) -> None:
         for word in sentence.split()[-2:]
     }
     news = home / "data" / "ag_news"
-    news.mkdir()
-    with gzip.open(news / "unlabeled.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    write_jsonl(news / "unlabeled.jsonl.gz", ({"text": text} for text in texts))
     rows = [{"text": text, "label": label} for text, label in texts.items()][::3]
     write_jsonl(news / "dev.jsonl", rows)
     (news / "labels.txt").write_text("\n".join(NEWS))
@@ -272,12 +260,9 @@ def santa(home: Path) -> None:
     names = [(verb, *nouns) for verb in VERBS for nouns in permutations(NOUNS, 2)]
     rows = functions(names)
     train = home / "data" / "CodeSearchNet" / "python" / "final" / "jsonl" / "train"
-    train.mkdir(parents=True)
-    with gzip.open(train / "python_train_0.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows[::2])
+    write_jsonl(train / "python_train_0.jsonl.gz", rows[::2])
 
     advtest = home / "data" / "AdvTest"
-    advtest.mkdir()
     write_jsonl(advtest / "train.jsonl", rows[1::4])
     write_jsonl(advtest / "valid.jsonl", rows[3::8])
     write_jsonl(advtest / "test.jsonl", rows[7::8])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from purlin.app.settings import Settings
 from purlin.app.workers import EXIT_S
 from tests.support.paths import ROOT
+from tests.support.traffic import run
 
 RUNNING = (ROOT / "docs" / "running.md").read_text()
 
@@ -38,7 +38,7 @@ def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
     file = tmp_path / "purlin.service"
     file.write_text(re.sub(r"(?<=ExecStart=)\S+", sys.executable, unit))
     command = ["systemd-analyze", "verify", "--man=no", str(file)]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    checked = run(command)
     # It also tells of other units of this machine.
     complaints = [line for line in checked.stderr.splitlines() if file.name in line]
     assert (checked.returncode, complaints) == (0, [])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
 
 from purlin.index.records import Skipped
 from purlin.training.data.pairs.formats import read_pairs
@@ -22,11 +19,6 @@ def read_all(source: PairSource) -> tuple[list[Pair], list[Skipped]]:
     items = list(read_pairs(source))
     pairs = [item for item in items if isinstance(item, Pair)]
     return pairs, [item for item in items if isinstance(item, Skipped)]
-
-
-def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def assert_clean(pair: Pair) -> None:

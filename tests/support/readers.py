@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -17,6 +17,8 @@ from purlin.training.models.settings import ModelSettings
 from purlin.training.reader.export import export_reader
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
+from purlin.training.reader.run import train_reader
+from tests.support.files import write_jsonl
 from tests.support.tiny import SPECIAL, save_bert
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
@@ -26,13 +28,9 @@ WORDS = (
     *"start stop return close ( ) , . = -".split(),
 )
 
-PACKED_WORDS = [
-    "[CLS]",
-    "[SEP]",
-    "[UNK]",
-    "[PAD]",
-    *"what is the default step of range it defaults to 1 if omitted".split(),
-]
+PACKED_WORDS = (
+    "[CLS] [SEP] [UNK] [PAD] what is the default step of range it defaults to 1 if omitted".split()
+)
 RANGE = ReadingPassage("If step is omitted, it defaults to 1.", "range\nrange.step")
 
 
@@ -93,16 +91,9 @@ def tiny_mpnet(directory: Path) -> Path:
     ).save_pretrained(directory)
 
     torch.manual_seed(3)
-    config = MPNetConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=130,
-        initializer_range=0.2,
-        pad_token_id=1,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 130}
+    config = MPNetConfig(vocab_size=len(words), initializer_range=0.2, pad_token_id=1, **sizes)
     MPNetModel(config).save_pretrained(directory)
     return directory
 
@@ -118,6 +109,20 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> ReaderRecipe:
         "reading": ReadingSettings(passages=2, depth=2, max_tokens=64),
     }
     return ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]
+
+
+def trained_reader(recipe: ReaderRecipe, out: Path, say: Callable[[str], object] = str) -> Path:
+    """Train without showing progress; return the exported reader."""
+    return train_reader(recipe, out, progress=lambda name: lambda *_: None, say=say, cpu=True)
+
+
+def write_squad(path: Path, rows: Iterable[tuple[str, str | None, str]]) -> Path:
+    """Write contexts, each with its answer, if it has one, and a question."""
+    records = []
+    for context, answer, question in rows:
+        answers = [{"text": answer, "answer_start": context.index(answer)}] if answer else []
+        records.append({"question": question, "context": context, "answers": answers})
+    return write_jsonl(path, records)
 
 
 def tiny_reader(directory: Path, seed: int = 2) -> Path:

@@ -46,9 +46,19 @@ def purlin(*words: str | Path, before: Sequence[str] = (), script: str = "") -> 
     return [*before, sys.executable, *program, *map(str, words)]
 
 
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, and capture what it prints."""
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(
+    command: Sequence[object], *, cwd: Path = ROOT, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with more variables, and capture what it prints."""
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
 
 
 def free_port() -> int:

@@ -1,20 +1,20 @@
-"""Help for tests of training runs: metrics, a full disk, and processes of their own."""
+"""Help for tests of training runs: recipes, metrics, a full disk, and processes of their own."""
 
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
+from typing import TypeVar
 
+from purlin.index.errors import NotFound
+from purlin.training.config import load_recipe
 from purlin.training.loop.metrics import METRICS
 from tests.support.paths import ROOT
-from tests.support.traffic import free_port
+from tests.support.traffic import free_port, run
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -35,17 +35,26 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
+_T = TypeVar("_T")
+
+
+def load_without_data(recipe: Path, kind: type[_T], data: Path) -> _T:
+    """Load a recipe for data outside the repository; an empty directory stands for each path."""
+    while True:
+        try:
+            return load_recipe(recipe, kind, data=data)
+        except NotFound as error:
+            path = error.message.partition(": ")[2].partition(" does not exist")[0]
+            Path(path).mkdir(parents=True)
+
+
 def metrics_rows(directory: Path) -> list[dict[str, float]]:
     """metrics.jsonl without what a clock says."""
     lines = (directory / METRICS).read_text().splitlines()
-    return [
-        {
-            name: value
-            for name, value in json.loads(line).items()
-            if name not in ("seconds", "pairs_per_s")
-        }
-        for line in lines
-    ]
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        del row["seconds"], row["pairs_per_s"]
+    return rows
 
 
 @contextmanager
@@ -72,24 +81,11 @@ def run_two_processes(function: Callable[..., object], *arguments: Path) -> None
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     names = (function.__module__, function.__qualname__)
-    _run("-c", TWO_PROCESSES, *names, *arguments, environment=group | sizes)
+    _run("-c", TWO_PROCESSES, *names, *arguments, **group, **sizes)
 
 
-def run_with_torchrun(script: Path, *arguments: object) -> None:
-    """Run a Python file in two processes of one group, by torch's own launcher."""
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", free_port()]
-    _run(*launcher, script, *arguments)
-
-
-def _run(*arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> str:
-    process = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+def _run(*arguments: object, **environment: str) -> str:
+    variables = ONE_THREAD | {"PYTHONPATH": str(ROOT)} | environment
+    process = run([sys.executable, *arguments], **variables)
     assert process.returncode == 0, process.stderr
     return process.stdout

@@ -272,11 +272,8 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
         refused = error
     else:
         assert recipe.name == content["name"]
-        assert [type(value) for value in (recipe.seed, recipe.rate, recipe.shuffle)] == [
-            int,
-            float,
-            bool,
-        ]
+        values = (recipe.seed, recipe.rate, recipe.shuffle)
+        assert [type(value) for value in values] == [int, float, bool]
         return
     assert refused.field is not None
     assert len(refused.message) < 500

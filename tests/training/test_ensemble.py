@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +17,10 @@ from purlin.index.errors import InvalidInput
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.ensemble import EnsembleRecipe, draw, fit, make_ensemble
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.static_files import WORDS, write_static
+from tests.support.training_runs import load_without_data
 
 ROWS = [
     {
@@ -191,14 +191,7 @@ def test_more_dimensions_than_the_parts_have_are_refused(data: Path) -> None:
 
 
 def test_the_released_recipe_is_valid(tmp_path: Path) -> None:
-    text = (ROOT / "configs" / "ensemble.toml").read_text()
-    # Its data is not part of the repository.
-    names = set(re.findall(r'(?:path|reference|encoder) = "([^"]+)"', text))
-    for name in {*names, *re.findall(r'"([\w./-]+)"', text.split("[[parts]]")[0])}:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-
-    recipe = load_recipe(ROOT / "configs" / "ensemble.toml", EnsembleRecipe, data=tmp_path)
+    recipe = load_without_data(ROOT / "configs" / "ensemble.toml", EnsembleRecipe, tmp_path)
     released = json.loads((ENSEMBLE_ENCODER / SETTINGS).read_text())
     assert recipe.name == released["name"]
     assert recipe.dim == released["dim"]

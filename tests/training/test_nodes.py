@@ -16,23 +16,16 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.search.dense import VECTORS_FILE
+from tests.support.files import write_jsonl
 from tests.support.nodes import Node, two_nodes
-from tests.support.paths import ROOT
-from tests.support.traffic import free_port
+from tests.support.traffic import free_port, run
 from tests.support.training_runs import metrics_rows
 from tests.training.santa.test_santa import bases, write_recipe
 
 __all__ = ["bases"]
 
 # Without --multi_gpu, which means several devices of any kind, it starts one process, whatever number is asked for.
-LAUNCH = [
-    sys.executable,
-    "-m",
-    "accelerate.commands.launch",
-    "--multi_gpu",
-    "--mixed_precision",
-    "no",
-]
+LAUNCH = [sys.executable, *"-m accelerate.commands.launch --multi_gpu --mixed_precision no".split()]
 PURLIN = [sys.executable, "-m", "purlin"]
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
@@ -66,8 +59,7 @@ def alone(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> t
     """Recipe and output of a run in one process."""
     home = tmp_path_factory.mktemp("alone")
     recipe = write_recipe(home, bases["bert"])
-    command = [sys.executable, *map(str, santa(recipe, home / "out"))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run([sys.executable, *santa(recipe, home / "out")])
     assert done.returncode == 0, done.stderr
 
     return recipe, home / "out"
@@ -88,16 +80,9 @@ def test_accelerate_launch_with_two_processes_trains_as_one_does(
     alone: tuple[Path, Path], tmp_path: Path
 ) -> None:
     recipe, out = alone
-    launcher = [*LAUNCH, "--num_processes", "2", "--main_process_port", str(free_port())]
+    launcher = [*LAUNCH, "--num_processes", 2, "--main_process_port", free_port()]
 
-    done = subprocess.run(
-        [*launcher, *map(str, santa(recipe, tmp_path / "out"))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = run([*launcher, *santa(recipe, tmp_path / "out")])
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert "2 processes" in done.stderr
@@ -140,25 +125,20 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"_id": str(row), "title": f"Lamp {row}", "text": "bright and warm " * (row % 9)}
         for row in range(3000)
     )
-    (home / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [*PURLIN, "index", "build", "product", home / "corpus.jsonl", "--name", "alone"]
-    done = subprocess.run(
-        [*map(str, command), "--home", str(home), "--encoder", "static"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    write_jsonl(home / "corpus.jsonl", rows)
+    done = run(build(home, "alone"))
     assert done.returncode == 0, done.stderr
 
     return home
 
 
-def build(home: Path, name: str, address: str, encoder: str = "static") -> list[object]:
-    """Return the command that builds the same corpus with a Ray cluster."""
-    source = home / "corpus.jsonl"
-    options = ["--home", home, "--encoder", encoder, "--ray", address]
-    return [*PURLIN, "index", "build", "product", source, "--name", name, *options]
+def build(
+    home: Path, name: str, address: str | None = None, encoder: str = "static"
+) -> list[object]:
+    """Return the command that builds the corpus, with a Ray cluster if it has an address."""
+    options = ["--name", name, "--home", home, "--encoder", encoder]
+    options += ["--ray", address] if address else []
+    return [*PURLIN, "index", "build", "product", home / "corpus.jsonl", *options]
 
 
 def vectors_of(home: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
@@ -169,15 +149,7 @@ def vectors_of(home: Path, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np
 
 
 def test_build_with_ray_has_the_vectors_of_one_machine(shop: Path) -> None:
-    done = subprocess.run(
-        list(map(str, build(shop, "by-ray", "local"))),
-        cwd=ROOT,
-        env=os.environ | {"RAY_AUTH_MODE": "disabled"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = run(build(shop, "by-ray", "local"), RAY_AUTH_MODE="disabled")
 
     assert done.returncode == 0, done.stderr
     assert "3,000 documents" in done.stdout
@@ -185,14 +157,7 @@ def test_build_with_ray_has_the_vectors_of_one_machine(shop: Path) -> None:
 
 
 def test_address_without_cluster_builds_nothing(shop: Path) -> None:
-    done = subprocess.run(
-        list(map(str, build(shop, "nothing", "127.0.0.1:1"))),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = run(build(shop, "nothing", "127.0.0.1:1"))
 
     assert done.returncode == 1
     assert "No Ray cluster answers at '127.0.0.1:1'" in done.stderr
@@ -251,12 +216,6 @@ def test_lost_node_loses_no_vector(
     print(f"{loss}: {lost_at - started:.0f} s before, {time.monotonic() - lost_at:.0f} s after")
 
     assert "3,000 documents" in output
-    here = subprocess.run(
-        list(map(str, build(shop, "here", "", "transformer")[:-2])),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    here = run(build(shop, "here", encoder="transformer"))
     assert here.returncode == 0, here.stderr
     np.testing.assert_allclose(vectors_of(shop, name), vectors_of(shop, "here"), atol=1e-3)

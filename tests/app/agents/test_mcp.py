@@ -27,6 +27,7 @@ from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 from purlin.replies import SearchReply
+from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
 from tests.support.serving import (
@@ -62,9 +63,7 @@ META = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, sources, pages = (tmp_path_factory.mktemp(name) for name in ("home", "sources", "pages"))
-    for path, content in FILES.items():
-        (sources / path).parent.mkdir(exist_ok=True)
-        (sources / path).write_text(content)
+    write_tree(sources, FILES)
     (sources / "web" / "data.py").write_bytes(b"\0")
 
     build(home, "project", "code", open_source("code", [sources]), HashEncoder())
@@ -506,14 +505,9 @@ def test_sections_of_a_reference_are_read(client: TestClient) -> None:
 
 def test_products_have_their_fields(tmp_path: Path) -> None:
     fields = {"brand": "Acme", "price": 20, "notes": "x" * 250}
+    body = "A drill for stone."
     drills = [
-        Document(
-            f"drill:{n}",
-            "product",
-            f"Drill {n}",
-            "A drill for stone.",
-            fields=fields | {"price": n},
-        )
+        Document(f"drill:{n}", "product", f"Drill {n}", body, fields=fields | {"price": n})
         for n in (10, 30)
     ]
     make(tmp_path, "shop", drills, HashEncoder(), "product")
@@ -550,8 +544,8 @@ def test_variants_of_a_product_are_one_hit(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    (source / "one.py").write_text("def one(rows):\n    return rows\n")
-    (source / "two.py").write_text("def two(rows):\n    return rows\n")
+    for name in ("one", "two"):
+        (source / f"{name}.py").write_text(f"def {name}(rows):\n    return rows\n")
     files = open_source("code", [source])
     build(tmp_path, "code", "code", files, HashEncoder(), origin=(str(source),))
     time.sleep(0.02)
@@ -858,10 +852,8 @@ def test_an_unknown_version_is_refused(client: TestClient) -> None:
     refused = client.post("/mcp", json=PING, headers={"MCP-Protocol-Version": "1999-01-01"})
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32022
-    assert refused.json()["error"]["data"] == {
-        "supported": [*HANDSHAKE, *STATELESS],
-        "requested": "1999-01-01",
-    }
+    expected = {"supported": [*HANDSHAKE, *STATELESS], "requested": "1999-01-01"}
+    assert refused.json()["error"]["data"] == expected
 
 
 def test_notifications_are_accepted_without_a_body(client: TestClient) -> None:
@@ -882,12 +874,8 @@ def test_streams_are_not_offered(client: TestClient) -> None:
         assert problem(response, 405)
         assert response.headers["allow"] == "POST"
 
-    message = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": HANDSHAKE[0]},
-    }
+    params = {"protocolVersion": HANDSHAKE[0]}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     assert "mcp-session-id" not in client.post("/mcp", json=message).headers
 
 
@@ -922,25 +910,13 @@ def test_stateless_requests_need_no_handshake(client: TestClient) -> None:
         ("tools/list", {"_meta": {}}, {}, 400, -32602),
         ("tools/list", {"_meta": META}, {"Mcp-Method": "ping"}, 400, -32020),
         ("tools/list", {"_meta": META}, {"Mcp-Method": ""}, 400, -32020),
-        (
-            "tools/list",
-            {"_meta": META | {"io.modelcontextprotocol/protocolVersion": "x"}},
-            {},
-            400,
-            -32020,
-        ),
+        ("tools/list", {"_meta": META | {"io.modelcontextprotocol/protocolVersion": "x"}}, {}, 400, -32020),
         ("tools/call", {"_meta": META, "name": "classify"}, {}, 400, -32020),
-        (
-            "tools/call",
-            {"_meta": META, "name": "classify"},
-            {"Mcp-Name": "=?base64?%?="},
-            400,
-            -32020,
-        ),
+        ("tools/call", {"_meta": META, "name": "classify"}, {"Mcp-Name": "=?base64?%?="}, 400, -32020),
         ("ping", {"_meta": META}, {}, 404, -32601),
         ("initialize", {"_meta": META}, {}, 404, -32601),
     ],
-)
+)  # fmt: skip
 def test_inconsistent_stateless_requests_are_refused(
     client: TestClient, method: str, params: Any, headers: dict[str, str], status: int, code: int
 ) -> None:
@@ -949,6 +925,14 @@ def test_inconsistent_stateless_requests_are_refused(
 
 
 # ---- origins and keys
+
+
+@pytest.fixture(scope="module")
+def listing_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of a server that lists one origin."""
+    home = tmp_path_factory.mktemp("empty")
+    with serving(home, cors_origins="https://app.example.org") as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -970,27 +954,21 @@ def test_inconsistent_stateless_requests_are_refused(
     ],
 )
 def test_only_local_and_listed_origins_are_allowed(
-    tmp_path: Path, origin: str, allowed: bool
+    listing_client: TestClient, origin: str, allowed: bool
 ) -> None:
-    with serving(tmp_path, cors_origins="https://app.example.org") as client:
-        response = client.post("/mcp", json=PING, headers={"Origin": origin})
+    response = listing_client.post("/mcp", json=PING, headers={"Origin": origin})
 
-        assert response.status_code == (200 if allowed else 403)
-        if not allowed:
-            assert "PURLIN_CORS_ORIGINS" in problem(response, 403)["detail"]
+    assert response.status_code == (200 if allowed else 403)
+    if not allowed:
+        assert "PURLIN_CORS_ORIGINS" in problem(response, 403)["detail"]
 
 
-def test_listed_origins_may_send_protocol_headers(tmp_path: Path) -> None:
-    with serving(tmp_path, cors_origins="https://app.example.org") as client:
-        preflight = {
-            "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": (
-                "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name"
-            ),
-        }
-        for origin, status in (("https://app.example.org", 200), ("https://evil.example", 400)):
-            response = client.options("/mcp", headers={"Origin": origin} | preflight)
-            assert response.status_code == status
+def test_listed_origins_may_send_protocol_headers(listing_client: TestClient) -> None:
+    sent = "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name"
+    preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": sent}
+    for origin, status in (("https://app.example.org", 200), ("https://evil.example", 400)):
+        response = listing_client.options("/mcp", headers={"Origin": origin} | preflight)
+        assert response.status_code == status
 
 
 def test_other_content_types_are_refused(client: TestClient) -> None:

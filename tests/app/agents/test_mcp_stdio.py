@@ -28,6 +28,7 @@ from purlin.app.agents.tools import TOOLS
 from purlin.index import workspace
 from purlin.index.errors import InvalidInput, NotFound
 from tests.app.agents.test_mcp import FILES, META
+from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, until
 from tests.support.static_files import write_static
@@ -38,10 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the files of the tests of /mcp, whose index is kept nearby."""
     root = tmp_path / "project"
     (root / ".git").mkdir(parents=True)
-    for path, content in FILES.items():
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_text(content)
-    (root / "README.md").write_text("# Rows\n\nThe step defaults to 1.\n")
+    write_tree(root, FILES | {"README.md": "# Rows\n\nThe step defaults to 1.\n"})
     monkeypatch.setenv("PURLIN_CACHE", str(tmp_path / "cache"))
     return root
 

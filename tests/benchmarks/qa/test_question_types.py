@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from benchmarks.qa.question_types import answer_class, fit, training_questions, 
 from purlin.index.qa import question_types
 from purlin.index.qa.answer_types import STATEMENT_KINDS, TYPES_BY_NAME
 from purlin.index.qa.question_types import class_probabilities, question_features, released_weights
+from tests.support.files import write_jsonl
 
 
 def record(question: str, form: str, **fields: Any) -> dict[str, Any]:
@@ -23,24 +23,19 @@ def record(question: str, form: str, **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def store(path: Path, *records: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
-
-
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     for manual in ("python", "git", "sqlite"):
-        store(
-            tmp_path / "training" / f"{manual}.jsonl",
+        records = [
             record(f"reading {manual} twice, what blows up", "exception raised"),
             record(f"oldest release that has {manual}", "version"),
             record(f"what must {manual} be imported as", "module"),
             record("asked about in a set", "version", entry="kept.html#aside"),
             record("answered by nothing", "version", answers=[]),
             record("of several kinds", "another form"),
-        )
-    store(tmp_path / "python.jsonl", record("measured", "version", entry="kept.html#aside"))
+        ]
+        write_jsonl(tmp_path / "training" / f"{manual}.jsonl", records)
+    write_jsonl(tmp_path / "python.jsonl", [record("measured", "version", entry="kept.html#aside")])
     return tmp_path
 
 

@@ -37,11 +37,8 @@ def test_calibration_is_fitted_under_the_fitted_weights(
         for name, weight in weights.items():
             monkeypatch.setitem(weights, name, weight)  # restored afterwards
 
-    reader = FakeReader(
-        ReaderSettings(
-            name="reader", max_tokens=256, prior_weight=0.1, calibration=(0.0,) * 5, files={}
-        )
-    )
+    weights = {"prior_weight": 0.1, "calibration": (0.0,) * 5}
+    reader = FakeReader(ReaderSettings(name="reader", max_tokens=256, files={}, **weights))
     questions = [
         Question("1", "what is the default of x?", ("1",), "a", "default value", "dev"),
         Question("2", "what is the default of y?", (), None, "default value", "dev"),
@@ -49,15 +46,8 @@ def test_calibration_is_fitted_under_the_fitted_weights(
     ]
     monkeypatch.setattr(benchmark.CachingReader, "load", lambda directory: reader)
     monkeypatch.setattr(benchmark, "load_corpora", lambda options: [(FakeCorpus(), questions)])
-    monkeypatch.setattr(
-        benchmark,
-        "fit_weights",
-        lambda *_: (
-            np.full(len(PASSAGE_WEIGHTS), 2.0),
-            np.full(1 + len(SPAN_WEIGHTS), 3.0),
-            np.ones(1),
-        ),
-    )
+    passages, spans = np.full(len(PASSAGE_WEIGHTS), 2.0), np.full(1 + len(SPAN_WEIGHTS), 3.0)
+    monkeypatch.setattr(benchmark, "fit_weights", lambda *_: (passages, spans, np.ones(1)))
 
     def fit_sentences(statements: list[tuple[Any, Question]], _: FakeReader) -> Any:
         assert [question.id for _, question in statements] == ["3"]

@@ -13,7 +13,7 @@ from benchmarks.qa import refqa
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.data.templates.generation import split_of
-from tests.support.pair_files import write_jsonl
+from tests.support.files import write_jsonl
 
 ADJECTIVES = ("red", "old", "wide", "calm", "thin", "loud")
 NOUNS = ("lake", "door", "path", "stone", "tower")
@@ -30,14 +30,8 @@ def write_data(directory: Path) -> Path:
         for number, name in enumerate(ENTRIES)
     )
     (library / "page.html").write_text(f"<h1>Places</h1>{definitions}")
-    row = {
-        "id": "1",
-        "question": "what gives the red lake?",
-        "answers": ["red_lake"],
-        "entry": "library/page.html#red_lake",
-        "form": "term",
-        "split": "dev",
-    }
+    row = {"id": "1", "question": "what gives the red lake?", "answers": ["red_lake"]}
+    row |= {"entry": "library/page.html#red_lake", "form": "term", "split": "dev"}
     write_jsonl(directory / "asked.jsonl", [row])
     return directory
 

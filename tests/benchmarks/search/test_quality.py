@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from benchmarks.search import quality
 from purlin.index.evaluation import ranking
 from purlin.index.records import Document, Mode
 from purlin.training.data.pairs.rows import function_key
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 WORDS = "red green blue small large round flat soft hard old".split()
@@ -28,12 +28,6 @@ COLUMNS = [
     "code_pairs.all",
 ]
 ModeResults = Mapping[Mode, Mapping[str, quality.Result]]
-
-
-def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as lines:
-        lines.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def function_row(language: str, number: int, summary: str) -> dict[str, Any]:
@@ -49,8 +43,8 @@ def write_csn(directory: Path, languages: Mapping[str, list[str]]) -> None:
         for n, word in enumerate(words)
     ]
     queries = [{"_id": f"q{n}", "text": word} for n, word in enumerate(WORDS)]
-    write_json_lines(directory / "corpus.jsonl.gz", documents)
-    write_json_lines(directory / "queries.jsonl", queries)
+    write_jsonl(directory / "corpus.jsonl.gz", documents)
+    write_jsonl(directory / "queries.jsonl", queries)
 
     (directory / "qrels").mkdir()
     for language, words in languages.items():
@@ -64,8 +58,8 @@ def write_code_pairs(directory: Path, language: str) -> None:
     dev.append(function_row(language, 9, "turn THE  red ones"))
     train = [function_row(language, 70 + n, f"Other {n}") for n in range(20)]
 
-    write_json_lines(directory / f"{language}.dev.jsonl.gz", dev)
-    write_json_lines(directory / f"{language}.train.jsonl.gz", train)
+    write_jsonl(directory / f"{language}.dev.jsonl.gz", dev)
+    write_jsonl(directory / f"{language}.train.jsonl.gz", train)
 
 
 @pytest.fixture
@@ -147,7 +141,7 @@ def test_searches_lead_to_the_functions_that_they_name(
         ]
         other = function_key(function_row(language, 70, "Other 0")["code"])
         rows.append({"function": other, "queries": ["learnt from"], "split": "train"})
-        write_json_lines(tmp_path / "searches" / f"{language}.jsonl", rows)
+        write_jsonl(tmp_path / "searches" / f"{language}.jsonl", rows)
 
     judged = quality.load_set("searches", data)
 

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.search import repo_search
 from benchmarks.search.repo_search import Row, Target, ndcg
 from purlin.index.records import Location
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import ROOT
 
@@ -73,10 +74,8 @@ def test_repository_is_indexed_and_measured(tmp_path: Path) -> None:
 
     repositories = repo_search.read_annotations(tmp_path / "annotations.json")
     rows = repo_search.measured_rows(repositories, tmp_path, HashEncoder(), ["hybrid", "lexical"])
-    assert [row.values for row in rows] == [
-        [1.0, 1.0],
-        [1.0, pytest.approx(1 / (1 + 1 / math.log2(3)))],
-    ]
+    expected = [[1.0, 1.0], [1.0, pytest.approx(1 / (1 + 1 / math.log2(3)))]]
+    assert [row.values for row in rows] == expected
 
     table = repo_search.as_markdown(rows, repositories[0].queries)
     assert "| hash, hybrid | 1.000 (1.000-1.000) | 1.000 (1.000-1.000) |  | 1.000" in table
@@ -91,7 +90,7 @@ def test_queries_of_a_split_are_measured(tmp_path: Path) -> None:
         {"id": "shop-01", "split": "dev", "query": "open a cart", "targets": [target]},
         {"id": "shop-02", "split": "test", "query": "close a cart", "targets": [target]},
     ]
-    (tmp_path / "shop.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_jsonl(tmp_path / "shop.jsonl", records)
 
     (repository,) = repo_search.read_queries(tmp_path, "dev")
     assert [query.text for query in repository.queries] == ["open a cart"]

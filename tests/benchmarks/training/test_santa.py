@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from benchmarks.training import santa as ablation
 from purlin.training.data.pairs.pair import PairSource
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 RECIPE = SantaRecipe(
@@ -124,8 +124,7 @@ def test_the_table_has_a_row_for_each_cell_on_a_published_set(
         {"idx": number, "docstring_tokens": [word], "function": f"def {word}(): pass"}
         for number, word in enumerate(["open", "close"])
     ]
-    test = tmp_path / "test.jsonl"
-    test.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    test = write_jsonl(tmp_path / "test.jsonl", rows)
     command = [
         *("santa.py", "--data", tmp_path, "--recipe", "x", "--out", tmp_path / "out"),
         *("--judged", f"advtest={test}", "--seeds", 1, 2, "--cells", "+SDA", "+SDA, in-batch"),

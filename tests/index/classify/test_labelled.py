@@ -9,19 +9,15 @@ import pytest
 from purlin.index.classify import labelled
 from purlin.index.classify.labelled import LabelledRow, check_truth, read_labelled
 from purlin.index.errors import InvalidInput, NotFound, PurlinError
+from tests.support.files import write_file
 
 ROWS = [LabelledRow("1", "sports news", ("sports",)), LabelledRow("2", "nothing", ())]
-
-
-def _write(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows"])
 def test_json_lines_are_read(tmp_path: Path, name: str) -> None:
     content = b'{"text": " sports news", "label": "sports", "id": 7}\n{"text": "nothing", "label": null}\n'
-    assert list(read_labelled(_write(tmp_path / name, content))) == ROWS
+    assert list(read_labelled(write_file(tmp_path / name, content))) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -33,13 +29,13 @@ def test_json_lines_are_read(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_rows_of_spreadsheets_are_read(tmp_path: Path, name: str, content: bytes) -> None:
-    rows = list(read_labelled(_write(tmp_path / name, content)))
+    rows = list(read_labelled(write_file(tmp_path / name, content)))
     assert [(row.text, row.labels) for row in rows] == [(row.text, row.labels) for row in ROWS]
     assert [row.id for row in rows] == ["2", "3"]
 
 
 def test_columns_are_named(tmp_path: Path) -> None:
-    path = _write(tmp_path / "rows.json", b'[{"body": "a", "stars": 5}]')
+    path = write_file(tmp_path / "rows.json", b'[{"body": "a", "stars": 5}]')
     assert list(read_labelled(path, column="body", label_column="stars")) == [
         LabelledRow("1", "a", ("5",))
     ]
@@ -51,19 +47,19 @@ def test_columns_are_named(tmp_path: Path) -> None:
 
 def test_several_labels_of_a_row(tmp_path: Path) -> None:
     rows = [{"text": "a", "label": ["x", "y|z", "x", None, 5]}, {"text": "b", "label": []}]
-    path = _write(
+    path = write_file(
         tmp_path / "rows.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     )
     assert [row.labels for row in read_labelled(path, several=True)] == [("x", "y|z", "5"), ()]
     with pytest.raises(InvalidInput, match="list of labels: --multi"):
         list(read_labelled(path))
 
-    table = _write(tmp_path / "rows.csv", b"text,label\na,x | y z|\nb,\n")
+    table = write_file(tmp_path / "rows.csv", b"text,label\na,x | y z|\nb,\n")
     assert [row.labels for row in read_labelled(table, several=True)] == [("x", "y z"), ()]
     assert [row.labels for row in read_labelled(table)] == [("x | y z|",), ()]
 
     many = "|".join(map(str, range(1001)))
-    crowded = _write(tmp_path / "rows.csv", f"text,label\na,{many}\n".encode())
+    crowded = write_file(tmp_path / "rows.csv", f"text,label\na,{many}\n".encode())
     with pytest.raises(InvalidInput, match="1,001 labels"):
         list(read_labelled(crowded, several=True))
 
@@ -82,7 +78,7 @@ def test_several_labels_of_a_row(tmp_path: Path) -> None:
 )
 def test_row_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        list(read_labelled(_write(tmp_path / "rows.jsonl", content)))
+        list(read_labelled(write_file(tmp_path / "rows.jsonl", content)))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -108,6 +104,6 @@ def test_rows_with_unknown_labels_are_refused() -> None:
 
 def test_rows_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labelled, "MAX_LABELLED_ROWS", 2)
-    path = _write(tmp_path / "rows.csv", b"text,label\na,x\nb,x\nc,x\n")
+    path = write_file(tmp_path / "rows.csv", b"text,label\na,x\nb,x\nc,x\n")
     with pytest.raises(InvalidInput, match="more than 2 rows: split the file"):
         list(read_labelled(path))

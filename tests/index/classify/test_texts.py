@@ -176,19 +176,14 @@ def test_windows_encoding_is_told_from_damage(tmp_path: Path, name: str) -> None
 def test_lone_surrogates_and_invalid_bytes_are_replaced(tmp_path: Path) -> None:
     content = b'{"text": "\\ud800 a", "number": "\\udfff"}\n{"text": "b\xff", "number": 2}\n'
     path = written(tmp_path / "a.jsonl", content)
-    assert list(read_texts(path, "a.jsonl", id_column="number")) == [
-        TextRow("\ufffd", "\ufffd a"),
-        TextRow("2", "b\ufffd"),
-    ]
+    expected = [TextRow("\ufffd", "\ufffd a"), TextRow("2", "b\ufffd")]
+    assert list(read_texts(path, "a.jsonl", id_column="number")) == expected
 
 
 def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
     path = written(tmp_path / "a.json", '[{"text": 404}, {"text": null}, {"text": 1.5}]')
-    assert list(read_texts(path, "a.json")) == [
-        TextRow("1", "404"),
-        TextRow("2", ""),
-        TextRow("3", "1.5"),
-    ]
+    expected = [TextRow("1", "404"), TextRow("2", ""), TextRow("3", "1.5")]
+    assert list(read_texts(path, "a.json")) == expected
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -226,39 +221,19 @@ def test_numbers_are_texts_and_null_is_none(tmp_path: Path) -> None:
         ("a.csv", "text\n", "texts", "a.csv holds no rows. Correct the file, or give another."),
         ("a.txt", "\n \n", "texts", "a.txt holds no rows. Correct the file, or give another."),
         ("a.json", '{"text": "a"}\n', "texts", "name a file with one record per line .jsonl. Corr"),
-        (
-            "a.json",
-            '[{"text": []}]',
-            "column",
-            "Row 1 of a.json has a list in the column 'text', not",
-        ),
+        ("a.json", '[{"text": []}]', "column", "Row 1 of a.json has a list in the column 'text', not"),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "texts", "Row 2 of a.jsonl is not a JSON object as {"),
         ("a.json", '["a", "b"]', "texts", 'Row 1 of a.json is not a JSON object as {"column": "'),
         ("a.jsonl", '{"text": "a"}\n{\n', "texts", "Row 2 of a.jsonl is not valid JSON: "),
         ("a.jsonl", "[" * 100_000, "texts", "Row 1 of a.jsonl is not valid JSON: "),
         ("a.txt", "a\n\0b\0\n", "texts", "Row 2 of a.txt has zero bytes, as UTF-16 and what is no"),
-        (
-            "a.txt",
-            "a" * (MAX_ROW + 1),
-            "texts",
-            "Row 1 of a.txt is longer than 1,048,576 characters.",
-        ),
+        ("a.txt", "a" * (MAX_ROW + 1), "texts", "Row 1 of a.txt is longer than 1,048,576 characters."),
         ("a.jsonl", "a" * (MAX_ROW + 1), "texts", "Row 1 of a.jsonl is longer than 1,048,576 char"),
         ("a.txt.gz", b"\x1f\x8b\x08", "texts", "a.txt.gz cannot be read from here on: "),
-        (
-            "a.parquet",
-            _parquet(["a" * (MAX_ROW + 1)]),
-            "texts",
-            "Row 1 of a.parquet has 1,048,577 ch",
-        ),
-        (
-            "a.parquet.gz",
-            gzip.compress(_parquet(["a"]), mtime=0),
-            "texts",
-            "a.parquet.gz has zero bytes",
-        ),
+        ("a.parquet", _parquet(["a" * (MAX_ROW + 1)]), "texts", "Row 1 of a.parquet has 1,048,577 ch"),
+        ("a.parquet.gz", gzip.compress(_parquet(["a"]), mtime=0), "texts", "a.parquet.gz has zero bytes"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_text_is_refused(
     tmp_path: Path, name: str, content: str | bytes, field: str, message: str
 ) -> None:

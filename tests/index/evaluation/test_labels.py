@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.labels import evaluate_labels, evaluate_several
 from purlin.index.evaluation.ranking import read_list
 from purlin.index.records import Classification, LabelScore
+from tests.support.files import write_file, write_jsonl
 from tests.support.tiny import staged
 
 ROWS = [
@@ -25,20 +25,13 @@ def _result(label: str | None, score: float) -> Classification:
     return Classification(label, score, 0.1, (LabelScore(label or "a", score),))
 
 
-def _write(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
 def test_label_names_are_lines(tmp_path: Path) -> None:
-    assert read_list(_write(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == [
-        "good",
-        "very bad",
-    ]
+    expected = ["good", "very bad"]
+    assert read_list(write_file(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == expected
     with pytest.raises(NotFound):
         read_list(tmp_path / "none")
     with pytest.raises(InvalidInput, match="UTF-8"):
-        read_list(_write(tmp_path / "labels.txt", b"\xff"))
+        read_list(write_file(tmp_path / "labels.txt", b"\xff"))
 
 
 def test_accuracy_score_and_recalls_are_means_over_texts() -> None:
@@ -49,26 +42,19 @@ def test_accuracy_score_and_recalls_are_means_over_texts() -> None:
     assert means == pytest.approx(
         {"accuracy": 0.5, "answered": 0.75, "score": 0.6, "recall of a": 0.5, "recall of b": 0.5}
     )
-    assert [measure.name for measure in evaluate_labels(results[:1], ["a"])] == [
-        "accuracy",
-        "score",
-        "recall of a",
-    ]
+    names = [measure.name for measure in evaluate_labels(results[:1], ["a"])]
+    assert names == ["accuracy", "score", "recall of a"]
 
 
 def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = _write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode())
-    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
+    rows = write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
     encoder = staged(tmp_path / "staged") / "encoder"
     evaluate.evaluate_classify(
         rows, labels=labels, template=["{label}"], as_json=True, encoder=encoder
     )
     by_names = json.loads(capsys.readouterr().out)
-    assert (by_names[0]["name"], by_names[0]["mean"], by_names[0]["queries"]) == (
-        "accuracy",
-        1.0,
-        2,
-    )
+    assert by_names[0].items() >= {"name": "accuracy", "mean": 1.0, "queries": 2}.items()
     publish_classifier(tmp_path / "home", "tickets", tmp_path / "staged")
     evaluate.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
     assert json.loads(capsys.readouterr().out)[0]["mean"] == 1.0
@@ -85,15 +71,15 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
 def test_rows_without_a_text_are_left_out_and_noted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = _write(tmp_path / "rows.csv", b"text,label\n,sports\nsports news,sports\n ,sports\n")
-    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    rows = write_file(tmp_path / "rows.csv", b"text,label\n,sports\nsports news,sports\n ,sports\n")
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\n")
     encoder = staged(tmp_path / "staged") / "encoder"
     evaluate.evaluate_classify(rows, labels=labels, as_json=True, encoder=encoder)
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["queries"] == 1
     assert "2 rows without a text left out: 2, 4" in captured.err
 
-    empty = _write(tmp_path / "empty.csv", b"text,label\n,sports\n")
+    empty = write_file(tmp_path / "empty.csv", b"text,label\n,sports\n")
     with pytest.raises(InvalidInput, match="There are no texts"):
         evaluate.evaluate_classify(empty, labels=labels, encoder=encoder)
 
@@ -142,24 +128,17 @@ def test_f1_of_several_labels_is_that_of_scikit_learn() -> None:
 def test_command_measures_several_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = _write(
+    rows = write_file(
         tmp_path / "rows.csv",
         b"body,tags\nsports news,sports|world\nbusiness,business\nnothing,\n",
     )
-    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
     encoder = staged(tmp_path / "staged") / "encoder"
 
     def measured(min_score: float) -> dict[str, float]:
-        evaluate.evaluate_classify(
-            rows,
-            labels=labels,
-            column="body",
-            label_column="tags",
-            multi=True,
-            min_score=min_score,
-            as_json=True,
-            encoder=encoder,
-        )
+        columns = {"column": "body", "label_column": "tags"}
+        options = {"multi": True, "min_score": min_score, "as_json": True, "encoder": encoder}
+        evaluate.evaluate_classify(rows, labels=labels, **columns, **options)
         return {each["name"]: each["mean"] for each in json.loads(capsys.readouterr().out)}
 
     # Every label fits, of which one text has two, one has one, and one none.

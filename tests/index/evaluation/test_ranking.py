@@ -275,14 +275,8 @@ def test_only_trec_qrels_are_unescaped(tmp_path: Path) -> None:
 def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     write_run(path, {"q1": ["b", "a"]})
-    assert path.read_text(encoding="utf-8").splitlines()[1].split() == [
-        "q1",
-        "Q0",
-        "a",
-        "2",
-        "0.5",
-        "purlin",
-    ]
+    row = path.read_text(encoding="utf-8").splitlines()[1]
+    assert row.split() == ["q1", "Q0", "a", "2", "0.5", "purlin"]
     read = [(row.query_id, row.doc_id, row.score) for row in ir_measures.read_trec_run(str(path))]
     assert read == [("q1", "b", 1.0), ("q1", "a", 0.5)]
 

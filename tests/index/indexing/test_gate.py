@@ -96,9 +96,7 @@ def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_worse_build_is_kept_and_not_activated(
-    tmp_path: Path,
-) -> None:
+def test_worse_build_is_kept_and_not_activated(tmp_path: Path) -> None:
     make_build(tmp_path, documents())
     good = active(tmp_path)
     new, message = refused(tmp_path, documents(5))
@@ -163,9 +161,7 @@ def test_missing_documents_are_reported(tmp_path: Path) -> None:
     assert "12 of 20 relevant documents are not in this build" in message
 
 
-def test_refused_builds_do_not_replace_good_ones(
-    tmp_path: Path,
-) -> None:
+def test_refused_builds_do_not_replace_good_ones(tmp_path: Path) -> None:
     make_build(tmp_path, documents(19))
     make_build(tmp_path, documents())
     first, second = builds.builds(tmp_path, "c")
@@ -206,9 +202,7 @@ def test_server_skips_a_refused_build(tmp_path: Path) -> None:
     corpora.close()
 
 
-def test_judgements_of_another_corpus_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_judgements_of_another_corpus_are_refused(tmp_path: Path) -> None:
     foreign = Judgements({"q": "bbb"}, {"q": {"elsewhere.py::f": 1.0}})
     encoder = HashEncoder()
     with pytest.raises(
@@ -242,9 +236,7 @@ def test_other_encoders_build_is_compared_by_stored_values(tmp_path: Path) -> No
     assert active(tmp_path) != before
 
 
-def test_other_encoders_build_needs_equal_judgements(
-    tmp_path: Path,
-) -> None:
+def test_other_encoders_build_needs_equal_judgements(tmp_path: Path) -> None:
     make_build(tmp_path, documents())
     half = Judgements(
         JUDGED.queries, {query: JUDGED.qrels[query] for query in list(JUDGED.qrels)[:10]}
@@ -285,28 +277,13 @@ def test_corpus_description_has_measures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("queries", "qrels", "measure", "wrong"),
     [
-        (
-            '{"_id": "q", "text": "word"}',
-            "q\td\t1",
-            "map",
-            "measure is 'map'; use ndcg@10, mrr@100, recall@100",
-        ),
+        ('{"_id": "q", "text": "word"}', "q\td\t1", "map", "measure is 'map'; use ndcg@10, mrr@100, recall@100"),
         ('{"_id": "other", "text": "word"}', "q\td\t1", "ndcg@10", "None of the queries judged"),
-        (
-            '{"_id": "q", "text": "word"}',
-            "q\td\t0",
-            "ndcg@10",
-            "None of the 1 judged queries has a relevant",
-        ),
+        ('{"_id": "q", "text": "word"}', "q\td\t0", "ndcg@10", "None of the 1 judged queries has a relevant"),
         ('{"_id": "q", "text": " "}', "q\td\t1", "ndcg@10", "query 'q': query is empty"),
-        (
-            '{"_id": "q", "text": "\\ud800 x"}',
-            "q\td\t1",
-            "ndcg@10",
-            "query 'q': query is not valid Unicode",
-        ),
+        ('{"_id": "q", "text": "\\ud800 x"}', "q\td\t1", "ndcg@10", "query 'q': query is not valid Unicode"),
     ],
-)
+)  # fmt: skip
 def test_unusable_judgements_are_refused(
     tmp_path: Path, queries: str, qrels: str, measure: str, wrong: str
 ) -> None:

@@ -33,6 +33,7 @@ from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import ROOT
 from tests.support.serving import limited
+from tests.support.traffic import run
 
 BLOCK = 16
 
@@ -337,7 +338,7 @@ def test_a_disk_that_is_full_leaves_whole_blocks(tmp_path: Path) -> None:
     block_bytes = 24 + BLOCK * (16 + 2 * 4096)
     command = [sys.executable, "-c", wide, str(tmp_path / "full"), str(path), ""]
     stopped = [*command[:2], limited(wide, 3 * block_bytes + 1000), *command[3:]]
-    failed = subprocess.run(stopped, cwd=ROOT, capture_output=True, text=True, check=False)
+    failed = run(stopped)
     assert "StorageFailed: The disk is full or a size limit was reached" in failed.stderr
     assert "Free some space" in failed.stderr
     assert not builds.corpora(tmp_path / "full")

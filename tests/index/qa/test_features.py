@@ -142,24 +142,15 @@ TEXT = (
     ("question", "expected"),
     [
         ("which function opens it", {"shop.open": {"typed", "own"}}),
-        (
-            "which argument keeps it secret",
-            {"door": {"typed"}, "hour": {"typed"}, "quiet": {"typed", "switch"}},
-        ),
+        ("which argument keeps it secret", {"door": {"typed"}, "hour": {"typed"}, "quiet": {"typed", "switch"}}),
         ("which module is for shops", {"shop": {"module"}}),
         ("what does it raise", {"shop.Error": {"typed"}}),
-        (
-            "the hour by default",
-            {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}, "late": {"stated"}},
-        ),
+        ("the hour by default", {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}, "late": {"stated"}}),
         ("shop.open() on Mondays", {"9": {"literal"}, "False": {"literal"}, "8": {"literal"}}),
-        (
-            "how many are told by default",
-            {"9": {"typed"}, "8": {"typed"}, "False": set(), "late": {"stated"}},
-        ),
+        ("how many are told by default", {"9": {"typed"}, "8": {"typed"}, "False": set(), "late": {"stated"}}),
         ("which attribute is it", {}),
     ],
-)
+)  # fmt: skip
 def test_candidates_by_type_of_question(question: str, expected: dict[str, set[str]]) -> None:
     features_by_text: dict[str, set[str]] = {}
     candidates = span_candidates(of_types(question, expected_type(question)), TEXT, STRUCTURE)
@@ -297,10 +288,8 @@ def test_cells_of_a_row_that_is_named_are_candidates() -> None:
     # The heads are in the passage before.
     text = "shop_door | 'front' | which door\nhour | 9 |"
     candidates = span_candidates(question, text, PassageStructure())
-    assert {text[slice(*span)] for span, each in candidates.items() if each.get("row")} == {
-        "'front'",
-        "which door",
-    }
+    expected = {"'front'", "which door"}
+    assert {text[slice(*span)] for span, each in candidates.items() if each.get("row")} == expected
 
 
 def test_function_words_are_no_answers() -> None:

@@ -24,10 +24,8 @@ def test_names_of_a_question_are_in_lower_case() -> None:
     assert question.qualified_names == {"str.split"}
     assert question.names >= {"str", "split", "--max"}
     assert not question.called_names
-    assert parse_question("Str.split(x) or len() (the builtin)").called_names == {
-        "str.split",
-        "len",
-    }
+    expected = {"str.split", "len"}
+    assert parse_question("Str.split(x) or len() (the builtin)").called_names == expected
     assert question.words >= {"--max-splits", "splits", "3"}
 
 

@@ -62,14 +62,9 @@ def _logits(selected: float = 0.0) -> PassageLogits:
 
 def _first_answer(question: str, weights: dict[str, float], *passages: ReadingPassage) -> str:
     passages = passages or (_passage(),)
-    result = rank_answers(
-        parse_question(question),
-        passages,
-        [_logits() for _ in passages],
-        prior_weight=0.5,
-        word_weights=weights,
-        k=3,
-    )
+    logits, options = [_logits() for _ in passages], {"prior_weight": 0.5, "k": 3}
+    parsed = parse_question(question)
+    result = rank_answers(parsed, passages, logits, word_weights=weights, **options)
     best = result.answers[0]
     return passages[best.passage].text[best.start : best.end]
 
@@ -92,14 +87,9 @@ def test_rows_of_a_table_are_sentences_of_their_own() -> None:
         "The modes are:\nmode | meaning\nw | write. It overwrites\nx | create\nNo more are known."
     )
     passage = ReadingPassage(text)
-    assert [text[each.start : each.end] for each in sentences(passage)] == [
-        "The modes are:",
-        "mode | meaning",
-        "w | write.",
-        "It overwrites",
-        "x | create",
-        "No more are known.",
-    ]
+    expected = ["The modes are:", "mode | meaning", "w | write.", "It overwrites", "x | create"]
+    expected += ["No more are known."]
+    assert [text[each.start : each.end] for each in sentences(passage)] == expected
 
 
 def _texts(text: str) -> list[str]:
@@ -113,17 +103,11 @@ def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
 
 
 def test_a_verdict_belongs_to_its_explanation() -> None:
-    assert _texts("Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo.") == [
-        "Is it encrypted?",
-        "No. Use an encrypted disk.",
-        "Yes! It is fast.",
-    ]
+    text = "Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo."
+    assert _texts(text) == ["Is it encrypted?", "No. Use an encrypted disk.", "Yes! It is fast."]
 
-    assert _texts("Is it safe to use? No.\n- Use a lock for it.\n- Or a queue.") == [
-        "Is it safe to use?",
-        "Use a lock for it.",
-        "Or a queue.",
-    ]
+    text = "Is it safe to use? No.\n- Use a lock for it.\n- Or a queue."
+    assert _texts(text) == ["Is it safe to use?", "Use a lock for it.", "Or a queue."]
 
 
 @given(st.text(alphabet="aB. \n->:e.g()|", max_size=600))
@@ -215,14 +199,9 @@ def test_words_beside_the_entrys_name_count() -> None:
 
 def test_a_passage_without_prose_has_no_statement() -> None:
     only_signature = _passage(SIGNATURE)
-    result = rank_answers(
-        parse_question("What does it do?"),
-        [only_signature],
-        [_logits()],
-        prior_weight=1.0,
-        word_weights={},
-        k=1,
-    )
+    options = {"prior_weight": 1.0, "word_weights": {}, "k": 1}
+    parsed = parse_question("What does it do?")
+    result = rank_answers(parsed, [only_signature], [_logits()], **options)
     assert result.answers == ()
 
 
@@ -291,10 +270,8 @@ def test_a_sentence_that_was_cut_off_has_the_least_probability() -> None:
     logits = PassageLogits(packed, nothing, nothing, 0.0)
 
     features = sentence_features(parse_question("What does it do?"), passage, logits, {})
-    assert [values["span_logit"] for _, values in features] == [
-        pytest.approx(-2 * np.log(3)),
-        MIN_SPAN_LOGIT,
-    ]
+    expected = [pytest.approx(-2 * np.log(3)), MIN_SPAN_LOGIT]
+    assert [values["span_logit"] for _, values in features] == expected
 
 
 def test_where_the_source_is_does_not_tell_about_a_module() -> None:

@@ -132,10 +132,8 @@ def test_optional_parameters_have_defaults_or_brackets() -> None:
 
 def test_brackets_after_a_default_open_optional_parameters() -> None:
     parameters = signature_parameters("connect(timeout=5.0[, factory])")
-    assert [(parameter.name, parameter.optional) for parameter in parameters] == [
-        ("timeout", True),
-        ("factory", True),
-    ]
+    expected = [("timeout", True), ("factory", True)]
+    assert [(parameter.name, parameter.optional) for parameter in parameters] == expected
 
 
 def test_annotations_are_spans_of_the_signature() -> None:
@@ -242,13 +240,8 @@ def test_long_signatures_take_no_time(piece: str) -> None:
 
 
 def definition(title: str, signature: str, **fields: str | tuple[str, ...]) -> Document:
-    return Document(
-        title,
-        "reference",
-        title,
-        f"{signature}\n\nIt is so.",
-        fields={"signature": signature, **fields},
-    )
+    body, fields = f"{signature}\n\nIt is so.", {"signature": signature, **fields}
+    return Document(title, "reference", title, body, fields=fields)
 
 
 @pytest.mark.parametrize(

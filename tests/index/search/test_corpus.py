@@ -108,14 +108,8 @@ def test_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncod
         "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))
     )
     short = Document("short", "reference", "short", "word1 only.")
-    build(
-        tmp_path,
-        "r",
-        "reference",
-        [source("p", [long, short])],
-        encoder,
-        options=Options(splitter="simple"),
-    )
+    sources, options = [source("p", [long, short])], Options(splitter="simple")
+    build(tmp_path, "r", "reference", sources, encoder, options=options)
     opened = Corpus.load(builds.current(tmp_path, "r"), encoder)
     assert opened.manifest.passages > 10
     result = opened.search("word1", k=10)
@@ -180,14 +174,10 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
 
 
 def test_exact_id_or_title_ranks_first(tmp_path: Path, encoder: HashEncoder) -> None:
+    laptop = "thin and light with many ports and a bright screen"
     documents = [
         Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
-        Document(
-            "XY-2",
-            "product",
-            "Laptop with a long name",
-            "thin and light with many ports and a bright screen",
-        ),
+        Document("XY-2", "product", "Laptop with a long name", laptop),
         Document("Q-9", "product", "Reading lamp", "light for reading in bed"),
     ]
     build(tmp_path, "p", "product", [source("f", documents)], encoder)

@@ -93,9 +93,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[np.ndarray, Dense, 
     return vectors, opened, json.loads((directory / "dense.json").read_bytes())
 
 
-def test_graph_finds_what_was_measured(
-    large: tuple[np.ndarray, Dense, dict[str, float]],
-) -> None:
+def test_graph_finds_what_was_measured(large: tuple[np.ndarray, Dense, dict[str, float]]) -> None:
     vectors, opened, measured = large
     assert measured["index"] == "graph"
     # The measured queries are others: 40 of them differ by about a hundredth.
@@ -154,9 +152,7 @@ def test_filter_restricts_rows_without_loss(
 
 @pytest.mark.parametrize("share", [0.3, 0.2])
 def test_the_first_walk_is_wide_enough_for_a_filter(
-    large: tuple[np.ndarray, Dense, dict[str, float]],
-    share: float,
-    monkeypatch: pytest.MonkeyPatch,
+    large: tuple[np.ndarray, Dense, dict[str, float]], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vectors, opened, _ = large
     walk, beams = ann.Graph._walk, []

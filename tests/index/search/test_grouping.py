@@ -109,10 +109,8 @@ def test_products_of_several_corpora_stay_apart(tmp_path: Path) -> None:
     corpora = [_corpus(tmp_path, name, _shirts(2)) for name in ("summer", "winter")]
     page = search_grouped(partial(search_corpora, corpora, "linen shirt"), "parent", k=5, offset=0)
 
-    assert sorted((hit.corpus, len(hit.variants or ())) for hit in page.hits) == [
-        ("summer", 2),
-        ("winter", 2),
-    ]
+    expected = [("summer", 2), ("winter", 2)]
+    assert sorted((hit.corpus, len(hit.variants or ())) for hit in page.hits) == expected
 
 
 def test_pages_beyond_the_limits_are_refused(corpus: Corpus) -> None:

@@ -154,10 +154,8 @@ def test_numbers_and_nulls_as_id_title_or_text(tmp_path: Path) -> None:
         )
     )
 
-    assert [(d.id, d.title, d.body) for d in items if isinstance(d, Document)] == [
-        ("7", "12", ""),
-        ("8", "only a title", ""),
-    ]
+    expected = [("7", "12", ""), ("8", "only a title", "")]
+    assert [(d.id, d.title, d.body) for d in items if isinstance(d, Document)] == expected
 
 
 def test_numbers_beyond_storage_become_text(tmp_path: Path) -> None:

@@ -11,20 +11,13 @@ from hypothesis import strategies as st
 
 from purlin.index.records import Skipped
 from purlin.index.sources.files import FileContent, read_bounded, walk
+from tests.support.files import write_tree
 
 NAMES = ["a", "b", "build", "x.py", "y.py", "z.log"]
 PATTERNS = [
     "a", "a/", "/a", "*.py", "!x.py", "build/", "a/b", "a/**/x.py", "**/y.py", "/*/b", "!/a/x.py", "b/*", "x?py",
     "[ab]/x.py", "z.*", "!*", "\\!x", "# a", "", "a/b/", "!build/", "*.l[o]g", "**/b/**", "/x.py",
 ]  # fmt: skip
-
-
-def write(root: Path, contents: dict[str, str]) -> Path:
-    for name, text in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def paths(root: Path, **options: object) -> list[str]:
@@ -62,16 +55,16 @@ def test_the_walk_agrees_with_git(
     root = tmp_path_factory.mktemp("repository")
     directories = ["", "a/", "a/b/", "build/", "a/build/", "b/"]
     files = [f"{directory}{name}" for directory in directories for name in NAMES[3:]]
-    write(root, dict.fromkeys(files, ""))
+    write_tree(root, dict.fromkeys(files, ""))
     for directory, patterns in ignores:
-        write(root, {f"{directory}.gitignore": "\n".join(patterns) + "\n"})
+        write_tree(root, {f"{directory}.gitignore": "\n".join(patterns) + "\n"})
     git(root, "init", "-q")
 
     assert paths(root) == files_of_git(root)
 
 
 def test_ignores_above_the_root_are_honoured(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             ".gitignore": "*.log\n/sub/build/\n/build/\n",
@@ -95,7 +88,7 @@ def test_ignores_above_the_root_are_honoured(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_ignored_is_read(tmp_path: Path) -> None:
-    write(tmp_path, {".gitignore": "out/\n*.log\n", "out/a.py": "", "out/deep/b.log": ""})
+    write_tree(tmp_path, {".gitignore": "out/\n*.log\n", "out/a.py": "", "out/deep/b.log": ""})
     git(tmp_path, "init", "-q")
 
     assert paths(tmp_path) == []
@@ -103,7 +96,7 @@ def test_a_root_that_is_ignored_is_read(tmp_path: Path) -> None:
 
 
 def test_worktrees_of_a_repository_are_left_out(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             "a.py": "",
@@ -133,12 +126,12 @@ def test_worktrees_of_a_repository_are_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_submodules_of_a_worktree_are_read(tmp_path: Path, pointer: str, is_read: bool) -> None:
-    write(tmp_path, {"below/.git": f"gitdir: {pointer}\n", "below/a.py": ""})
+    write_tree(tmp_path, {"below/.git": f"gitdir: {pointer}\n", "below/a.py": ""})
     assert ("below/a.py" in paths(tmp_path)) is is_read
 
 
 def test_hidden_directories_are_entered_by_name(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path, {".github/a.yml": "", ".git/b": "", ".hidden/c": "", "d/.github/e": "", ".f": ""}
     )
     assert paths(tmp_path) == [".f"]
@@ -146,7 +139,7 @@ def test_hidden_directories_are_entered_by_name(tmp_path: Path) -> None:
 
 
 def test_entries_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {f"{directory}/{file}.py": "" for directory in "abc" for file in "xyz"})
+    write_tree(tmp_path, {f"{directory}/{file}.py": "" for directory in "abc" for file in "xyz"})
     monkeypatch.setattr("purlin.index.sources.files.MAX_ENTRIES", 9)
     *listed, last = walk(tmp_path)
 
@@ -158,14 +151,14 @@ def test_entries_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_links_in_a_circle(tmp_path: Path) -> None:
-    write(tmp_path, {"a/x.py": ""})
+    write_tree(tmp_path, {"a/x.py": ""})
     (tmp_path / "a" / "up").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "self").symlink_to(tmp_path / "self")
     assert paths(tmp_path) == ["a/x.py"]
 
 
 def test_reading_is_bounded(tmp_path: Path) -> None:
-    path = write(tmp_path, {"a": "12345"}) / "a"
+    path = write_tree(tmp_path, {"a": "12345"}) / "a"
 
     assert isinstance(read_bounded(path, "a", 5), FileContent)
     assert read_bounded(path, "a", 4) == Skipped("a", "larger than 3.81e-06 MiB")

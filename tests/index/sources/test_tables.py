@@ -113,11 +113,8 @@ def test_damaged_parquet_row_group_is_skipped(tmp_path: Path) -> None:
     documents, (skipped,) = read_products(write(path, bytes(content)))
 
     assert [document.title for document in documents] == titles[:10] + titles[20:]
-    assert (skipped.line, skipped.reason[:34], skipped.passing) == (
-        11,
-        "is damaged, as are the rows up to ",
-        False,
-    )
+    assert (skipped.line, skipped.passing) == (11, False)
+    assert skipped.reason.startswith("is damaged, as are the rows up to ")
 
     _, (skipped,) = read_products(write(path, bytes(content[:-20])))
 
@@ -234,11 +231,8 @@ def test_json_array_is_read_up_to_a_broken_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, encoding: str) -> None:
-    text = (
-        delimiter.join(["id", '"title, or; name"', "Größe"])
-        + "\r\n"
-        + delimiter.join(["1", '"a,b;c\td|e"', "4"])
-    )
+    rows = (["id", '"title, or; name"', "Größe"], ["1", '"a,b;c\td|e"', "4"])
+    text = "\r\n".join(map(delimiter.join, rows))
     path = write(tmp_path / "a.csv", text.encode(encoding))
     (document,), skipped = read_products(path, columns={"title": "title, or; name"})
     assert (document.title, document.fields, skipped) == ("a,b;c d|e", {"Größe": 4}, [])
@@ -246,12 +240,8 @@ def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, enc
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_excel_separator_line(tmp_path: Path, separator: str) -> None:
-    rows = [
-        f"sep={separator}",
-        f"id{separator}title{separator}stock",
-        f"1{separator}Lamp, tall{separator}2",
-        "",
-    ]
+    table = (["id", "title", "stock"], ["1", "Lamp, tall", "2"])
+    rows = [f"sep={separator}", *map(separator.join, table), ""]
     (document,), _ = read_products(write(tmp_path / "a.csv", "\r\n".join(rows)))
     assert document.title == "Lamp, tall"
 
@@ -288,9 +278,7 @@ def test_open_quotes_in_a_large_file_lose_only_their_rows(
     assert [row.line for row in skipped] == [number + 1 for number in range(50, 5_001, 50)]
 
 
-def test_lines_lost_to_open_quotes_are_counted(
-    tmp_path: Path,
-) -> None:
+def test_lines_lost_to_open_quotes_are_counted(tmp_path: Path) -> None:
     rows = "id,title\n" + 'x","\n' * 20_000 + "1,Lamp\n"
     documents, skipped = read_products(write(tmp_path / "a.csv", rows))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.published import read_judged
 from purlin.training.dev import DevSet, read_dev_set
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
 
 # -- the published files -------------------------------------------------------------------------
@@ -71,15 +70,8 @@ ADVTEST = [
 ]
 
 
-def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
 def test_advtest_keeps_every_row_and_whole_queries(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", ADVTEST)
+    path = write_jsonl(tmp_path / "test.jsonl", ADVTEST)
     [read] = read_judged("advtest", path)
 
     assert read.queries == {"7": "Count the boats . Also those at sea .", "8": "Moor", "9": "Moor"}
@@ -90,13 +82,13 @@ def test_advtest_keeps_every_row_and_whole_queries(tmp_path: Path) -> None:
 
 
 def test_a_broken_row_makes_a_test_set_unusable(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", [*ADVTEST, {**ADVTEST[0], "idx": 7}])
+    path = write_jsonl(tmp_path / "test.jsonl", [*ADVTEST, {**ADVTEST[0], "idx": 7}])
     with pytest.raises(InvalidInput, match=r"row 4: the id .7. comes twice\. A test set is"):
         read_judged("advtest", path)
 
     rows = [ADVTEST[0], {"idx": 3, "docstring": "x"}]
     with pytest.raises(InvalidInput, match="row 2: has no code"):
-        read_judged("advtest", write_rows(tmp_path / "test.jsonl", rows))
+        read_judged("advtest", write_jsonl(tmp_path / "test.jsonl", rows))
     with pytest.raises(NotFound, match=r"no valid\.jsonl"):
         read_judged("advtest", tmp_path, "dev")
 
@@ -119,8 +111,8 @@ def write_codesearchnet(home: Path, suffix: str = "") -> Path:
     for language, tested in (("go", [1]), ("ruby", [2, 3])):
         directory = home / language
         rows = [search_row(language, number) for number in range(5)]
-        write_rows(directory / f"codebase.jsonl{suffix}", rows)
-        write_rows(directory / f"test.jsonl{suffix}", [rows[number] for number in tested])
+        write_jsonl(directory / f"codebase.jsonl{suffix}", rows)
+        write_jsonl(directory / f"test.jsonl{suffix}", [rows[number] for number in tested])
     return home
 
 
@@ -140,11 +132,11 @@ def test_codesearchnet_is_read_by_language(tmp_path: Path, suffix: str) -> None:
 
 def test_a_function_outside_the_codebase_is_refused(tmp_path: Path) -> None:
     write_codesearchnet(tmp_path)
-    write_rows(tmp_path / "go" / "test.jsonl", [search_row("go", 9)])
+    write_jsonl(tmp_path / "go" / "test.jsonl", [search_row("go", 9)])
     with pytest.raises(InvalidInput, match="go#L9' is not in codebase"):
         read_judged("codesearchnet", tmp_path)
     with pytest.raises(NotFound, match=r"no codebase\.jsonl, nor a directory for each language"):
-        read_judged("codesearchnet", write_rows(tmp_path / "x" / "y.jsonl", []).parent)
+        read_judged("codesearchnet", write_jsonl(tmp_path / "x" / "y.jsonl", []).parent)
 
 
 LABELS = [
@@ -180,10 +172,8 @@ def test_esci_has_gains_and_judged_candidates(esci: Path) -> None:
     [read] = read_judged("esci", esci)
 
     assert read.queries == {"7": "mug", "8": "saw"}
-    assert read.qrels == {
-        "7": {"P1": 1.0, "P2": 0.1, "P3": 0.01, "P4": 0.0},
-        "8": {"P2": 0.1, "GONE": 0.0},
-    }
+    expected = {"7": {"P1": 1.0, "P2": 0.1, "P3": 0.01, "P4": 0.0}, "8": {"P2": 0.1, "GONE": 0.0}}
+    assert read.qrels == expected
     assert read.candidates
     assert {id_: {*ids} for id_, ids in read.candidates.items()} == {
         "7": {"P1", "P2", "P3", "P4"},
@@ -203,10 +193,8 @@ def test_esci_in_two_and_in_four_classes_by_hand(esci: Path) -> None:
     assert values["esci nDCG@100 two-class"] == {"7": pytest.approx(1 / math.log2(3))}
     gained = 0.1 + 1 / math.log2(3) + 0.01 / math.log2(5)
     ideal = 1 + 0.1 / math.log2(3) + 0.01 / math.log2(4)
-    assert values["esci nDCG@100 four-class"] == {
-        "7": pytest.approx(gained / ideal),
-        "8": pytest.approx(1 / math.log2(3)),
-    }
+    expected = {"7": pytest.approx(gained / ideal), "8": pytest.approx(1 / math.log2(3))}
+    assert values["esci nDCG@100 four-class"] == expected
     two, four = measures([read], [run])
     assert (two.queries, two.left_out, four.queries) == (1, 1, 2)
 
@@ -251,12 +239,8 @@ def test_rankings_equal_a_sort_of_all_scores(
         f"q{row}": tuple(id_ for id_ in ids if rng.random() < 0.5) or (ids[0],)
         for row in range(queries)
     }
-    judged_set = JudgedSet(
-        dict.fromkeys(allowed, ""),
-        dict.fromkeys(ids, ""),
-        {},
-        allowed if is_restricted else None,
-    )
+    queries_and_texts = dict.fromkeys(allowed, ""), dict.fromkeys(ids, "")
+    judged_set = JudgedSet(*queries_and_texts, {}, allowed if is_restricted else None)
 
     run = ranked(judged_set, query_vectors, passage_vectors)
     for query, query_id in zip(query_vectors, allowed, strict=True):
@@ -322,10 +306,16 @@ def test_words_rank_by_bm25(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the command ---------------------------------------------------------------------------------
 
 
+def evaluate_santa(*options: str, **settings: Any) -> Any:
+    """Run the command in this process; what it raises is raised here."""
+    command = ["evaluate", "santa", *options]
+    return CliRunner().invoke(app, command, catch_exceptions=False, **settings)
+
+
 def test_evaluate_santa_prints_the_measures(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "test.jsonl", ADVTEST[:2])
-    command = ["evaluate", "santa", "--set", "advtest", "--data", str(path), "--json"]
-    result = CliRunner().invoke(app, [*command, "--encoder", str(STATIC_ENCODER)])
+    path = write_jsonl(tmp_path / "test.jsonl", ADVTEST[:2])
+    options = ("--set", "advtest", "--data", str(path), "--json")
+    result = evaluate_santa(*options, "--encoder", str(STATIC_ENCODER))
 
     assert result.exit_code == 0, result.output
     [mrr, gain] = json.loads(result.stdout)
@@ -352,12 +342,7 @@ def test_ranking_tells_how_many_texts_are_encoded() -> None:
 )
 def test_evaluate_santa_names_what_it_knows(options: list[str], words: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=words):
-        CliRunner().invoke(
-            app,
-            ["evaluate", "santa", "--data", str(tmp_path), *options],
-            catch_exceptions=False,
-            standalone_mode=False,
-        )
+        evaluate_santa(*options, "--data", str(tmp_path), standalone_mode=False)
 
 
 def test_evaluate_santa_names_libraries_that_are_missing(
@@ -365,9 +350,4 @@ def test_evaluate_santa_names_libraries_that_are_missing(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name != "torch" else None)
     with pytest.raises(NotFound, match="Training needs torch"):
-        CliRunner().invoke(
-            app,
-            ["evaluate", "santa", "--set", "esci", "--data", str(tmp_path)],
-            catch_exceptions=False,
-            standalone_mode=False,
-        )
+        evaluate_santa("--set", "esci", "--data", str(tmp_path), standalone_mode=False)

@@ -100,9 +100,7 @@ def test_saturating_layers_are_named(weight: Weights) -> None:
 
 
 @given(weight=WEIGHTS)
-def test_raised_scales_prevent_saturation(
-    weight: Weights,
-) -> None:
+def test_raised_scales_prevent_saturation(weight: Weights) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = product_graph(Path(directory) / MODEL, weight)
         prevent_saturation(path)

@@ -18,7 +18,7 @@ from purlin.training.loop import devices, precision
 from purlin.training.loop.devices import device_line, make_accelerator
 from purlin.training.loop.precision import ROUNDS, Precision, choose, speedup, training_step
 from purlin.training.loop.settings import LoopSettings
-from tests.support.training_runs import run_with_torchrun
+from tests.support.training_runs import run_two_processes
 
 pytestmark = pytest.mark.usefixtures("one_process")
 
@@ -224,29 +224,20 @@ def test_processes_give_up_after_the_recipes_time(monkeypatch: pytest.MonkeyPatc
         LoopSettings(timeout_minutes=0)
 
 
-DISAGREEING = """
-import sys
-from pathlib import Path
+def choose_twice(out: Path) -> None:
+    """Choose in two processes, which measure opposite speeds; write what each has chosen."""
+    state, lines = PartialState(cpu=True), list[str]()
+    assert state.num_processes == 2
 
-from accelerate import Accelerator, PartialState
-from purlin.training.loop.precision import choose
-
-state, out = PartialState(cpu=True), Path(sys.argv[1])
-lines = []
-for number, ratios in enumerate([(3.0, 0.1), (0.1, 3.0)]):
-    chosen = choose(state, measure=lambda: ratios[state.process_index], say=lines.append)
-    (out / f"{state.process_index}-{number}").write_text(chosen)
-(out / f"{state.process_index}-lines").write_text("".join(lines))
-accelerator = Accelerator(mixed_precision="bf16", cpu=True)
-assert accelerator.num_processes == 2
-# Without it the processes' threads may outlive what they use, and abort.
-accelerator.end_training()
-"""
+    for number, ratios in enumerate([(3.0, 0.1), (0.1, 3.0)]):
+        ratio = ratios[state.process_index]
+        chosen = choose(state, measure=partial(float, ratio), say=lines.append)
+        (out / f"{state.process_index}-{number}").write_text(chosen)
+    (out / f"{state.process_index}-lines").write_text("".join(lines))
 
 
 def test_all_processes_use_the_main_ones_precision(tmp_path: Path) -> None:
-    (tmp_path / "choose.py").write_text(DISAGREEING)
-    run_with_torchrun(tmp_path / "choose.py", tmp_path)
+    run_two_processes(choose_twice, tmp_path)
 
     chosen = {path.name: path.read_text() for path in tmp_path.glob("[01]-[01]")}
     assert chosen == {"0-0": "bf16", "1-0": "bf16", "0-1": "fp32", "1-1": "fp32"}

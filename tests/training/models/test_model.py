@@ -56,18 +56,9 @@ TEXTS = ["", "open", "def read ( path ) : return open ( path )", "the line in th
 
 
 def t5_config(**changes: Any) -> T5Config:
-    values = {
-        "vocab_size": len(WORDS),
-        "d_model": DIM,
-        "d_kv": 8,
-        "d_ff": 48,
-        "num_layers": 2,
-        "num_heads": 4,
-        "pad_token_id": 0,
-        "eos_token_id": 3,
-        "decoder_start_token_id": 0,
-    }
-    return T5Config(**values | changes)
+    sizes = {"d_model": DIM, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+    tokens = {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
+    return T5Config(vocab_size=len(WORDS), **sizes, **tokens, **changes)
 
 
 def saved(model: Any, directory: Path) -> Path:
@@ -107,11 +98,6 @@ def texts() -> tuple[Tensor, Tensor]:
 
 
 # -- vectors -------------------------------------------------------------------------------------
-
-
-def test_the_class_follows_from_the_base(bert: Path, t5: Path) -> None:
-    assert isinstance(opened(bert), BertLike)
-    assert isinstance(opened(t5), FirstDecoderPosition)
 
 
 @torch.inference_mode()
@@ -341,11 +327,8 @@ def test_a_saved_model_loads_unchanged(base: Path, similarity: Any, tmp_path: Pa
 
     assert torch.equal(again.vectors(*texts()), model.vectors(*texts()))
     assert torch.equal(predicted(again), predicted(model))
-    assert not [
-        path.name
-        for path in (tmp_path / "new").rglob("*")
-        if path.suffix in (".bin", ".pt", ".pkl")
-    ]
+    written = {path.suffix for path in (tmp_path / "new").rglob("*")}
+    assert not written & {".bin", ".pt", ".pkl"}
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -365,9 +348,8 @@ def test_sentence_transformers_loads_the_bert_kind(
 
 def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
     model = opened(base)
-    row = model.tokenizer(TEXTS[3], truncation=True, max_length=model.settings.max_query_tokens)[
-        "input_ids"
-    ]
+    most = model.settings.max_query_tokens
+    row = model.tokenizer(TEXTS[3], truncation=True, max_length=most)["input_ids"]
     assert len(row) == 32
     assert row[-1] == 3  # a special token still ends it
 
@@ -389,12 +371,8 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     assert isinstance(model, FirstDecoderPosition)
 
     config = model.t5.config
-    assert (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate) == (
-        30522,
-        16,
-        1,
-        0.25,
-    )
+    sizes = (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate)
+    assert sizes == (30522, 16, 1, 0.25)
     assert config.decoder_start_token_id == model.tokenizer.pad_token_id == 0
     assert model.t5.encoder.gradient_checkpointing
     ids = model.tokenizer(["open a file"])["input_ids"]
@@ -514,16 +492,12 @@ def refused(error: type[Exception], message: str, base: Path | str, **changes: A
     assert "\n" not in str(caught.value)
 
 
-def test_a_directory_without_config_is_refused(base: Path, tmp_path: Path) -> None:
-    directory = copied(base, tmp_path / "x")
-    (directory / "config.json").unlink()
-    refused(NotFound, r"has no config\.json", directory)
-
-
-def test_a_directory_without_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
+def test_a_directory_without_tokenizer_or_config_is_refused(base: Path, tmp_path: Path) -> None:
     directory = copied(base, tmp_path / "x")
     (directory / "tokenizer.json").unlink()
     refused(InvalidInput, r"has no tokenizer \(tokenizer\.json\)", directory)
+    (directory / "config.json").unlink()
+    refused(NotFound, r"has no config\.json", directory)
 
 
 class Planted:
@@ -586,27 +560,15 @@ def test_a_broken_tokenizer_or_config_is_refused(base: Path, tmp_path: Path) -> 
 
 
 def test_models_of_other_classes_are_refused(tmp_path: Path) -> None:
-    gpt2 = GPT2Model(
-        GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=64)
-    )
-    refused(
-        InvalidInput, "is a gpt2: give a T5 or a BERT-like encoder", saved(gpt2, tmp_path / "gpt2")
-    )
-    electra = ElectraModel(
-        ElectraConfig(
-            vocab_size=len(WORDS),
-            embedding_size=8,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-        )
-    )
-    refused(
-        InvalidInput,
-        "word embeddings shorter than its states",
-        saved(electra, tmp_path / "electra"),
-    )
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    gpt2 = saved(GPT2Model(GPT2Config(vocab_size=len(WORDS), **sizes)), tmp_path / "gpt2")
+    refused(InvalidInput, "is a gpt2: give a T5 or a BERT-like encoder", gpt2)
+
+    sizes = {"embedding_size": 8, "hidden_size": 16, "intermediate_size": 16}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2}
+    config = ElectraConfig(vocab_size=len(WORDS), **sizes)
+    electra = saved(ElectraModel(config), tmp_path / "electra")
+    refused(InvalidInput, "word embeddings shorter than its states", electra)
 
 
 def test_code_that_a_base_brings_is_not_run(bert: Path, tmp_path: Path) -> None:
@@ -644,12 +606,8 @@ def test_a_tokenizer_without_padding_is_refused(bert: Path, tmp_path: Path) -> N
 
 
 def test_texts_longer_than_the_positions_are_refused(bert: Path) -> None:
-    refused(
-        InvalidInput,
-        "max_passage_tokens must be from 4 to 128, not 129",
-        bert,
-        max_passage_tokens=129,
-    )
+    message = "max_passage_tokens must be from 4 to 128, not 129"
+    refused(InvalidInput, message, bert, max_passage_tokens=129)
 
 
 def test_a_checkpoint_that_has_lost_its_decoder_is_damaged(bert: Path, tmp_path: Path) -> None:

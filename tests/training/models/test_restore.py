@@ -111,23 +111,16 @@ def test_a_reader_is_a_base_model(tmp_path: Path) -> None:
         for expected, actual in zip(before(ids), after(ids), strict=True):
             torch.testing.assert_close(expected, actual)
 
-    assert (
-        after.tokenizer("close the file ?")["input_ids"]
-        == before.tokenizer("close the file ?")["input_ids"]
-    )
+    tokens = [model.tokenizer("close the file ?")["input_ids"] for model in (before, after)]
+    assert tokens[0] == tokens[1]
 
 
 def test_an_encoder_is_a_base_model(bert: Path, fp32: Path) -> None:
-    settings = {
-        "max_query_tokens": 32,
-        "max_passage_tokens": 64,
-        "max_target_tokens": 32,
-        "dropout": 0.0,
-    }
+    settings = {"max_query_tokens": 32, "max_passage_tokens": 64, "max_target_tokens": 32}
     ids, mask = pad_texts([[2, 5, 6, 3], [2, 7, 3]], 0)
     with torch.no_grad():
         before, after = (
-            load_text_model(ModelSettings(base=str(base), **settings)).eval().vectors(ids, mask)  # type: ignore[arg-type]
+            load_text_model(ModelSettings(base=str(base), **settings)).eval().vectors(ids, mask)
             for base in (bert, fp32)
         )
 
@@ -181,15 +174,9 @@ def test_another_model_with_the_same_names_is_refused(tmp_path: Path) -> None:
     """RoBERTa's positions begin at 2."""
     save_tokenizer(tmp_path / "roberta")
     torch.manual_seed(1)
-    sizes = {
-        "vocab_size": len(WORDS),
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-    }
-    config = RobertaConfig(
-        **sizes, intermediate_size=64, max_position_embeddings=66, pad_token_id=0
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 66}
+    config = RobertaConfig(vocab_size=len(WORDS), pad_token_id=0, **sizes)
     config.initializer_range = 0.5
     RobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "roberta")
     directory = export_fp32(trained(tmp_path / "roberta"), tmp_path / "fp32")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from benchmarks.classify.pesco_baselines import (
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
+from tests.support.files import write_jsonl
 from tests.support.tiny import SPECIAL, save_bert, save_tokenizer
 from tests.training.pesco.test_pesco import COMMON, TOPIC_NAMES, TOPICS, topic_texts
 
@@ -60,10 +59,6 @@ def masked(tmp_path: Path) -> Path:
     tokenizer.add_special_tokens({"mask_token": "[MASK]"})
     tokenizer.save_pretrained(tmp_path / "masked")
     return tmp_path / "masked"
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @torch.inference_mode()
@@ -143,7 +138,7 @@ def test_supervised_baseline_learns_from_labels(tmp_path: Path) -> None:
     accelerator = make_accelerator(LOOP, cpu=True)
     source = tmp_path / "data"
     source.mkdir()
-    write_rows(source / "dev.jsonl", rows[:20])
+    write_jsonl(source / "dev.jsonl", rows[:20])
 
     def measured(out: str, loop: LoopSettings) -> tuple[float, int]:
         options: dict[str, Any] = {"seed": 1, "loop": loop}
@@ -153,7 +148,7 @@ def test_supervised_baseline_learns_from_labels(tmp_path: Path) -> None:
     assert measured("folds", LOOP)[0] > measured("untrained", untrained)[0]
 
     # With rows to learn from, all dev rows are measured.
-    write_rows(source / "train.jsonl", rows[20:])
+    write_jsonl(source / "train.jsonl", rows[20:])
     value, count = measured("train", LOOP)
     assert value > 0.9
     assert count == 20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 from pathlib import Path
@@ -26,17 +24,11 @@ from purlin.training.pesco.texts import (
     split_sentences,
     words_and_pairs,
 )
+from tests.support.files import write_file, write_jsonl
 
 
 def rows(path: Path, texts: list[str]) -> Path:
-    content = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
-def listed(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
+    return write_jsonl(path, ({"text": text} for text in texts))
 
 
 MANY = [f"text number {number}" for number in range(40)]
@@ -55,7 +47,7 @@ def test_texts_are_stripped_and_deduplicated(tmp_path: Path, name: str) -> None:
 
 
 def test_plain_lines_are_texts(tmp_path: Path) -> None:
-    path = listed(tmp_path / "texts.txt", "\n".join(["", *MANY]))
+    path = write_file(tmp_path / "texts.txt", "\n".join(["", *MANY]))
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
 
 
@@ -71,7 +63,7 @@ def test_texts_with_what_is_not_utf_8_are_counted(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_text_are_counted(tmp_path: Path) -> None:
-    path = listed(tmp_path / "tickets.csv", "id,text\n0,\n" + "".join(f"1,{t}\n" for t in MANY))
+    path = write_file(tmp_path / "tickets.csv", "id,text\n0,\n" + "".join(f"1,{t}\n" for t in MANY))
     assert read_pool(path, labels=2, limit=1000, seed=1) == TextPool(tuple(MANY), empty=1)
 
 
@@ -113,7 +105,7 @@ def test_too_few_texts_are_refused(
 
 
 def test_labels_keep_their_order(tmp_path: Path) -> None:
-    assert read_labels(listed(tmp_path / "l.txt", "\ufeffworld\n\n science \nsports")) == (
+    assert read_labels(write_file(tmp_path / "l.txt", "\ufeffworld\n\n science \nsports")) == (
         "world",
         "science",
         "sports",
@@ -134,7 +126,7 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
 )
 def test_invalid_labels_are_refused(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
-        read_labels(listed(tmp_path / "labels.txt", content))
+        read_labels(write_file(tmp_path / "labels.txt", content))
     assert caught.value.field
     assert caught.value.field.startswith("labels")
 
@@ -150,7 +142,7 @@ def test_unreadable_labels_are_refused(tmp_path: Path) -> None:
 
 
 def test_templates_are_read_and_checked(tmp_path: Path) -> None:
-    templates = read_templates(listed(tmp_path / "t.txt", "It is {label}.\n\n{label} news.\n"))
+    templates = read_templates(write_file(tmp_path / "t.txt", "It is {label}.\n\n{label} news.\n"))
     assert templates == ("It is {label}.", "{label} news.")
     for content, message in (
         ("It is label.", "The template 'It is label.' has no place"),
@@ -160,11 +152,11 @@ def test_templates_are_read_and_checked(tmp_path: Path) -> None:
         ("\n".join(f"{{label}} {n}" for n in range(33)), "33"),
     ):
         with pytest.raises(InvalidInput, match=re.escape(message)):
-            read_templates(listed(tmp_path / "t.txt", content))
+            read_templates(write_file(tmp_path / "t.txt", content))
 
 
 def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
-    path = listed(
+    path = write_file(
         tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n'
     )
     labelled = read_labelled_texts(path, ["one", "two"], print)
@@ -174,11 +166,11 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: 'two' is none"):
         read_labelled_texts(path, ["one", "three"], print)
     with pytest.raises(InvalidInput, match="no rows"):
-        read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"], print)
+        read_labelled_texts(write_file(tmp_path / "empty.jsonl", ""), ["one", "three"], print)
 
 
 def test_columns_of_labelled_rows_are_named(tmp_path: Path) -> None:
-    rows = listed(tmp_path / "dev.csv", "body;topic\na;two\n")
+    rows = write_file(tmp_path / "dev.csv", "body;topic\na;two\n")
     labelled = read_labelled_texts(rows, ["one", "two"], print, column="body", label_column="topic")
     assert (labelled.texts, labelled.labels) == (("a",), (1,))
     with pytest.raises(InvalidInput, match="name one with --label-column"):
@@ -186,14 +178,14 @@ def test_columns_of_labelled_rows_are_named(tmp_path: Path) -> None:
 
 
 def test_labelled_rows_without_a_text_are_left_out_and_noted(tmp_path: Path) -> None:
-    rows = listed(tmp_path / "dev.csv", "text,label\n,one\na,two\n ,two\n")
+    rows = write_file(tmp_path / "dev.csv", "text,label\n,one\na,two\n ,two\n")
     notes: list[str] = []
     labelled = read_labelled_texts(rows, ["one", "two"], notes.append)
 
     assert (labelled.texts, labelled.labels) == (("a",), (1,))
     assert notes == ["2 rows without a text left out: 2, 4"]
     with pytest.raises(InvalidInput, match=r"No row of dev\.csv has a text"):
-        read_labelled_texts(listed(tmp_path / "dev.csv", "text,label\n,one\n"), ["one"], print)
+        read_labelled_texts(write_file(tmp_path / "dev.csv", "text,label\n,one\n"), ["one"], print)
 
 
 # -- parts of a text -------------------------------------------------------------------------------------------------
@@ -202,23 +194,14 @@ def test_labelled_rows_without_a_text_are_left_out_and_noted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "One two three. Four five six! Is it seven?",
-            ["One two three.", "Four five six!", "Is it seven?"],
-        ),
-        (
-            "He message: 'It is over now.' Then he went.",
-            ["He message: 'It is over now.'", "Then he went."],
-        ),
+        ("One two three. Four five six! Is it seven?", ["One two three.", "Four five six!", "Is it seven?"]),
+        ("He message: 'It is over now.' Then he went.", ["He message: 'It is over now.'", "Then he went."]),
         ("A line of words\n\nanother line of words", ["A line of words", "another line of words"]),
-        (
-            "It works very well. Great! Buy it at once.",
-            ["It works very well. Great!", "Buy it at once."],
-        ),
+        ("It works very well. Great! Buy it at once.", ["It works very well. Great!", "Buy it at once."]),
         ("Version 3.5 is out now", ["Version 3.5 is out now"]),
         ("", []),
     ],
-)
+)  # fmt: skip
 def test_texts_are_split_into_sentences(text: str, expected: list[str]) -> None:
     assert split_sentences(text) == expected
 
@@ -277,15 +260,8 @@ def test_halves_end_with_a_sentence() -> None:
 
 
 def test_words_and_pairs() -> None:
-    assert words_and_pairs("Don't buy it!") == {
-        "don't",
-        "buy",
-        "it",
-        "!",
-        "don't buy",
-        "buy it",
-        "it !",
-    }
+    expected = {"don't", "buy", "it", "!", "don't buy", "buy it", "it !"}
+    assert words_and_pairs("Don't buy it!") == expected
 
 
 def test_hostile_text_splits_quickly() -> None:
@@ -296,20 +272,22 @@ def test_hostile_text_splits_quickly() -> None:
 
 
 def test_texts_come_from_the_column_that_is_named(tmp_path: Path) -> None:
-    path = listed(tmp_path / "t.csv", "body\n" + "".join(f"{text}\n" for text in MANY))
+    path = write_file(tmp_path / "t.csv", "body\n" + "".join(f"{text}\n" for text in MANY))
     assert read_pool(path, labels=2, limit=1000, seed=1, column="body").texts == tuple(MANY)
     with pytest.raises(InvalidInput, match="--column"):
         read_pool(path, labels=2, limit=1000, seed=1)
 
 
 def test_labels_with_wordings_are_read_and_named(tmp_path: Path) -> None:
-    labels = read_labels(listed(tmp_path / "labels.txt", "fault = broken | does not work\nother\n"))
+    labels = read_labels(
+        write_file(tmp_path / "labels.txt", "fault = broken | does not work\nother\n")
+    )
     assert labels == ("fault = broken | does not work", "other")
-    rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": "fault"}\n')
+    rows = write_file(tmp_path / "dev.jsonl", '{"text": "a", "label": "fault"}\n')
     assert read_labelled_texts(rows, labels, print).labels == (0,)
 
 
 def test_dev_rows_need_a_label(tmp_path: Path) -> None:
-    rows = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
+    rows = write_file(tmp_path / "dev.jsonl", '{"text": "a", "label": null}\n')
     with pytest.raises(InvalidInput, match=r"Row 1 of dev\.jsonl: '' is none of the given labels"):
         read_labelled_texts(rows, ["one", "two"], print)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -42,6 +41,7 @@ from purlin.training.ranker.recipe import (
 from purlin.training.ranker.run import train_ranker
 from purlin.training.ranker.task import RankerTask
 from purlin.training.reader.model import load_reader_model
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import WORDS, save_bert, tiny_encoder
 from tests.support.training_runs import metrics_rows
@@ -63,7 +63,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in NAMES
         for noun in OBJECTS
     ]
-    (directory / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(directory / "pairs.jsonl", rows)
     return directory
 
 
@@ -286,14 +286,9 @@ def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -
             raise KeyboardInterrupt
 
     run(taught_recipe(directory), tmp_path / "whole")
+    options = {"progress": lambda name: interrupt, "say": str, "cpu": True}
     with pytest.raises(KeyboardInterrupt):
-        train_ranker(
-            taught_recipe(directory),
-            tmp_path / "cut",
-            progress=lambda name: interrupt,
-            say=lambda line: None,
-            cpu=True,
-        )
+        train_ranker(taught_recipe(directory), tmp_path / "cut", **options)
     run(taught_recipe(directory), tmp_path / "cut")
     whole, cut = (metrics_rows(tmp_path / name / "ranker") for name in ("whole", "cut"))
     assert [row["loss"] for row in whole] == [row["loss"] for row in cut]
@@ -392,11 +387,8 @@ def test_a_wrong_key_is_named(
 
 
 def test_a_missing_encoder_is_named(directory: Path) -> None:
-    content = {
-        "name": "a",
-        "pairs": [{"format": "pairs", "path": "pairs.jsonl"}],
-        "ranking": {"encoder": "gone"},
-    }
+    pairs = [{"format": "pairs", "path": "pairs.jsonl"}]
+    content = {"name": "a", "pairs": pairs, "ranking": {"encoder": "gone"}}
     with pytest.raises(NotFound, match=r"ranking\.encoder"):
         build_recipe(RankerRecipe, content, root=directory)
 

@@ -34,17 +34,18 @@ from purlin.training.reader.run import train_reader
 from purlin.training.reader.scores import PassageScores, ScoredQuestion, ScoreFiles
 from purlin.training.reader.task import ReaderTask
 from purlin.training.reader.teacher import _read_checkpoint, teacher_scores
+from tests.support.files import write_jsonl
 from tests.support.paths import DATA
-from tests.support.readers import WORDS, tiny_base, tiny_mpnet, tiny_recipe
+from tests.support.readers import tiny_base, tiny_mpnet, tiny_recipe, trained_reader, write_squad
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
 HTML = DATA / "reference"
-CONTEXTS = {
-    "What is the default step of range?": "If step is omitted, it defaults to 1.",
-    "Which start is of a file?": "start = 0, stop = none",
-    "Which function closes the file?": "The function close closes the file.",
-}
+CONTEXTS = [
+    ("If step is omitted, it defaults to 1.", "1", "What is the default step of range?"),
+    ("start = 0, stop = none", "0", "Which start is of a file?"),
+    ("The function close closes the file.", "close", "Which function closes the file?"),
+]
 
 
 def scores_of(
@@ -231,15 +232,6 @@ def divergence(theirs: list[float], ours: list[float]) -> float:
     return sum(p * math.log(p / q) for p, q in zip(theirs, ours, strict=True))
 
 
-def test_a_student_with_the_teachers_logits_has_no_loss() -> None:
-    logits = torch.tensor([[HIDDEN, 1.0, 2.0, HIDDEN]])
-    packed = [PackedPassage(np.arange(4), 1, ((0, 1), (1, 2)))]
-    passage = replace(scores_of([1.0, 2.0], [1.0, 2.0], [(0, 1), (1, 2)]), selected=0.4)
-    targets = soft_targets([[passage]], packed, 4, 3.0)
-    losses = distillation_loss(logits, logits, torch.tensor([0.4]), targets, 3.0, 0.0)
-    assert [float(loss) for loss in losses.values()] == pytest.approx([0.0, 0.0], abs=1e-6)
-
-
 # -- files ---------------------------------------------------------------------------------------
 
 
@@ -306,19 +298,9 @@ def test_processes_share_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labelled questions, and questions without labels to ask a reference."""
     directory = tmp_path_factory.mktemp("sources")
-    rows = [
-        {
-            "question": question,
-            "context": context,
-            "answers": [{"text": word, "answer_start": context.index(word)}],
-        }
-        for (question, context), word in zip(CONTEXTS.items(), ["1", "0", "close"], strict=True)
-    ]
-    (directory / "squad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_squad(directory / "squad.jsonl", CONTEXTS)
     titles = ["what does weave do", "raw option", "what does weave do", ""]
-    (directory / "asked.jsonl").write_text(
-        "".join(json.dumps({"title": title}) + "\n" for title in titles)
-    )
+    write_jsonl(directory / "asked.jsonl", ({"title": title} for title in titles))
     return directory
 
 
@@ -339,16 +321,11 @@ def test_unlabelled_questions_about_entries_left_out_are_dropped(tmp_path: Path)
     pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     entry = next(each for each in pool.entries if "#" in each)
     rows = [{"title": "one", "entry": entry}, {"title": "two"}]
-    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = write_jsonl(tmp_path / "asked.jsonl", rows)
     measured = {"id": "1", "question": "what", "answers": ["x"], "entry": entry, "form": "a"}
-    (tmp_path / "measured.jsonl").write_text(json.dumps(measured | {"split": "test"}) + "\n")
+    left_out = write_jsonl(tmp_path / "measured.jsonl", [measured | {"split": "test"}])
 
-    source = QuestionSource(
-        format="unlabelled",
-        path=tmp_path / "asked.jsonl",
-        reference=HTML,
-        leave_out=(tmp_path / "measured.jsonl",),
-    )
+    source = QuestionSource(format="unlabelled", path=asked, reference=HTML, leave_out=(left_out,))
     assert [item.question for item in load_questions(source, {})[1]] == ["two"]
 
 
@@ -472,9 +449,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         loop=LoopSettings(batch_size=3, precision="fp32"),
     )
     with pytest.raises(InvalidInput, match=r"teacher\.base: .* is not a reader") as error:
-        train_reader(
-            recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=str, cpu=True
-        )
+        trained_reader(recipe, tmp_path / "out")
     assert error.value.field == "teacher.base"
 
 
@@ -526,13 +501,3 @@ def test_recipes_with_unusable_teachers_are_refused(
     }
     with pytest.raises(InvalidInput, match=message):
         build_recipe(ReaderRecipe, content, root=sources)
-
-
-def test_words_are_pieces_in_the_teacher(tmp_path: Path) -> None:
-    """The two tokenizers of the tests do cut differently, or the tests would show nothing."""
-    from transformers import AutoTokenizer
-
-    whole = AutoTokenizer.from_pretrained(tiny_base(tmp_path / "base"))
-    pieces = AutoTokenizer.from_pretrained(tiny_mpnet(tmp_path / "mpnet"))
-    assert "defaults" in WORDS
-    assert len(whole.tokenize("it defaults")) < len(pieces.tokenize("it defaults"))

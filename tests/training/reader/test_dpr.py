@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRRe
 from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
-from purlin.training.config import load_recipe
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
@@ -30,10 +28,10 @@ from purlin.training.models.text_model import BertLike, TwoEncoders, load_text_m
 from purlin.training.reader.losses import reading_loss
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
-from purlin.training.reader.run import train_reader
 from tests.support.paths import ROOT
-from tests.support.readers import tiny_recipe
+from tests.support.readers import tiny_recipe, trained_reader, write_squad
 from tests.support.tiny import WORDS, save_bert, save_tokenizer
+from tests.support.training_runs import load_without_data
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -44,16 +42,10 @@ TEXTS = ["open the file", "def read ( path ) :", "", "a line of the file = close
 
 def save_dpr(kind: type, directory: Path, **changes: int) -> Path:
     torch.manual_seed(len(kind.__name__))
-    values = {
-        "vocab_size": len(WORDS),
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.2,
-    }
-    kind(DPRConfig(**values | changes)).save_pretrained(directory)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 64, **changes}
+    config = DPRConfig(vocab_size=len(WORDS), initializer_range=0.2, **sizes)
+    kind(config).save_pretrained(directory)
     save_tokenizer(directory)
 
     return directory
@@ -95,11 +87,9 @@ def test_a_saved_model_gives_the_same_vectors(dpr: tuple[Path, Path], tmp_path: 
 
 
 def test_a_loss_on_both_reaches_both(tmp_path: Path) -> None:
-    model = load_text_model(
-        dpr_settings(
-            save_bert(tmp_path / "passages"), save_bert(tmp_path / "queries", initializer_range=0.3)
-        )
-    )
+    passages = save_bert(tmp_path / "passages")
+    queries = save_bert(tmp_path / "queries", initializer_range=0.3)
+    model = load_text_model(dpr_settings(passages, queries))
 
     assert isinstance(model, TwoEncoders)
 
@@ -164,13 +154,8 @@ def test_the_queries_model_is_fingerprinted(
 ) -> None:
     one_encoder = replace(dpr_settings(*dpr, pooling="first"), query_base=None)
     load_text_model(one_encoder).save(tmp_path / "saved")
-    export_encoder(
-        tmp_path / "saved",
-        tmp_path / "one",
-        Card("dpr"),
-        max_tokens=32,
-        quantization="none",
-    )
+    saved, options = tmp_path / "saved", {"max_tokens": 32, "quantization": "none"}
+    export_encoder(saved, tmp_path / "one", Card("dpr"), **options)
     shutil.copytree(fp32, tmp_path / "two")
 
     assert (tmp_path / "one" / MODEL).read_bytes() == (tmp_path / "two" / MODEL).read_bytes()
@@ -195,12 +180,9 @@ def test_encoders_that_do_not_fit_are_refused(dpr: tuple[Path, Path], tmp_path: 
         load_text_model(dpr_settings(dpr[0], wide))
     with pytest.raises(InvalidInput, match="different tokenizers"):
         load_text_model(dpr_settings(dpr[0], save_bert(tmp_path / "other", [*WORDS, "more"])))
+    projected = save_dpr(DPRContextEncoder, tmp_path / "projected", projection_dim=16)
     with pytest.raises(InvalidInput, match="projects its vectors"):
-        load_text_model(
-            dpr_settings(
-                save_dpr(DPRContextEncoder, tmp_path / "projected", projection_dim=16), dpr[1]
-            )
-        )
+        load_text_model(dpr_settings(projected, dpr[1]))
 
 
 def test_without_query_base_there_is_one_encoder(dpr: tuple[Path, Path]) -> None:
@@ -215,10 +197,8 @@ def dpr_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader in the layout of facebook/dpr-reader-*, with what older checkpoints hold beside it."""
     directory = save_dpr(DPRReader, tmp_path_factory.mktemp("reader"))
     weights = load_file(directory / "model.safetensors")
-    assert {name.rpartition(".")[0] for name in weights if "qa_" in name} == {
-        "span_predictor.qa_outputs",
-        "span_predictor.qa_classifier",
-    }
+    expected = {"span_predictor.qa_outputs", "span_predictor.qa_classifier"}
+    assert {name.rpartition(".")[0] for name in weights if "qa_" in name} == expected
 
     bert = "span_predictor.encoder.bert_model"
     weights[f"{bert}.embeddings.position_ids"] = torch.arange(64)[None]
@@ -231,13 +211,8 @@ def dpr_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper_recipe(dpr_reader: Path, source: Path, **keys: object) -> ReaderRecipe:
     reading = ReadingSettings(passages=2, depth=2, missing=0.0, max_tokens=48, equations="paper")
     lengths = {"max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 16}
-    return tiny_recipe(
-        dpr_reader,
-        source,
-        model=ModelSettings(base=str(dpr_reader), **lengths),  # type: ignore[arg-type]
-        reading=reading,
-        **keys,
-    )
+    model = ModelSettings(base=str(dpr_reader), **lengths)
+    return tiny_recipe(dpr_reader, source, model=model, reading=reading, **keys)
 
 
 @torch.inference_mode()
@@ -254,21 +229,12 @@ def test_the_readers_logits_are_those_of_dpr(dpr_reader: Path) -> None:
 
 def test_dprs_reader_is_trained_exported_and_served(dpr_reader: Path, tmp_path: Path) -> None:
     """The recipe of the paper's reader, on a file with a question that has no answer."""
-    contexts = {
-        "open the file": "def open ( path )",
-        "read a line": "read ( file )",
-        "mode": "file",
-    }
     rows = [
-        {
-            "question": question,
-            "context": context,
-            "answers": [{"text": context.split()[0], "answer_start": 0}] if n < 2 else [],
-        }
-        for n, (question, context) in enumerate(contexts.items())
+        ("def open ( path )", "def", "open the file"),
+        ("read ( file )", "read", "read a line"),
+        ("file", None, "mode"),
     ]
-    squad = tmp_path / "squad.jsonl"
-    squad.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    squad = write_squad(tmp_path / "squad.jsonl", rows)
     recipe = paper_recipe(
         dpr_reader,
         squad,
@@ -276,9 +242,7 @@ def test_dprs_reader_is_trained_exported_and_served(dpr_reader: Path, tmp_path: 
         export=ReaderExport(quantization="none"),
     )
     lines: list[str] = []
-    directory = train_reader(
-        recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=lines.append, cpu=True
-    )
+    directory = trained_reader(recipe, tmp_path / "out", lines.append)
     assert "squad.jsonl (squad, train): 2 questions" in lines
 
     served = Reader.load(directory, threads=1)
@@ -314,28 +278,19 @@ def test_the_papers_equations_need_answers(dpr_reader: Path, tmp_path: Path) -> 
     with pytest.raises(InvalidInput, match="set missing = 0"):
         ReadingSettings(equations="paper")
 
-    squad = tmp_path / "squad.jsonl"
-    squad.write_text(json.dumps({"question": "mode", "context": "file", "answers": []}) + "\n")
+    squad = write_squad(tmp_path / "squad.jsonl", [("file", None, "mode")])
+    loop = LoopSettings(batch_size=2, precision="fp32")
     with pytest.raises(InvalidInput, match="has no question with an answer"):
-        train_reader(
-            paper_recipe(dpr_reader, squad, loop=LoopSettings(batch_size=2, precision="fp32")),
-            tmp_path / "out",
-            progress=lambda _: lambda *_: None,
-            say=str,
-            cpu=True,
-        )
+        trained_reader(paper_recipe(dpr_reader, squad, loop=loop), tmp_path / "out")
 
 
 def test_the_recipe_of_the_papers_reader_is_its_equations(tmp_path: Path) -> None:
-    """configs/refqa-dpr-reader.toml, with the files it names."""
-    recipe = ROOT / "configs" / "refqa-dpr-reader.toml"
-    (tmp_path / "references/python3.11").mkdir(parents=True)
-    (tmp_path / "questions").mkdir()
-    loaded = load_recipe(recipe, ReaderRecipe, data=tmp_path)
+    path = ROOT / "configs" / "refqa-dpr-reader.toml"
+    recipe = load_without_data(path, ReaderRecipe, tmp_path)
 
-    assert loaded.reading.none_score is None
-    assert loaded.model.base == "facebook/dpr-reader-single-nq-base"
-    assert all(source.leave_out for source in loaded.questions)
+    assert recipe.reading.none_score is None
+    assert recipe.model.base == "facebook/dpr-reader-single-nq-base"
+    assert all(source.leave_out for source in recipe.questions)
 
 
 def test_a_converted_checkpoint_is_loaded(dpr_reader: Path, tmp_path: Path) -> None:

@@ -46,16 +46,22 @@ from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import same_recipe
 from purlin.training.loop.run import train
 from purlin.training.loop.settings import LoopSettings
-from purlin.training.models.averaging import averaged
 from purlin.training.models.encoding import encode
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from purlin.training.santa.run import REPORT, _recipe_until, train_santa
 from purlin.training.santa.task import SantaTask
+from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import SPECIAL, save_bert, save_tokenizer
-from tests.support.training_runs import largest_file, metrics_rows, run_script, run_two_processes
+from tests.support.training_runs import (
+    largest_file,
+    load_without_data,
+    metrics_rows,
+    run_script,
+    run_two_processes,
+)
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -91,15 +97,8 @@ def vocabulary(sentinel: str) -> list[str]:
 def save_t5(directory: Path) -> Path:
     torch.manual_seed(2)
     words = vocabulary("<extra_id_{}>")
-    config = T5Config(
-        vocab_size=len(words),
-        d_model=16,
-        d_kv=8,
-        d_ff=32,
-        num_layers=1,
-        num_heads=2,
-        pad_token_id=0,
-    )
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = T5Config(vocab_size=len(words), pad_token_id=0, **sizes)
     config.decoder_start_token_id = 0
     T5ForConditionalGeneration(config).save_pretrained(directory)
     save_tokenizer(directory, words)
@@ -124,15 +123,8 @@ def bert(bases: dict[str, Path]) -> Path:
 
 def tiny(base: Path, **changes: Any) -> TextModel:
     torch.manual_seed(3)
-    values = {
-        "base": str(base),
-        "max_query_tokens": 16,
-        "max_passage_tokens": 48,
-        "max_target_tokens": 32,
-        **changes,
-    }
-
-    return load_text_model(ModelSettings(**values))
+    lengths = {"max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 32}
+    return load_text_model(ModelSettings(base=str(base), **{**lengths, **changes}))
 
 
 def task_of(
@@ -356,11 +348,7 @@ def gradients(task: SantaTask) -> dict[str, Tensor]:
     ],
 )
 def test_computing_in_parts_gives_the_same_gradients(
-    bases: dict[str, Path],
-    teacher_base: Path,
-    tmp_path: Path,
-    base: str,
-    changes: dict[str, Any],
+    bases: dict[str, Path], teacher_base: Path, tmp_path: Path, base: str, changes: dict[str, Any]
 ) -> None:
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     if weight := changes.get("teacher"):
@@ -524,11 +512,8 @@ def test_a_decoder_trains_alone_on_a_frozen_encoder(bert: Path, tmp_path: Path) 
     before = {name: weight.clone() for name, weight in task.model.state_dict().items()}
     train(task, stage.loop, tmp_path, task.accelerator, seed=1, recipe={})
 
-    changed = {
-        name
-        for name, weight in task.model.state_dict().items()
-        if not torch.equal(weight, before[name])
-    }
+    after = task.model.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed
     assert all(name.startswith("decoder.") for name in changed)
     losses = [row["mep"] for row in metrics_rows(tmp_path)]
@@ -554,22 +539,6 @@ def test_a_stage_without_a_decoder_to_train_is_refused(
     stage = Stage(name="a", loop=LOOP, sda=0.0, mep=1.0, trains="decoder")
     with pytest.raises(InvalidInput, match="a T5 predicts with its pretrained one"):
         task_of(bases["t5"], tmp_path, stage)
-
-
-def test_weights_are_averaged_with_the_base(bert: Path) -> None:
-    base, trained = tiny(bert), tiny(bert)
-    with torch.no_grad():
-        for weight in trained.parameters():
-            weight.add_(1.0)
-    expected = {
-        name: 0.25 * weight + 0.75 * trained.state_dict()[name]
-        for name, weight in base.state_dict().items()
-    }
-    mixed = averaged(trained, [(base, 0.25)]).state_dict()
-
-    assert mixed.keys() == expected.keys()
-    for name, weight in mixed.items():
-        torch.testing.assert_close(weight, expected[name])
 
 
 # -- hard negatives ------------------------------------------------------------------------------
@@ -673,54 +642,50 @@ def test_mining_equals_exhaustive_search(
     assert [path.name for path in tmp_path.iterdir()] == ["mined.npy"]
 
 
-@pytest.mark.parametrize("depth", [3, 50])
-def test_copies_and_equal_queries_are_never_mined(
-    bert: Path, tmp_path: Path, accelerator: Accelerator, depth: int
+COPIES = [
+    PAIRS[0],
+    replace(PAIRS[0], queries=("x",)),
+    replace(PAIRS[5], queries=PAIRS[0].queries[1:]),
+    PAIRS[9],
+]
+RIGHT_FOR_TWO_QUERIES = [
+    Pair(("first query",), PAIRS[3].passage),
+    Pair(("second query",), PAIRS[3].passage),
+    replace(PAIRS[7], queries=("second query",)),
+    PAIRS[12],
+]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "depth", "expected"),
+    [
+        (COPIES, 3, [{3}, {2, 3}, {3}, {0, 2}]),
+        (COPIES, 50, [{3}, {2, 3}, {3}, {0, 2}]),
+        # Pairs without any negative stand for themselves, which the loss leaves out.
+        ([PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)], 2, [{0}, {1}]),
+        (RIGHT_FOR_TWO_QUERIES, 4, [{2, 3}, {3}, {3}, {0, 2}]),
+        # What people judged irrelevant to another query.
+        ([replace(PAIRS[0], negatives=("return path",)), PAIRS[1]], 2, [{1, 2}, {0, 2}]),
+    ],
+)
+def test_right_passages_are_never_mined(
+    bert: Path,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    pairs: list[Pair],
+    depth: int,
+    expected: list[set[int]],
 ) -> None:
-    pairs = [
-        PAIRS[0],
-        replace(PAIRS[0], queries=("x",)),
-        replace(PAIRS[5], queries=PAIRS[0].queries[1:]),
-        PAIRS[9],
-    ]
     mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=depth, accelerator=accelerator)
+
     mined = np.load(tmp_path / "m.npy")
-
-    assert mined.shape == (4, depth)
-    assert [set(row) for row in mined.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
-
-    lonely = [PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)]
-    mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
-    # Pairs without any negative stand for themselves, which the loss leaves out.
-    assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]
+    assert mined.shape == (len(pairs), depth)
+    assert [set(row) for row in mined.tolist()] == expected
 
 
-def test_right_passages_of_another_pair_are_never_mined(
-    bert: Path, tmp_path: Path, accelerator: Accelerator
-) -> None:
-    """A product that is right for two queries comes in two pairs; it is a negative of neither."""
-    shared = PAIRS[3].passage
-    pairs = [
-        Pair(("first query",), shared),
-        Pair(("second query",), shared),
-        replace(PAIRS[7], queries=("second query",)),
-        PAIRS[12],
-    ]
-    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=4, accelerator=accelerator)
-
-    mined = np.load(tmp_path / "m.npy").tolist()
-    assert [set(row) for row in mined] == [{2, 3}, {3}, {3}, {0, 2}]
-
-
-def test_labelled_negatives_of_other_queries_are_mined(
-    bert: Path, tmp_path: Path, accelerator: Accelerator
-) -> None:
+def test_candidates_are_passages_then_other_negatives() -> None:
     pairs = [replace(PAIRS[0], negatives=("return path", PAIRS[1].passage)), PAIRS[1]]
     assert mining.candidate_passages(pairs) == [PAIRS[0].passage, PAIRS[1].passage, "return path"]
-
-    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=2, accelerator=accelerator)
-    mined = np.load(tmp_path / "m.npy").tolist()
-    assert [set(row) for row in mined] == [{1, 2}, {0, 2}]
 
 
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9))
@@ -826,23 +791,13 @@ def counting(bert: Path) -> Counting:
 
 
 def write_beir(directory: Path) -> Path:
-    corpus = {
-        "d1": "read the file",
-        "d2": "copy the map at once",
-        "d3": "close a line",
-        "d4": "move",
-    }
+    texts = ["read the file", "copy the map at once", "close a line", "move"]
+    corpus = {f"d{number}": text for number, text in enumerate(texts, start=1)}
     queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
     (directory / "qrels").mkdir(parents=True)
-    (directory / "corpus.jsonl").write_text(
-        "".join(
-            json.dumps({"_id": key, "title": "", "text": text}) + "\n"
-            for key, text in corpus.items()
-        )
-    )
-    (directory / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in queries.items())
-    )
+    for name, texts in (("corpus", corpus), ("queries", queries)):
+        rows = ({"_id": key, "title": "", "text": text} for key, text in texts.items())
+        write_jsonl(directory / f"{name}.jsonl", rows)
     judged = [("q1", "d1"), ("q2", "d2"), ("q3", "d4"), ("q3", "d1"), ("gone", "d1")]
     lines = "".join(f"{query}\t{document}\t1\n" for query, document in judged)
     (directory / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
@@ -876,24 +831,22 @@ def test_measures_of_a_judged_directory(
 
 
 def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
-    lines = [
-        {"query": "read the file at once", "code": "read the file"},
-        {"query": "copy the map at once", "code": "copy a line"},
-        {"query": "copy the map at once", "code": "copy the map"},
-        {"query": "how to read a file", "code": "read the file"},
+    rows = [
+        ("read the file at once", "read the file"),
+        ("copy the map at once", "copy a line"),
+        ("copy the map at once", "copy the map"),
+        ("how to read a file", "read the file"),
     ]
-    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(tmp_path / "dev.jsonl", ({"query": query, "code": code} for query, code in rows))
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
 
     assert read_dev_set(dev_set) == JudgedSet(
-        {str(number): line["query"] for number, line in enumerate(lines)},
+        {str(number): query for number, (query, _) in enumerate(rows)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
     )
-    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == {
-        "dev mean": 1.0,
-        "dev held MRR@100": 1.0,
-    }
+    expected = {"dev mean": 1.0, "dev held MRR@100": 1.0}
+    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == expected
     assert not counting.training
 
 
@@ -903,7 +856,7 @@ def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Acceler
         for number, pair in enumerate(PAIRS)
         for passage_of in (pair, PAIRS[(number + 1) % 3])
     ]
-    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(tmp_path / "dev.jsonl", lines)
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
     text_model, judged = tiny(bert).eval(), read_dev_set(dev_set)
     queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
@@ -917,14 +870,11 @@ def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Acceler
     ):
         for number in numbers:
             right = scores[number][columns[relevant[number]]]
-            wrong = [
-                relevant[passage_of]
-                for passage_of in numbers
-                if relevant[passage_of] not in judged.qrels[number]
-            ]
-            losses.append(
-                -np.log(right / (right + sum(scores[number][columns[name]] for name in wrong)))
+            others = [relevant[other] for other in numbers]
+            wrong = sum(
+                scores[number][columns[name]] for name in others if name not in judged.qrels[number]
             )
+            losses.append(-np.log(right / (right + wrong)))
     measures = DevEvaluator([dev_set], text_model, accelerator, temperature=0.5).measure()
 
     assert measures == {
@@ -968,10 +918,8 @@ def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) ->
     lines = [
         {"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS
     ]
-    (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:24]))
-    (home / "dev.jsonl").write_text(
-        "".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines)
-    )
+    write_jsonl(home / "pairs.jsonl", lines[:24])
+    write_jsonl(home / "dev.jsonl", ({**line, "query": line["queries"][0]} for line in lines))
     text = f"""
         name = "tiny"
         seed = 3
@@ -997,6 +945,9 @@ def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) ->
     return path
 
 
+TRAIN = ("train", "santa", "--cpu", "--config")
+
+
 def command(*arguments: object) -> None:
     """Run `purlin ...` in this process."""
     terminated = signal.getsignal(signal.SIGTERM)
@@ -1019,7 +970,7 @@ def trained(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     AcceleratorState._reset_state(reset_partial_state=True)
-    command("train", "santa", "--config", recipe, "--out", home / "out", "--cpu")
+    command(*TRAIN, recipe, "--out", home / "out")
     torch.set_num_threads(threads)
     return home
 
@@ -1038,36 +989,16 @@ def test_a_trained_encoder_builds_an_index(
     (trained / "code/shop.py").write_text(
         'def copy_map(map, mode):\n    """Copy the map."""\n    return map.copy(mode)\n'
     )
-    build = [
-        "index",
-        "build",
-        "code",
-        trained / "code",
-        "--name",
-        "shop",
-        "--home",
-        trained / "home",
-    ]
-    command(*build, "--encoder", trained / "out/tiny")
-    command(
-        "search",
-        "shop",
-        "copy the map",
-        "--home",
-        trained / "home",
-        "--encoder",
-        trained / "out/tiny",
-    )
+    options = ("--home", trained / "home", "--encoder", trained / "out/tiny")
+    command("index", "build", "code", trained / "code", "--name", "shop", *options)
+    command("search", "shop", "copy the map", *options)
     assert "copy_map" in capsys.readouterr().out
 
 
 def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None:
-    last = max((trained / "out/finetune").glob("step-*"))
-    best = (
-        trained
-        / "out/finetune"
-        / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
-    )
+    finetune = trained / "out/finetune"
+    state = json.loads((max(finetune.glob("step-*")) / "training.json").read_text())["state"]
+    best = finetune / f"step-{state['best_step']:06d}"
     weights = [
         load_file(directory / "model.safetensors")
         for directory in (bert, best, trained / "out/averaged")
@@ -1099,15 +1030,10 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
     stages = [
         path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")
     ]
-    before = {
-        path: path.stat().st_mtime_ns
-        for path in stages
-        if path.suffix in (".safetensors", ".png", ".npy")
-    }
+    kept = (".safetensors", ".png", ".npy")
+    before = {path: path.stat().st_mtime_ns for path in stages if path.suffix in kept}
     exported = (trained / "out/tiny/model.onnx").stat().st_mtime_ns
-    command(
-        "train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu"
-    )
+    command(*TRAIN, trained / "recipe.toml", "--out", trained / "out")
 
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert (trained / "out/tiny/model.onnx").stat().st_mtime_ns > exported
@@ -1142,50 +1068,48 @@ for stage, step in (("pretrain", 5), ("finetune", 5)):
 """
 
 
-def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
-    printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
-    assert printed.splitlines() == [
-        f"pretrain {-signal.SIGKILL} 5",
-        f"finetune {-signal.SIGKILL} 5",
-    ]
+def stopped_run(
+    recipe: SantaRecipe, out: Path, at: int, say: Callable[[str], object] = str
+) -> list[tuple[str, int]]:
+    """Train until a step of this number, and return the steps of each stage."""
     steps = list[tuple[str, int]]()
 
-    def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
-        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+    def progress(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def step(number: int, total: int, values: Mapping[str, float]) -> None:
             steps.append((name, number))
-            if (name, number) == ("finetune", 9):  # the last step; no need to export
+            if number == at:
                 raise KeyboardInterrupt
 
-        return tell
+        return step
 
-    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
-        train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
-    # The run is resumed from the checkpoint of step 4.
-    assert steps == [("finetune", number) for number in range(5, 10)]
+        train_santa(recipe, out, progress=progress, say=say, cpu=True)
+    return steps
+
+
+def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
+    printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
+    expected = [f"pretrain {-signal.SIGKILL} 5", f"finetune {-signal.SIGKILL} 5"]
+    assert printed.splitlines() == expected
+    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
+    # The run is resumed from the checkpoint of step 4; 9 is the last step, no need to export.
+    assert stopped_run(recipe, tmp_path, 9) == [("finetune", number) for number in range(5, 10)]
     for stage in ("pretrain", "finetune"):
         assert metrics_rows(tmp_path / stage) == metrics_rows(trained / "out" / stage)
 
 
 def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> None:
-    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
-        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
-            if number == 5:
-                raise KeyboardInterrupt
-
-        return tell
-
     recipe = config.load_recipe(write_recipe(tmp_path, bert), SantaRecipe)
-    with pytest.raises(KeyboardInterrupt):
-        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    stopped_run(recipe, tmp_path / "out", 5)
     kept = (tmp_path / "pairs.jsonl").read_text()
+
     for changed in (kept.replace("open", "shut"), "".join(kept.splitlines(keepends=True)[:-4])):
         (tmp_path / "pairs.jsonl").write_text(changed)
         with pytest.raises(InvalidInput, match="other texts"):
-            train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+            stopped_run(recipe, tmp_path / "out", 5)
+
     (tmp_path / "pairs.jsonl").write_text(kept)
-    with pytest.raises(KeyboardInterrupt):
-        train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    assert stopped_run(recipe, tmp_path / "out", 5) == [("pretrain", 5)]
 
 
 def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> None:
@@ -1207,24 +1131,10 @@ def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> Non
 
 def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:
     """Old recipes named no precision; their runs recorded "bf16", the default before "auto"."""
-
-    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
-        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
-            steps.append((name, number))
-            if number == 5:
-                raise KeyboardInterrupt
-
-        return tell
-
     unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
-    recipe, steps, lines = (
-        config.load_recipe(unnamed, SantaRecipe),
-        list[tuple[str, int]](),
-        list[str](),
-    )
+    recipe, lines = config.load_recipe(unnamed, SantaRecipe), list[str]()
     AcceleratorState._reset_state(reset_partial_state=True)
-    with pytest.raises(KeyboardInterrupt):
-        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+    stopped_run(recipe, tmp_path / "out", 5, lines.append)
     assert lines[0].startswith("precision: ")
 
     path = tmp_path / "out/pretrain/step-000004/training.json"
@@ -1235,15 +1145,12 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
     content["recipe"]["stage"][0]["loop"]["precision"] = "bf16"
     path.write_text(json.dumps(content))
 
-    steps.clear()
-    with pytest.raises(KeyboardInterrupt):
-        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
-    assert steps == [("pretrain", 5)]
+    assert stopped_run(recipe, tmp_path / "out", 5) == [("pretrain", 5)]
 
     content["recipe"]["stage"][0]["loop"]["batch_size"] = 4
     path.write_text(json.dumps(content))
     with pytest.raises(InvalidInput, match="another recipe"):
-        train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        stopped_run(recipe, tmp_path / "out", 5)
 
 
 # -- several processes ---------------------------------------------------------------------------
@@ -1321,35 +1228,23 @@ def test_two_processes_train_as_one_does(bert: Path, shared: Path, tmp_path: Pat
         ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
         ('name = "finetune"', 'name = "averaged"', "Rename the stage"),
         ('name = "tiny"', 'name = "averaged"', "Rename the recipe"),
-        (
-            "max_target_tokens = 32",
-            "max_target_tokens = 32, scratch = {dim = 16}",
-            "leave base_share out",
-        ),
+        ("max_target_tokens = 32", "max_target_tokens = 32, scratch = {dim = 16}", "leave base_share out"),
         ("seed = 3", "seed = -1", "seed must be from 0"),
-        (
-            "max_tokens = 48",
-            "max_tokens = 65",
-            "export.max_tokens is 65, but the model has 64 positions",
-        ),
+        ("max_tokens = 48", "max_tokens = 65", "export.max_tokens is 65, but the model has 64 positions"),
         ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
         ("mep = 1.0", "part = 0", "part must be from 1"),
         ("mep = 1.0", 'teacher = {base = "none"}', "none does not exist"),
         ("mep = 1.0", 'teacher = {base = ".", weight = 0}', "weight must be from 0.001"),
-        (
-            "mep = 1.0",
-            'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}',
-            "leave the teacher out",
-        ),
+        ("mep = 1.0", 'mep = 1.0\nsda = 0.0\ntrains = "decoder"\nteacher = {base = "."}', "leave the teacher out"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_recipe_is_one_error_line(
     bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
 ) -> None:
     recipe = write_recipe(tmp_path, bert, lambda text: text.replace(old, new, 1))
 
     with pytest.raises(SystemExit) as exit:
-        command("train", "santa", "--config", recipe, "--out", tmp_path / "out", "--cpu")
+        command(*TRAIN, recipe, "--out", tmp_path / "out")
     printed = " ".join(capsys.readouterr().err.split())
     assert exit.value.code == 1
     assert words in printed
@@ -1362,15 +1257,7 @@ def test_an_unwritable_output_is_one_error_line(
     (tmp_path / "file").write_text("")
 
     with pytest.raises(SystemExit):
-        command(
-            "train",
-            "santa",
-            "--config",
-            write_recipe(tmp_path, bert),
-            "--out",
-            tmp_path / "file",
-            "--cpu",
-        )
+        command(*TRAIN, write_recipe(tmp_path, bert), "--out", tmp_path / "file")
     assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
@@ -1382,7 +1269,7 @@ def test_missing_libraries_are_named(
     )
 
     with pytest.raises(SystemExit):
-        command("train", "santa", "--config", tmp_path / "recipe.toml")
+        command(*TRAIN, tmp_path / "recipe.toml")
     printed = capsys.readouterr().err
     assert "Training needs accelerate. Run `make install-dev`" in printed
     assert "Traceback" not in printed
@@ -1417,66 +1304,42 @@ RECIPES = [*CONFIGS.glob("santa-*.toml"), CONFIGS / "labels-minilm.toml"]
 
 @pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
 def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
-    content = tomllib.loads(path.read_text())
-    tables = [*content["pairs"], *content.get("dev", [])]
-    keys = ("path", "reference", "labels")
-    paths = [table[key] for table in tables for key in keys if key in table]
-    paths += [stage["teacher"]["base"] for stage in content["stage"] if "teacher" in stage]
-    paths += [name for table in tables for name in table.get("leave_out", [])]
-    for name in [*paths, *content.get("exclude", [])]:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    recipe = config.load_recipe(path, SantaRecipe, data=tmp_path)
-
-    assert recipe.stage
+    assert load_without_data(path, SantaRecipe, tmp_path).stage
 
 
-def test_the_papers_recipe_for_code_has_its_numbers() -> None:
-    """Section 4: batches, warm-up, epochs, learning rates, and hard negatives from the top 100."""
-    content = tomllib.loads((CONFIGS / "santa-codet5-base.toml").read_text())
-    stages = content["stage"]
-
-    assert [stage["loop"]["learning_rate"] for stage in stages] == [5e-5, 1e-5, 1e-6]
-    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
-    assert {stage["loop"]["warmup"] for stage in stages} == {0.1}
-    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 6]
-    assert (
-        stages[0]["sda"],
-        stages[0]["mep"],
-        stages[2]["depth"],
-        stages[2]["hard_negatives"],
-    ) == (1.0, 1.0, 100, 1)
+# Per stage its batch size, rate, and epochs if the paper has them.
+PAPER = {
+    "santa-codet5-base": [(16, 5e-5, 6), (16, 1e-5, 6), (16, 1e-6, None)],
+    "santa-t5-base": [(16, 1e-4, 6), (16, 5e-5, 60), (16, 1e-5, None)],
+    "santa-codesearch": [(128, 5e-5, 10), (128, 2e-5, 12)],
+    "santa-advtest-128": [(128, 5e-5, 10), (128, 1e-5, 12)],
+}
 
 
-def test_the_papers_recipe_for_products_has_its_numbers() -> None:
-    """Section 4 and A.2: English products, mined negatives alone, and a dev set of its own."""
+@pytest.mark.parametrize("name", PAPER)
+def test_recipes_have_the_papers_numbers(name: str) -> None:
+    """Section 4 and appendices A.2 and A.4."""
+    stages = tomllib.loads((CONFIGS / f"{name}.toml").read_text())["stage"]
+
+    loops = [stage["loop"] for stage in stages]
+    for loop, (batch_size, rate, epochs) in zip(loops, PAPER[name], strict=True):
+        assert (loop["batch_size"], loop["learning_rate"]) == (batch_size, rate)
+        assert loop["warmup"] == 0.1
+        assert epochs in (loop.get("epochs"), None)
+    assert (stages[-1]["depth"], stages[-1]["hard_negatives"]) == (100, 1)
+    assert (stages[0]["sda"], stages[0]["mep"]) == (1.0, 1.0)
+
+
+def test_the_papers_products_are_english_and_their_negatives_mined() -> None:
     content = tomllib.loads((CONFIGS / "santa-t5-base.toml").read_text())
-    stages = content["stage"]
 
-    assert [stage["loop"]["learning_rate"] for stage in stages] == [1e-4, 5e-5, 1e-5]
-    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 60]
-    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
     assert {source["locale"] for source in content["pairs"]} == {"us"}
-    assert (stages[2]["labelled_share"], stages[2]["depth"]) == (0.0, 100)
     assert (content["dev"][0]["split"], content["pairs"][1]["split"]) == ("dev", "train")
-
-
-@pytest.mark.parametrize(
-    ("name", "rate"), [("santa-codesearch", 2e-5), ("santa-advtest-128", 1e-5)]
-)
-def test_the_recipes_of_appendix_a4_have_their_numbers(name: str, rate: float) -> None:
-    content = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
-    pretrain, finetune = content["stage"]
-    first, second = pretrain["loop"], finetune["loop"]
-
-    assert (first["batch_size"], first["learning_rate"], first["epochs"]) == (128, 5e-5, 10)
-    assert (second["batch_size"], second["learning_rate"], second["epochs"]) == (128, rate, 12)
-    assert {first["warmup"], second["warmup"]} == {0.1}
-    assert (finetune["hard_negatives"], finetune["depth"]) == (1, 100)
+    assert content["stage"][2]["labelled_share"] == 0.0
 
 
 def test_what_the_paper_does_not_state_is_marked() -> None:
-    for name in ("santa-codet5-base", "santa-t5-base", "santa-codesearch", "santa-advtest-128"):
+    for name in PAPER:
         lines = (CONFIGS / f"{name}.toml").read_text().splitlines()
         for key in ("max_norm", "precision", "weight_decay", "max_passage_tokens", "seed"):
             stated = [line for line in lines if line.startswith(f"{key} =")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +32,11 @@ from purlin.training.static.recipe import CHECKPOINTS, StaticRecipe
 from purlin.training.static.run import train_static
 from purlin.training.static.task import StaticTask, make_schedule
 from purlin.training.static.vocabulary import choose_words, distilled
+from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
-from tests.support.pair_files import write_jsonl
 from tests.support.paths import ROOT
 from tests.support.tiny import tiny_encoder
-from tests.support.training_runs import metrics_rows
+from tests.support.training_runs import load_without_data, metrics_rows
 
 VERBS = ("open", "close", "read", "write", "copy", "move", "parse", "print")
 NOUNS = ("file", "socket", "image", "table", "header")
@@ -274,16 +273,11 @@ def test_a_batch_leaves_shared_words_out_of_passages_alone(data: Path) -> None:
     model, vocabulary = small_model(
         ["read", "file", "open", "path", "return", "its", "bytes", "def"]
     )
-    batches = [
-        StaticTask(
-            model,
-            vocabulary,
-            [[pair, pair]],
-            replace(plain, shared_dropout=share),
-            Accelerator(cpu=True),
-        ).batch(0)
-        for share in (0.0, 1.0)
-    ]
+    batches = []
+    for share in (0.0, 1.0):
+        recipe = replace(plain, shared_dropout=share)
+        task = StaticTask(model, vocabulary, [[pair, pair]], recipe, Accelerator(cpu=True))
+        batches.append(task.batch(0))
     words = [
         [vocabulary.words[row] for row in batch.passages.rows[: batch.passages.starts[1]]]
         for batch in batches
@@ -390,32 +384,15 @@ def test_sources_keep_their_weights(data: Path) -> None:
 
 
 def test_the_command_trains_and_says_where(data: Path) -> None:
-    arguments = [
-        "train",
-        "static",
-        "--config",
-        str(data / "recipe.toml"),
-        "--out",
-        str(data / "out"),
-    ]
-    shown = CliRunner().invoke(command_line, [*arguments, "--cpu"])
+    files = ["--config", str(data / "recipe.toml"), "--out", str(data / "out")]
+    shown = CliRunner().invoke(command_line, ["train", "static", "--cpu", *files])
     assert shown.exit_code == 0, shown.output
     assert "tiny: written" in " ".join(shown.output.split())
     assert load_encoder(data / "out" / "tiny").dim == 4
 
 
 def test_the_released_recipe_is_valid(tmp_path: Path) -> None:
-    text = (ROOT / "configs" / "static-code.toml").read_text()
-    # Its data is not part of the repository.
-    for name in set(re.findall(r'(?:path|reference) = "([^"]+)"', text)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    for name in ("cosqa", "csn_challenge", "icecat", "crowdflower", "questions/python.jsonl"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "questions" / "python-tuning.jsonl").touch()
-
-    recipe = load_recipe(ROOT / "configs" / "static-code.toml", StaticRecipe, data=tmp_path)
+    recipe = load_without_data(ROOT / "configs" / "static-code.toml", StaticRecipe, tmp_path)
     assert recipe.name == STATIC_ENCODER.name
     assert recipe.teacher == TRANSFORMER_ENCODER
     assert recipe.dim == load_encoder(STATIC_ENCODER).dim

@@ -31,14 +31,8 @@ LOG = [
 
 
 def build_corpus(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
-    build(
-        home,
-        "c",
-        "code",
-        [source("m.py", functions(count, WORDS))],
-        encoder,
-        options=Options(log=log),
-    )
+    sources = [source("m.py", functions(count, WORDS))]
+    build(home, "c", "code", sources, encoder, options=Options(log=log))
     return Corpus.load(builds.current(home, "c"), encoder)
 
 
@@ -76,9 +70,7 @@ def test_nearness_raises_scores(corpus: Corpus, plain: Corpus, query: str, mode:
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_explanation_quotes_the_earlier_query(
-    corpus: Corpus,
-) -> None:
+def test_explanation_quotes_the_earlier_query(corpus: Corpus) -> None:
     hit = corpus.search("shut the door of the house", k=1, explain=True).hits[0]
     assert hit.document_id == "m.py::f3"
     assert hit.explanation is not None

@@ -35,14 +35,9 @@ WORDS = "auth authentication session cookie context provider build ctx retry upl
 
 
 def document(path: str, title: str, body: str, role: str = "source") -> Document:
-    return Document(
-        f"{path}::{title}",
-        "code",
-        title,
-        body,
-        location=Location(path, 1, 9),
-        fields={"name": title.rpartition(".")[2], "path": path, "role": role, "language": "ruby"},
-    )
+    fields = {"name": title.rpartition(".")[2], "path": path, "role": role, "language": "ruby"}
+    location = Location(path, 1, 9)
+    return Document(f"{path}::{title}", "code", title, body, location=location, fields=fields)
 
 
 def details(
@@ -241,7 +236,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.integers(1, 90),
+    st.integers(9, 90),
     st.sampled_from(["upload retry", "session cookie context", "authentication provider"]),
     st.sampled_from([None, {"role": "source"}]),
 )

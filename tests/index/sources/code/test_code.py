@@ -21,6 +21,7 @@ from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.repository import files
 from purlin.index.sources.code.roles import role
 from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
+from tests.support.files import write_tree as write
 from tests.support.paths import DATA
 from tests.support.privileges import unprivileged
 
@@ -516,14 +517,6 @@ def documents(path: Path, **options: object) -> list[Document]:
 def listed(path: Path, **options: object) -> dict[str, SourceFile]:
     items = files(path, **options)  # type: ignore[arg-type]
     return {item.path: item for item in items if isinstance(item, SourceFile)}
-
-
-def write(root: Path, contents: dict[str, str]) -> Path:
-    for name, text in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def paths(root: Path) -> list[str]:

@@ -48,10 +48,8 @@ def test_functions_around_a_split_statement_are_whole(
     source = FUNCTION.format(body=body)
     last = 4 + body.count("\n")
 
-    assert [row for row in rows(tmp_path / f"one{suffix}", source) if row[0] != "OPEN"] == [
-        ("f", 1, last),
-        ("after", last + 2, last + 5),
-    ]
+    expected = [("f", 1, last), ("after", last + 2, last + 5)]
+    assert [row for row in rows(tmp_path / f"one{suffix}", source) if row[0] != "OPEN"] == expected
 
 
 def test_whole_branches_all_have_their_definitions(tmp_path: Path) -> None:

@@ -326,9 +326,7 @@ def test_a_licence_is_no_summary_and_imports_are_no_document(tmp_path: Path) -> 
     assert (item.title, item.summary) == ("Buoy", "")
 
 
-def test_clauses_of_a_function_are_one_definition_and_prefixes_belong_to_it(
-    tmp_path: Path,
-) -> None:
+def test_clauses_of_a_function_are_one_definition_and_prefixes_belong_to_it(tmp_path: Path) -> None:
     text = (
         "-spec sail(wind()) -> ok.\n"
         "sail(calm) -> wait();\nsail(W) ->\n    look(W),\n    go(W).\n\n"

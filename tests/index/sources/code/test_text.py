@@ -14,6 +14,7 @@ from purlin.index.sources import open_source
 from purlin.index.sources.code.contents import MAX_JSON_BYTES, LeftOut, file_type, language_name
 from purlin.index.sources.code.repository import files, names
 from purlin.index.sources.code.windows import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
+from tests.support.files import write_tree
 
 MARKDOWN = """\
 ---
@@ -59,14 +60,6 @@ Solar pumps
 
 They need sun.
 """
-
-
-def write(root: Path, contents: dict[str, str]) -> Path:
-    for name, text in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def read(root: Path, content: Content = "all") -> list[Document | Skipped]:
@@ -152,7 +145,7 @@ def test_names_that_are_never_read(path: str, reason: str) -> None:
 
 
 def test_content_chooses_files(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             "a.py": "def f(): pass",
@@ -176,17 +169,14 @@ def test_content_chooses_files(tmp_path: Path) -> None:
     lock = Skipped("poetry.lock", "a lock file", by_choice=True)
 
     assert [getattr(item, "id", item) for item in items["docs"]] == ["README.md::Title", lock]
-    assert [getattr(item, "id", item) for item in items["config"]] == [
-        ".github/workflows/ci.yml::(text)",
-        lock,
-        "pyproject.toml::(text)",
-    ]
+    expected = [".github/workflows/ci.yml::(text)", lock, "pyproject.toml::(text)"]
+    assert [getattr(item, "id", item) for item in items["config"]] == expected
     assert len(items["all"]) == 5
 
 
 @pytest.mark.parametrize("content", ["code", "docs", "config", "all"])
 def test_names_are_those_of_the_files(tmp_path: Path, content: Content) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             "a.py": "",
@@ -211,7 +201,7 @@ def test_names_are_those_of_the_files(tmp_path: Path, content: Content) -> None:
 
 
 def test_open_source_takes_content(tmp_path: Path) -> None:
-    write(tmp_path, {"x/a.md": "# A\n", "y/a.py": "x = [\n1,\n]"})
+    write_tree(tmp_path, {"x/a.md": "# A\n", "y/a.py": "x = [\n1,\n]"})
     sources = open_source("code", [tmp_path / "x", tmp_path / "y"], content="docs")
     assert [item.path for item in sources] == ["x/a.md"]
 
@@ -235,7 +225,7 @@ def test_open_source_takes_content(tmp_path: Path) -> None:
 def test_a_script_without_a_suffix_is_read_by_its_first_line(
     tmp_path: Path, first_line: str, language: str
 ) -> None:
-    write(tmp_path, {"run": f"{first_line}\nx = 1\n"})
+    write_tree(tmp_path, {"run": f"{first_line}\nx = 1\n"})
     (document,) = documents(tmp_path, "code")
     assert document.fields["language"] == language
 
@@ -261,7 +251,7 @@ stop_pump() {
 
 
 def test_a_shell_library_has_neither_suffix_nor_interpreter(tmp_path: Path) -> None:
-    write(tmp_path, {"lib/functions": SHELL_LIBRARY, "lib/pump-1.14": SHELL_LIBRARY})
+    write_tree(tmp_path, {"lib/functions": SHELL_LIBRARY, "lib/pump-1.14": SHELL_LIBRARY})
     by_path: dict[str | None, list[str]] = {}
     for document in documents(tmp_path, "code"):
         assert document.fields["language"] == "bash"
@@ -283,7 +273,7 @@ def test_a_shell_library_has_neither_suffix_nor_interpreter(tmp_path: Path) -> N
     ],
 )
 def test_a_file_whose_kind_is_not_told_is_left_out_and_listed(tmp_path: Path, content: str) -> None:
-    write(tmp_path, {"notes": content, ".hidden": content, "a.unheard": SHELL_LIBRARY})
+    write_tree(tmp_path, {"notes": content, ".hidden": content, "a.unheard": SHELL_LIBRARY})
     reason = "neither its name nor its first lines tell what it holds"
     assert read(tmp_path) == [
         Skipped(name, reason, by_choice=True) for name in ("a.unheard", "notes")
@@ -292,14 +282,14 @@ def test_a_file_whose_kind_is_not_told_is_left_out_and_listed(tmp_path: Path, co
 
 
 def test_rules_that_make_runs_are_configuration(tmp_path: Path) -> None:
-    write(tmp_path, {"debian/rules": "#!/usr/bin/make -f\n%:\n\tdh $@\n"})
+    write_tree(tmp_path, {"debian/rules": "#!/usr/bin/make -f\n%:\n\tdh $@\n"})
     assert documents(tmp_path)[0].fields["content"] == "config"
     assert list(files(tmp_path)) == []
 
 
 def test_endless_lines_do_not_slow_the_look_at_a_file(tmp_path: Path) -> None:
     lines = ["vi:" * 100_000, "-*- " * 100_000, ";" * 300_000, "a " * 200_000, "# line " * 50_000]
-    write(tmp_path, {f"f{number}": line for number, line in enumerate(lines)})
+    write_tree(tmp_path, {f"f{number}": line for number, line in enumerate(lines)})
     assert all(isinstance(item, Skipped) for item in read(tmp_path))
 
 
@@ -318,22 +308,19 @@ def test_languages_have_other_names(name: str, language: str) -> None:
 
 
 def test_headers_of_c_and_of_cpp(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             "c.h": "struct a { int x; };\n",
             "cpp.h": "class A {\n public:\n  int x() { return 1; }\n};\n",
         },
     )
-    assert [(d.title, d.fields["language"]) for d in documents(tmp_path)] == [
-        ("a", "c"),
-        ("A", "cpp"),
-        ("A.x", "cpp"),
-    ]
+    expected = [("a", "c"), ("A", "cpp"), ("A.x", "cpp")]
+    assert [(d.title, d.fields["language"]) for d in documents(tmp_path)] == expected
 
 
 def test_large_json_is_data(tmp_path: Path) -> None:
-    write(tmp_path, {"a.json": f'["{"x" * MAX_JSON_BYTES}"]'})
+    write_tree(tmp_path, {"a.json": f'["{"x" * MAX_JSON_BYTES}"]'})
     (item,) = read(tmp_path)
     assert item == Skipped(
         "a.json", "data rather than configuration: larger than 64 KiB", by_choice=True
@@ -349,20 +336,18 @@ def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:
 
 
 def test_sections_of_pod(tmp_path: Path) -> None:
-    write(
+    write_tree(
         tmp_path,
         {
             "pumps.pod": "=head1 Pumps\n\nAll about them.\n\n=head2 Hand pumps\n\n  # not = a heading\n\n=cut\n"
         },
     )
-    assert rows(documents(tmp_path)) == [
-        ("Pumps", (), 1, 3),
-        ("Hand pumps", ("Pumps",), 5, 9),
-    ]
+    expected = [("Pumps", (), 1, 3), ("Hand pumps", ("Pumps",), 5, 9)]
+    assert rows(documents(tmp_path)) == expected
 
 
 def test_sections_of_markdown(tmp_path: Path) -> None:
-    write(tmp_path, {"docs/pumps.md": MARKDOWN})
+    write_tree(tmp_path, {"docs/pumps.md": MARKDOWN})
     sections = documents(tmp_path)
 
     assert rows(sections) == [
@@ -377,7 +362,7 @@ def test_sections_of_markdown(tmp_path: Path) -> None:
 
 
 def test_sections_of_restructuredtext(tmp_path: Path) -> None:
-    write(tmp_path, {"pumps.rst": RST})
+    write_tree(tmp_path, {"pumps.rst": RST})
     assert rows(documents(tmp_path)) == [
         ("Pumps", (), 1, 5),
         ("Hand pumps", ("Pumps",), 7, 10),
@@ -387,13 +372,13 @@ def test_sections_of_restructuredtext(tmp_path: Path) -> None:
 
 
 def test_headings_without_text_have_no_document(tmp_path: Path) -> None:
-    write(tmp_path, {"a.md": "# Pumps\n\n## Hand pumps\n\nSlow.\n", "b.rst": "Wells\n=====\n"})
+    write_tree(tmp_path, {"a.md": "# Pumps\n\n## Hand pumps\n\nSlow.\n", "b.rst": "Wells\n=====\n"})
     assert rows(documents(tmp_path)) == [("Hand pumps", ("Pumps",), 3, 5)]
 
 
 def test_long_sections_are_cut_at_blank_lines(tmp_path: Path) -> None:
     paragraph = "A sentence about pumps.\n" * 20
-    write(tmp_path, {"a.md": "# Pumps\n\n" + "\n".join([paragraph] * 6)})
+    write_tree(tmp_path, {"a.md": "# Pumps\n\n" + "\n".join([paragraph] * 6)})
     parts = documents(tmp_path)
 
     assert len(parts) > 2
@@ -410,7 +395,7 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
         {"cell_type": "markdown", "source": ["# Pumps\n", "How they work."]},
         {"cell_type": "code", "source": "pump()", "outputs": [{"text": "splash"}]},
     ]
-    write(tmp_path, {"a.ipynb": json.dumps({"cells": cells}), "b.ipynb": "[]"})
+    write_tree(tmp_path, {"a.ipynb": json.dumps({"cells": cells}), "b.ipynb": "[]"})
     section, broken = read(tmp_path)
 
     assert isinstance(section, Document)
@@ -432,7 +417,7 @@ def test_cells_of_an_old_notebook(tmp_path: Path) -> None:
             ]
         },
     ]
-    write(tmp_path, {"a.ipynb": json.dumps({"nbformat": 3, "worksheets": sheets})})
+    write_tree(tmp_path, {"a.ipynb": json.dumps({"nbformat": 3, "worksheets": sheets})})
     (section,) = documents(tmp_path)
     assert section.title == "Pumps"
     assert section.body == "## Pumps\n\nHow they work.\n\n```\npump()\nstop()\n```"
@@ -457,7 +442,7 @@ def test_cells_of_an_old_notebook(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_notebooks_are_skipped(tmp_path: Path, notebook: object) -> None:
-    write(tmp_path, {"a.ipynb": json.dumps(notebook), "b.md": "Wells."})
+    write_tree(tmp_path, {"a.ipynb": json.dumps(notebook), "b.md": "Wells."})
     broken, other = read(tmp_path)
     assert isinstance(broken, Skipped)
     assert broken.reason.startswith("not a notebook: ")
@@ -478,13 +463,13 @@ FENCES = {
 
 @pytest.mark.parametrize("text", FENCES.values(), ids=FENCES)
 def test_fences_of_markdown(tmp_path: Path, text: str) -> None:
-    write(tmp_path, {"a.md": text})
+    write_tree(tmp_path, {"a.md": text})
     assert [d.title for d in documents(tmp_path) if d.title != "a.md"] == ["Pumps"]
 
 
 def test_underlines_are_no_fences(tmp_path: Path) -> None:
     text = "Pumps\n~~~~~\n\nText.\n\nWells\n~~~~~\n\nText.\n\nTaps\n````\n\nText.\n"
-    write(tmp_path, {"a.rst": text})
+    write_tree(tmp_path, {"a.rst": text})
     assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells", "Taps"]
 
 
@@ -492,21 +477,21 @@ def test_underlines_are_no_fences(tmp_path: Path) -> None:
 def test_listings_of_asciidoc(tmp_path: Path, mark: str) -> None:
     listing = f"{mark}\n== no\n--\n{mark}"
     text = f"= Pumps\n\n[source,sh]\n{listing}\n\n== Wells\n\nA sentence:\n{listing}\n== Taps\n\nText.\n"
-    write(tmp_path, {"a.adoc": text})
+    write_tree(tmp_path, {"a.adoc": text})
     assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells", "Taps"]
 
 
 def test_underlined_titles_of_asciidoc_begin_no_listing(tmp_path: Path) -> None:
     text = "Pumps\n-----\n\n== Wells\n\nText.\n\n== Taps\n\nText.\n"
-    write(tmp_path, {"a.adoc": text})
+    write_tree(tmp_path, {"a.adoc": text})
     assert [document.title for document in documents(tmp_path)] == ["a.adoc", "Wells", "Taps"]
-    write(tmp_path, {"a.adoc": text.replace("-----", "~~~~~")})
+    write_tree(tmp_path, {"a.adoc": text.replace("-----", "~~~~~")})
     assert [document.title for document in documents(tmp_path)] == ["a.adoc", "Wells", "Taps"]
 
 
 def test_a_listing_below_a_paragraph_of_asciidoc_begins_no_title(tmp_path: Path) -> None:
     text = "= Pumps\n\nA long\nRun:\n----\n== no\n----\n\n== Wells\n\nText.\n"
-    write(tmp_path, {"a.adoc": text})
+    write_tree(tmp_path, {"a.adoc": text})
     assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells"]
 
 
@@ -516,7 +501,7 @@ def test_a_listing_below_a_paragraph_of_asciidoc_begins_no_title(tmp_path: Path)
 )
 @pytest.mark.parametrize("name", ["a.md", "a.rst", "a.txt", "a.toml", "a.py", "a.js"])
 def test_long_lines_are_read_in_time(tmp_path: Path, name: str, line: str) -> None:
-    write(tmp_path, {name: f"{line}\n{line}\n"})
+    write_tree(tmp_path, {name: f"{line}\n{line}\n"})
     assert "".join(document.body for document in documents(tmp_path)).count(line) == 2
 
 
@@ -565,7 +550,7 @@ def test_any_text_gives_consistent_documents(tmp_path: Path, parts: list[str], s
 
 def test_windows_of_configuration(tmp_path: Path) -> None:
     table = "[table]\nkey = 1\n" + "other = 2\n" * 20
-    write(tmp_path, {"a.toml": "\n".join([table] * 5)})
+    write_tree(tmp_path, {"a.toml": "\n".join([table] * 5)})
     parts = documents(tmp_path)
 
     assert all(part.body.startswith("[table]") for part in parts)

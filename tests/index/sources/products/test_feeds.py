@@ -165,10 +165,8 @@ def test_errors_name_the_line_and_keep_the_products_before(tmp_path: Path) -> No
 def test_only_a_product_that_is_too_long_is_left_out(tmp_path: Path, filling: str) -> None:
     content = f"<products><product><name>{filling}</name></product>\n<product><name>Lamp</name></product></products>"
 
-    assert _rows(tmp_path / "p.xml", content) == [
-        Skipped("p.xml", tables.TOO_LONG, 1),
-        tables.Row(2, {"name": "Lamp"}),
-    ]
+    expected = [Skipped("p.xml", tables.TOO_LONG, 1), tables.Row(2, {"name": "Lamp"})]
+    assert _rows(tmp_path / "p.xml", content) == expected
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,8 @@ def test_entries_of_gtk_doc_have_signatures_and_keep_their_parts() -> None:
         <p>Default value: 8</p></div></div>
         <div class="refsect1"><h2>Includes</h2><pre class="synopsis">#include &lt;loom.h&gt;</pre></div>""")
     beat, dents, includes = page.sections
-    assert (beat.title, beat.anchor, beat.directive) == (
-        "loom_reed_beat",
-        "loom-reed-beat",
-        "function",
-    )
+    expected = ("loom_reed_beat", "loom-reed-beat", "function")
+    assert (beat.title, beat.anchor, beat.directive) == expected
     assert beat.signature == "int loom_reed_beat(LoomReed *reed, int force)"
     assert body(beat) == "Beats.\nReturns: the force\nSince: 1.2"
     assert (dents.title, dents.context, dents.anchor) == ("dents", ("LoomReed",), "LoomReed--dents")
@@ -268,11 +265,8 @@ def test_members_of_rustdoc_are_entries_with_their_headings() -> None:
         <section id="impl-Any"><h3 class="code-header">impl&lt;T&gt; Any for T</h3></section></div></section></main>"""
     ).sections
     loom, shape, width, new, most, clone = sections
-    assert (loom.title, loom.directive, loom.anchor) == (
-        "craft::looms::Loom",
-        "class",
-        "main-content",
-    )
+    expected = ("craft::looms::Loom", "class", "main-content")
+    assert (loom.title, loom.directive, loom.anchor) == expected
     assert loom.signature == "pub struct Loom<T> where T: Yarn,"
     assert body(loom) == "A loom.\nStable since Loom version 1.0.0."
     assert (shape.title, body(shape)) == ("Shape", "Wide.")
@@ -347,11 +341,8 @@ def test_objects_of_mkdocstrings_are_entries() -> None:
         <div class="doc doc-object doc-attribute"><h4 id="craft.looms.Loom.width" class="doc doc-heading">
         <code>width</code></h4><p>In threads.</p></div></div>""")
     assert (module.title, module.directive) == ("craft.looms", "module")
-    assert (loom.title, loom.directive, loom.signatures) == (
-        "craft.looms.Loom",
-        "class",
-        ["Loom(width: int = 9)"],
-    )
+    expected = ("craft.looms.Loom", "class", ["Loom(width: int = 9)"])
+    assert (loom.title, loom.directive, loom.signatures) == expected
     assert body(loom) == "A loom."
     assert (weave.title, weave.directive, weave.context) == (
         "craft.looms.Loom.weave",
@@ -451,11 +442,8 @@ def test_values_of_haddock_have_their_module() -> None:
     assert page.title == "Yarn.Spool"
     assert [section.title for section in page.sections if not section.signatures] == ["Yarn.Spool"]
     spool, wind, joined, fibre = (section for section in page.sections if section.signatures)
-    assert (spool.title, spool.directive, spool.module) == (
-        "Yarn.Spool.Spool",
-        "class",
-        "Yarn.Spool",
-    )
+    expected = ("Yarn.Spool.Spool", "class", "Yarn.Spool")
+    assert (spool.title, spool.directive, spool.module) == expected
     assert (spool.signature, body(spool)) == ("data Spool a", "A spool.")
     assert (wind.title, wind.directive, wind.anchor) == (
         "Yarn.Spool.wind'",
@@ -682,8 +670,6 @@ def test_lists_of_ldoc_have_functions_and_what_their_heading_says() -> None:
         <a name="looms.width"></a><strong>width</strong></dt><dd>In threads.</dd></dl>"""
     ).sections
 
-    assert [(each.title, each.directive, each.anchor) for each in sections] == [
-        ("weave", "function", "weave"),
-        ("width", "property", "looms.width"),
-    ]
+    expected = [("weave", "function", "weave"), ("width", "property", "looms.width")]
+    assert [(each.title, each.directive, each.anchor) for each in sections] == expected
     assert sections[0].signature == "weave (picks[, width=12])"

@@ -423,10 +423,8 @@ def test_methods_of_rustdoc_have_their_ids_and_no_marks() -> None:
         <a href="#method.{0}" class="anchor">§</a><h4 class="code-header">pub fn {0}(&amp;self)</h4>
         </section></summary><div class="docblock"><p>It will {0}.</p></div></details>"""
     sections = read_page(f"<h1>Tank</h1>{method.format('fill')}{method.format('drain')}").sections
-    assert [(section.title, section.anchor) for section in sections] == [
-        ("pub fn fill(&self)", "method.fill"),
-        ("pub fn drain(&self)", "method.drain"),
-    ]
+    expected = [("pub fn fill(&self)", "method.fill"), ("pub fn drain(&self)", "method.drain")]
+    assert [(section.title, section.anchor) for section in sections] == expected
     assert [section.compose()[0] for section in sections] == ["It will fill.", "It will drain."]
 
 
@@ -466,10 +464,8 @@ def test_methods_of_doxygen_have_their_signatures_and_code() -> None:
     signature = "template<typename T> int Tank::fill(T litres, bool force = false) const"
     assert section.signature == signature
     body, atoms = section.compose()
-    assert [body[atom.start : atom.end].split() for atom in atoms] == [
-        signature.split(),
-        ["Tank", "t;", "t.fill(1);"],
-    ]
+    expected = [signature.split(), ["Tank", "t;", "t.fill(1);"]]
+    assert [body[atom.start : atom.end].split() for atom in atoms] == expected
     assert "inline" not in body
 
 
@@ -484,10 +480,8 @@ def test_parameters_of_numpydoc_are_apart_from_their_types() -> None:
         <dt><strong>thresh</strong><span class="classifier">int, optional</span></dt><dd>At least.
         <dt>how <span class="classifier-delimiter">:</span> <span class="classifier">str</span></dt>
         <dd>Any.</dl></dd></dl>""").sections
-    assert [(section.title, section.signature) for section in sections[-2:]] == [
-        ("thresh", "thresh : int, optional"),
-        ("how", "how : str"),
-    ]
+    expected = [("thresh", "thresh : int, optional"), ("how", "how : str")]
+    assert [(section.title, section.signature) for section in sections[-2:]] == expected
 
 
 def test_links_between_nodes_of_texinfo_are_no_text() -> None:
@@ -522,12 +516,8 @@ def test_other_anchors_and_examples_keep_their_text() -> None:
 
 def test_headings_form_a_path() -> None:
     sections = read_page("<h1>A</h1>a<h2>B</h2>b<h3>C</h3>c<h2>D</h2>d").sections
-    assert [(section.title, section.headings) for section in sections] == [
-        ("A", ()),
-        ("B", ("A",)),
-        ("C", ("A", "B")),
-        ("D", ("A",)),
-    ]
+    expected = [("A", ()), ("B", ("A",)), ("C", ("A", "B")), ("D", ("A",))]
+    assert [(section.title, section.headings) for section in sections] == expected
 
 
 def test_manual_page_has_the_title_of_its_head() -> None:
@@ -537,10 +527,8 @@ def test_manual_page_has_the_title_of_its_head() -> None:
         "<h1 id=NAME>NAME</h1><p>loom - weave cloth<h1 id=FUNCTIONS>FUNCTIONS</h1><h2>weave</h2>a"
     ).sections
 
-    assert [(section.title, section.headings, section.anchor) for section in sections] == [
-        ("NAME", ("loom",), "NAME"),
-        ("weave", ("loom", "FUNCTIONS"), ""),
-    ]
+    expected = [("NAME", ("loom",), "NAME"), ("weave", ("loom", "FUNCTIONS"), "")]
+    assert [(section.title, section.headings, section.anchor) for section in sections] == expected
     assert [block.text for section in sections for block in section.blocks] == [
         "loom - weave cloth",
         "a",
@@ -647,9 +635,7 @@ def test_any_text_is_a_page(text: str) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_is_utf8_with_any_line_ends(
-    tmp_path: Path,
-) -> None:
+def test_markdown_is_utf8_with_any_line_ends(tmp_path: Path) -> None:
     text = "---\r\ntitle: Loom\r\n---\r\n\r\nCafé:\r\n\r\n    <meta charset=latin-1>\r\n"
     (tmp_path / "a.md").write_bytes(text.encode())
     [document], _ = read(tmp_path)
@@ -664,12 +650,8 @@ def test_front_matter_titles_a_page_without_a_heading(tmp_path: Path) -> None:
     (tmp_path / "toml.md").write_text('+++\ntitle = "Wool"\n+++\nThree.\n')
     (tmp_path / "own.md").write_text("---\ntitle: >-\n  Other\n---\n# Own\n\nFour.\n")
     documents = {document.title: document for document in by_id(tmp_path).values()}
-    assert {title: document.body for title, document in documents.items()} == {
-        "Looms": "One.",
-        "Set up": "Two.",
-        "Wool": "Three.",
-        "Own": "Four.",
-    }
+    expected = {"Looms": "One.", "Set up": "Two.", "Wool": "Three.", "Own": "Four."}
+    assert {title: document.body for title, document in documents.items()} == expected
     assert documents["Set up"].fields["headings"] == ("Looms",)
 
 
@@ -794,13 +776,8 @@ def test_notes_of_markdown_are_paragraphs_below_their_titles() -> None:
 def test_ids_of_markdown_headings_are_unique() -> None:
     headings = ["Pumps", "Pumps", "Pumps-1", "Pumps", "Pumps-1"]
     html = markup.markdown("".join(f"# {heading}\n\nText.\n\n" for heading in headings))
-    assert [section.anchor for section in read_page(html).sections] == [
-        "pumps",
-        "pumps-1",
-        "pumps-1-1",
-        "pumps-2",
-        "pumps-1-2",
-    ]
+    expected = ["pumps", "pumps-1", "pumps-1-1", "pumps-2", "pumps-1-2"]
+    assert [section.anchor for section in read_page(html).sections] == expected
 
 
 def test_deep_lists_of_markdown_keep_their_text() -> None:
@@ -1220,14 +1197,8 @@ def topic_documents(monkeypatch: pytest.MonkeyPatch, topics: dict[str, str]) -> 
 def test_topics_read_like_pages_of_the_manual(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = topic_documents(monkeypatch, {"typesmapping": TOPIC})
 
-    assert list(documents) == [
-        "mapping-types-dict",
-        "dict",
-        "dict~2",
-        "dict.get",
-        "notes",
-        "notes~2",
-    ]
+    expected = ["mapping-types-dict", "dict", "dict~2", "dict.get", "notes", "notes~2"]
+    assert list(documents) == expected
     assert documents["mapping-types-dict"].body == (
         "A mapping maps 1 < 2 to values, but not * to 2*3*4. Lines are joined.\n\n"
         "Operation | Result | Notes\nx in s | True if an item is x | (1)(2)\n\n"

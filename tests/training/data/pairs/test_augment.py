@@ -85,13 +85,8 @@ def test_search_box_query_is_never_empty(query: str, language: str, seed: int) -
 
 
 def test_product_queries_are_words_of_the_title() -> None:
-    mug = Pair(
-        ("Holds 12 oz of tea",),
-        "Harrow enamel mug\nFor camps.",
-        "product",
-        title="Harrow enamel mug",
-        comment="Holds",
-    )
+    title, passage = "Harrow enamel mug", "Harrow enamel mug\nFor camps."
+    mug = Pair(("Holds 12 oz of tea",), passage, "product", title=title, comment="Holds")
     drawn = [draw(mug, Forms(typed=1.0), random.Random(seed)) for seed in range(100)]
     assert {passage for _, passage in drawn} == {"Harrow enamel mug\nFor camps.\nHolds"}
     assert {"mug", "Harrow enamel mug", "Harrow mug"} <= {query for query, _ in drawn}

@@ -9,7 +9,8 @@ import pytest
 from purlin.index.errors import NotFound
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import PairSource
-from tests.support.pair_files import PAIR_FILES, REFERENCE, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import PAIR_FILES, REFERENCE, read_all
 
 
 def test_beir_grades_make_pairs_or_negatives() -> None:
@@ -33,10 +34,8 @@ def test_functions_are_paired_with_comments(tmp_path: Path) -> None:
     )
     pairs, skipped = read_all(PairSource("code", tmp_path))
     go, python = pairs
-    assert python.queries == (
-        "Height of the tide.",
-        "Height of the tide. In metres.\n\nAbove datum.",
-    )
+    expected = ("Height of the tide.", "Height of the tide. In metres.\n\nAbove datum.")
+    assert python.queries == expected
     assert python.passage == "def height(base, span):\n    return base + span"
     assert (go.queries, go.language) == (("Height is that of the tide.",), "go")
     assert [(row.line, row.reason) for row in skipped] == [(9, "has no comment")]

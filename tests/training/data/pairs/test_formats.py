@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
-from tests.support.pair_files import assert_clean, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import assert_clean, read_all
 
 
-def test_source_without_usable_pairs_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_source_without_usable_pairs_is_refused(tmp_path: Path) -> None:
     path = write_jsonl(
         tmp_path / "a.jsonl", [{"text": "one column only"}, {"text": "another of these"}]
     )

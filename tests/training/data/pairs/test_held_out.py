@@ -24,7 +24,8 @@ from purlin.training.data.pairs.held_out import (
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import FLOOD, PAIR_FILES, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import FLOOD, PAIR_FILES, read_all
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +39,7 @@ def matched(
     return held_out.matches(Pair((query,), passage))
 
 
-def test_copies_match_despite_layout_and_comments(
-    held_out: HeldOut,
-) -> None:
+def test_copies_match_despite_layout_and_comments(held_out: HeldOut) -> None:
     bare = without_docstring(FLOOD, "Fill a deck of the ship with water.")
     assert bare != FLOOD
     spaced = bare.replace("    ", "\t").replace(" = ", "=")
@@ -89,10 +88,8 @@ def test_pair_files_and_bare_corpora_are_evaluation_sets(tmp_path: Path) -> None
     kept, removed = remove_held_out(
         [Pair(("x",), FLOOD), Pair(("x",), "new = 1"), Pair(("x",), "backwards")], held_out
     )
-    assert ([pair.passage for pair in kept], removed) == (
-        ["new = 1", "backwards"],
-        Counter(identical=1),
-    )
+    expected = (["new = 1", "backwards"], Counter(identical=1))
+    assert ([pair.passage for pair in kept], removed) == expected
     with pytest.raises(NotFound, match=r"none"):
         read_held_out([tmp_path / "none"])
     empty = tmp_path / "set"
@@ -167,25 +164,20 @@ def test_products_match_by_attributes_title_or_text(products: Path, tmp_path: Pa
 
 
 def test_short_title_alone_is_no_match(tmp_path: Path) -> None:
-    corpus = write_jsonl(
-        tmp_path / "corpus.jsonl", [{"_id": "1", "title": "noop", "text": "func noop() {\n}"}]
-    )
-    held_out = read_held_out([corpus])
+    row = {"_id": "1", "title": "noop", "text": "func noop() {\n}"}
+    held_out = read_held_out([write_jsonl(tmp_path / "corpus.jsonl", [row])])
     assert held_out.matches(Pair((), "function doNothing(\nnoop)")) is None
     assert held_out.matches(Pair((), "func noop() {\n}")) == "identical"
 
 
 def test_advtest_rows_are_held_out() -> None:
     held_out = read_held_out([PAIR_FILES / "advtest.jsonl"])
-    assert (
-        held_out.matches(Pair((), "def moor ( boat ) :\n  pier . append ( boat )")) == "identical"
-    )
+    moor = Pair((), "def moor ( boat ) :\n  pier . append ( boat )")
+    assert held_out.matches(moor) == "identical"
     assert held_out.matches(Pair((), "def Func(arg_0):\n    return arg_0")) is None
     judged = read_dev_set(DevSet(name="AdvTest", format="pairs", path=PAIR_FILES / "advtest.jsonl"))
-    assert list(judged.queries.values()) == [
-        "Count the boats in harbour and print them.",
-        "Moor a boat at the pier",
-    ]
+    expected = ["Count the boats in harbour and print them.", "Moor a boat at the pier"]
+    assert list(judged.queries.values()) == expected
 
 
 def brute_force(documents: Sequence[str], passage: str) -> bool:
@@ -212,9 +204,8 @@ def test_near_matches_equal_brute_force(seed: int) -> None:
 
     documents = [stretch() for _ in range(4)]
     passage = stretch() + " end"
-    match = HeldOut([HeldOutDocument((document,)) for document in documents]).matches(
-        Pair((), passage, "product")
-    )
+    held_out = HeldOut([HeldOutDocument((document,)) for document in documents])
+    match = held_out.matches(Pair((), passage, "product"))
     assert match == ("near" if brute_force(documents, passage) else None)
 
 
@@ -226,11 +217,8 @@ def test_matching_takes_linear_time(piece: str, held_out: HeldOut) -> None:
     text = piece * (1_000_000 // len(piece))
     assert without_docstring(text, "Fill a deck") == text
     assert matched(held_out, f"x {text}") is None
-    row = {
-        "summary": "Fill a deck with water",
-        "docstring": f"Fill a deck {text[:90_000]}",
-        "code": "x = 1",
-    }
+    docstring = f"Fill a deck {text[:90_000]}"
+    row = {"summary": "Fill a deck with water", "docstring": docstring, "code": "x = 1"}
     with tempfile.TemporaryDirectory() as directory:
         (pair,), _ = read_all(PairSource("pairs", write_jsonl(Path(directory) / "a.jsonl", [row])))
     assert first_sentence(pair.comment, pair.queries[0])[0] == "Fill a deck with water"

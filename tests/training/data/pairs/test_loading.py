@@ -9,7 +9,8 @@ import pytest
 from purlin.index.errors import PurlinError
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import PairSource
-from tests.support.pair_files import FLOOD, PAIR_FILES, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import FLOOD, PAIR_FILES
 
 
 def test_load_reports_what_it_leaves_out(tmp_path: Path) -> None:

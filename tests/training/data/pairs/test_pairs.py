@@ -66,10 +66,8 @@ def test_clean_limits_queries_and_negatives() -> None:
     cleaned = clean(
         Pair((*many, "x" * (MAX_PAIR_CHARS + 1)), "passage", negatives=(*many, "passage"))
     )
-    assert (len(cleaned.queries), len(cleaned.negatives)) == (
-        MAX_TEXTS_PER_PAIR,
-        MAX_TEXTS_PER_PAIR,
-    )
+    expected = (MAX_TEXTS_PER_PAIR, MAX_TEXTS_PER_PAIR)
+    assert (len(cleaned.queries), len(cleaned.negatives)) == expected
 
 
 def test_reference_needs_a_format_that_uses_it(tmp_path: Path) -> None:

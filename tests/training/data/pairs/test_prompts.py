@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.pairs.prompts import TEMPLATES
+from tests.support.files import write_jsonl
 
 TEXTS = ["The kettle leaked on the second day.", "Rain is expected in the north.", "Which bus?"]
 LABELS = ["complaint", "weather", "question"]
@@ -25,8 +25,7 @@ def source(tmp_path: Path) -> PairSource:
 
 
 def texts(path: Path, rows: list[str], column: str = "text") -> Path:
-    path.write_text("".join(json.dumps({column: row}) + "\n" for row in rows))
-    return path
+    return write_jsonl(path, ({column: row} for row in rows))
 
 
 def pairs_of(source: PairSource) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from purlin.index.records import Skipped
 from purlin.training.data.pairs.pair import MAX_PAIR_CHARS, Pair, PairSource
 from purlin.training.data.pairs.rows import PASSAGE_COLUMNS, function_key
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import PAIR_FILES, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import PAIR_FILES, read_all
 from tests.support.paths import ROOT
 
 
@@ -30,16 +31,10 @@ def test_plain_rows_are_read_as_pairs() -> None:
         comment=mean.queries[1],
     )
     assert close.queries == ("Close stops the ring and wakes its readers.",)
-    assert (reverse.language, reverse.negatives) == (
-        "python",
-        ("def first(items):\n    return items[0]",),
-    )
-    assert mug == Pair(
-        ("enamel mug for camping",),
-        "Harrow enamel mug, 12 oz",
-        "product",
-        title="Harrow enamel mug",
-    )
+    expected = ("python", ("def first(items):\n    return items[0]",))
+    assert (reverse.language, reverse.negatives) == expected
+    passage, title = "Harrow enamel mug, 12 oz", "Harrow enamel mug"
+    assert mug == Pair(("enamel mug for camping",), passage, "product", title=title)
 
 
 def test_bad_rows_are_skipped_with_line_and_reason() -> None:
@@ -65,12 +60,10 @@ def test_bad_rows_are_skipped_with_line_and_reason() -> None:
 
 def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    huge = json.dumps(
-        {"query": "a function of a megabyte", "passage": "x = 1\n" * 200_000}
-    ).encode()
-    long = json.dumps(
-        {"query": "a function that is too long", "passage": "x" * (MAX_PAIR_CHARS + 1)}
-    ).encode()
+    huge, long = (
+        json.dumps({"query": "a function that is too long", "passage": passage}).encode()
+        for passage in ("x = 1\n" * 200_000, "x" * (MAX_PAIR_CHARS + 1))
+    )
     good = b'{"query": "one with\\u0000 a surrogate \\ud83d half", "passage": "it = 1\\u0000"}'
     bad = b'{"query": "caf\xe9 au lait to go", "passage": "coffee()"}'
     path.write_bytes(b"\n".join([bad, huge, good, long]))
@@ -86,10 +79,8 @@ def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
 def test_a_codesearchnet_directory_is_read_as_pairs() -> None:
     pairs, skipped = read_all(PairSource("codesearchnet", PAIR_FILES / "codesearchnet"))
     tide, wind, stop = pairs
-    assert (tide.queries, tide.language) == (
-        ("Height of the water above datum, in metres.",),
-        "java",
-    )
+    expected = (("Height of the water above datum, in metres.",), "java")
+    assert (tide.queries, tide.language) == expected
     assert wind.queries == (
         "Wind the clock by some turns.",
         "Wind the clock by some turns. Never overwinds.\n\n:param turns: how many",
@@ -120,12 +111,8 @@ def test_whole_docstrings_alone_can_be_queries() -> None:
 def test_advtest_rows_are_read_as_pairs() -> None:
     (count, moor), _ = read_all(PairSource("advtest", PAIR_FILES / "advtest.jsonl"))
     docstring = "Count the boats in harbour"
-    assert count == Pair(
-        (docstring,),
-        "def Func(arg_0):\n    print(len(arg_0))",
-        language="python",
-        comment=docstring,
-    )
+    code = "def Func(arg_0):\n    print(len(arg_0))"
+    assert count == Pair((docstring,), code, language="python", comment=docstring)
     assert moor.passage == "def moor ( boat ) : pier . append ( boat )"
 
 

@@ -51,21 +51,21 @@ QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
 
 
 def marian(directory: Path, word: str = "") -> str:
-    """Save a random Marian model; with `word`, one that outputs only that word."""
+    """Save a random Marian model; with `word`, one that outputs only that word, four times."""
     torch.manual_seed(1)
+    ids = {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
     config = MarianConfig(
         vocab_size=len(WORDS),
         **SMALL,
+        **ids,
         max_position_embeddings=1024,
-        pad_token_id=0,
-        eos_token_id=3,
         forced_eos_token_id=None,
-        decoder_start_token_id=0,
     )
     model = MarianMTModel(config)
     model.generation_config.bad_words_ids = None
     if word:
         model.final_logits_bias[0, WORDS.index(word)] = 1000.0
+        model.generation_config.exponential_decay_length_penalty = (3, 1e9)
     model.save_pretrained(directory)
     save_tokenizer(directory)
     return str(directory)
@@ -156,11 +156,8 @@ def test_translations_keep_the_order_of_their_texts(
 def test_unchanged_question_is_none(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     texts = ["Open, open: OPEN?", "open the file", "open open"]
-    assert back_translate(texts, there, back, max_tokens=3) == [
-        None,
-        "open open open",
-        "open open open",
-    ]
+    returned = back_translate(texts, there, back, max_tokens=3)
+    assert returned == [None, *["open open open"] * 2]
 
 
 def test_empty_translation_is_none(tmp_path: Path) -> None:
@@ -199,28 +196,31 @@ def questions(source: PairSource) -> set[str]:
     }
 
 
-def test_rules_and_translators_of_a_recipe(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def opening(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A translator of everything to the same words."""
+    return marian(tmp_path_factory.mktemp("opening"), "open")
+
+
+def test_rules_and_translators_of_a_recipe(opening: str, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     (plain,) = questions(PairSource("templates", REFERENCE, rules=rules))
     assert plain.startswith("What option reads ")
-    models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    rephrased = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
-    assert rephrased == {plain, " ".join(["open"] * 128)}
-    pool, loaded = load_questions(
-        QuestionSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
-    )
+    options = {"path": REFERENCE, "rules": rules, "translators": (opening, opening)}
+    rephrased = questions(PairSource("templates", **options))
+    assert rephrased == {plain, "open open open open"}
+    pool, loaded = load_questions(QuestionSource(format="templates", **options), {})
     assert {question.question for question in loaded} == rephrased
     assert len({tuple(question.answers(pool)) for question in loaded}) == 1
 
 
-def test_translations_shared_by_entries_are_dropped(tmp_path: Path) -> None:
+def test_translations_shared_by_entries_are_dropped(opening: str) -> None:
     """A translator with the same output for everything leaves only the original questions."""
-    models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     source = PairSource("templates", REFERENCE)
     plain = questions(source)
     assert len(plain) > 3
-    assert questions(replace(source, translators=models)) == plain
+    assert questions(replace(source, translators=(opening, opening))) == plain
 
 
 @pytest.mark.parametrize("kind", [PairSource, QuestionSource])
@@ -294,11 +294,10 @@ def test_a_pair_with_an_unchanged_side_is_left_out(
         assert pairs_of(both) == {(question, passage)}
 
 
-def test_questions_alone_may_be_replaced(source: PairSource, tmp_path: Path) -> None:
+def test_questions_alone_may_be_replaced(source: PairSource, opening: str) -> None:
     [(_, passage)] = pairs_of(source)
-    models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    alone = replace(source, translators=models, originals=False)
-    assert pairs_of(alone) == {(" ".join(["open"] * 128), passage)}
+    alone = replace(source, translators=(opening, opening), originals=False)
+    assert pairs_of(alone) == {("open open open open", passage)}
 
 
 def test_dev_sets_are_translated(source: PairSource, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from purlin.training.data.questions.reader_questions import load_questions
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.data.templates.rules import PAPER_RULES
 from purlin.training.dev import DevSet, read_dev_set
-from tests.support.pair_files import REFERENCE, read_all, write_jsonl
+from tests.support.files import write_jsonl
+from tests.support.pair_files import REFERENCE, read_all
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -66,16 +67,12 @@ def test_every_question_of_a_passage_is_judged(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "pairs.jsonl", rows)
     dev_set = DevSet(name="dev", path=path, format="pairs")
     judged = read_dev_set(dev_set)
-    assert list(judged.queries.values()) == [
-        "what is red",
-        "what is blue",
-        "what has one colour",
-        "what has one colour",
-    ]
+    first = ["what is red", "what is blue"]
+    assert list(judged.queries.values()) == [*first, *["what has one colour"] * 2]
     assert list(judged.qrels.values()) == [{"0": 1.0}, {"1": 1.0}, *[{"0": 1.0, "1": 1.0}] * 2]
 
     limited = read_dev_set(replace(dev_set, limit=2))
-    assert list(limited.queries.values()) == ["what is red", "what is blue"]
+    assert list(limited.queries.values()) == first
 
 
 @pytest.fixture
