@@ -32,6 +32,7 @@ from purlin.index.qa.sentences import (
     sentence_score,
 )
 from purlin.index.qa.signatures import CharSpan
+from purlin.index.unspaced import is_unspaced
 
 MAX_ANSWER_TOKENS = 24
 NO_SPANS_SCORE = -1e9  # of a passage without spans: far below all others
@@ -282,6 +283,8 @@ def _is_inside_word(text: str, position: int) -> bool:
 
 
 # -- spans of all passages
+    if is_unspaced(before) != is_unspaced(after):
+        return False
 
 
 def normalize_spans(

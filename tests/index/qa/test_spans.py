@@ -90,6 +90,8 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
         ("(the default)", 5, 13, "default"),
         ("f(x) is", 0, 4, "f(x)"),
         ("it is [x", 6, 8, "x"),
+        ("値は30秒です", 2, 4, "30"),
+        ("版は2.4以降", 2, 3, "2.4"),
         ("x", 0, 0, ""),
         ("...", 0, 3, ""),
     ],

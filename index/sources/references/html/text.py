@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from purlin.index.sources.references.html.vocabulary import LINK_TO_TOP, PERMALINKS
+from purlin.index.unspaced import unwrapped
 
 BREAK = "\u2028"
 MAX_ANCHORS = 16
@@ -30,7 +31,8 @@ def do_nothing() -> None:
 
 def collapse(text: str) -> str:
     """Reduce white space to single spaces, breaks to newlines, and drop invisible characters."""
-    lines = (" ".join(line.split()) for line in text.translate(_INVISIBLE).split(BREAK))
+    text = unwrapped(text.translate(_INVISIBLE))
+    lines = (" ".join(line.split()) for line in text.split(BREAK))
     return "\n".join(line for line in lines if line)
 
 

@@ -936,6 +936,14 @@ def test_undecodable_pages_are_skipped_with_the_reason(
     assert reason in only_skipped(tmp_path)
 
 
+def test_the_end_of_a_line_parts_words_but_in_chinese_and_japanese() -> None:
+    page = read_page("<p>長い<b>名\n前</b>\n  の weft\n糸。 短い\nwool</p><p>한국\n어</p>")
+    assert [block.text for block in page.sections[0].blocks] == [
+        "長い名前の weft 糸。 短い wool",
+        "한국 어",
+    ]
+
+
 def test_markdown_that_is_not_utf8_is_decoded_where_its_encoding_can_be_told(
     tmp_path: Path,
 ) -> None:
