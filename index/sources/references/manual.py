@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources.encodings import decoded, text_codec
+from purlin.index.sources.encodings import decoded, is_escaped, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
@@ -348,13 +348,15 @@ _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
 def _decode(content: bytes, name: str) -> str | Skipped:
     """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8.
 
-    Markdown and RST that are not UTF-8 are decoded where their encoding can be told. Files named as
+    What declares none and is not UTF-8 is decoded where its encoding can be told. Files named as
     manual pages may be anything: what cannot be decoded is empty.
     """
     page_format = _format(Path(name).name)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
+        if declared is None and is_escaped(content):
+            encoding = "iso2022_jp"
         if page_format == "manual":
             # Old ones are in other encodings; what is in none is no manual page.
             return decoded(content) or ""
@@ -369,7 +371,8 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        if page_format != "html" and (text := decoded(content)) is not None:
+        is_declared = page_format == "html" and _CHARSET.search(content, 0, 4096) is not None
+        if not is_declared and (text := decoded(content)) is not None:
             return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")

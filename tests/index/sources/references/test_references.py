@@ -924,7 +924,8 @@ def test_roles_do_not_leak_to_the_next_page(tmp_path: Path) -> None:
     ("content", "reason"),
     [
         (b"\x89PNG\r\n\0\0\0", "binary"),
-        (b"<p>caf\xe9</p>", "not utf-8 text (byte 6)"),
+        ("<p>файл</p>".encode("koi8-r"), "not utf-8 text (byte 3)"),
+        (b"<meta charset=utf-8><p>caf\xe9</p>", "not utf-8 text (byte 26)"),
         (b"<meta charset=zlib><p>caf\xe9", "not utf-8 text"),
         (b"\xff\xfea", "not utf-16 text"),
     ],
@@ -950,6 +951,19 @@ def test_markdown_that_is_not_utf8_is_decoded_where_its_encoding_can_be_told(
     (tmp_path / "page.md").write_bytes("# Café\n\nDéjà vu.\n".encode("cp1252"))
     ((document,), skipped) = read(tmp_path)
     assert (document.title, document.body, skipped) == ("Café", "Déjà vu.", [])
+
+
+@pytest.mark.parametrize("codec", ["euc_jp", "cp932", "iso2022_jp", "utf-8"])
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.rst", "page.adoc", "page.1"])
+def test_japanese_is_read_whatever_its_encoding(tmp_path: Path, name: str, codec: str) -> None:
+    text = "既定値は 30 です。\n接続が切れるまでの秒\n数を表します。\n"
+    head = {"page.1": ".TH PAGE 1\n.SH 説明\n", "page.html": "<p>"}.get(name, "")
+    (tmp_path / name).write_bytes(f"{head}{text}".encode(codec))
+    ((document,), skipped) = read(tmp_path)
+    assert (document.body, skipped) == (
+        "既定値は 30 です。接続が切れるまでの秒数を表します。",
+        [],
+    )
 
 
 @pytest.mark.parametrize(
