@@ -877,6 +877,13 @@ def test_text_counts_as_rst_only_beside_rst(tmp_path: Path) -> None:
     assert read(tmp_path) == ([], [])
 
 
+def test_rst_without_a_title_is_titled_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "plain.rst").write_text("Text without a heading.\n")
+    ((document,), _) = read(tmp_path)
+    assert document.title == "plain.rst"
+    assert "page_title" not in document.fields
+
+
 @pytest.mark.parametrize(
     "text",
     [
