@@ -25,6 +25,7 @@ from purlin.index.sources.encodings import decoded, is_escaped, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
+    commands,
     docstrings,
     includes,
     manual_pages,
@@ -36,7 +37,7 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 15
+VERSION = 16
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -64,8 +65,6 @@ _INDEX_PAGE = re.compile(
 _BUILD_FOLDERS = frozenset(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
 )
-_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
-_MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
 )
@@ -275,32 +274,10 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
-    _name_command(page, is_source=_format(path.name) in ("asciidoc", "manual"))
+    commands.name_command(page, _format(path.name) or "html")
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
-
-
-def _name_command(page: Page, is_source: bool) -> None:
-    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
-    command = manual_pages.command(page.title) if is_source else _own_name(page)
-    for section in page.sections:
-        if command and section.title != page.title:
-            section.context = (command, *section.context)
-
-
-def _own_name(page: Page) -> str:
-    """The name of a manual page that is HTML, as its section NAME has it; else empty."""
-    title = page.title.partition(" ")[0].partition("(")[0].casefold()
-    first = page.sections[0].blocks[:1] if page.sections else []
-    if not _SECTION.search(page.title) and not (first and _MAN2HTML.match(first[0].text)):
-        return ""
-
-    for section in page.sections[:3]:
-        if section.title == "NAME" and section.blocks:
-            names = section.blocks[0].text.partition(" - ")[0].split(", ")
-            return next((name for name in names if name.casefold() == title), "")
-    return ""
 
 
 def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:
