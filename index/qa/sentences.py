@@ -51,9 +51,11 @@ MAX_MENTIONED = 2  # parameters in a sentence that still is about one of them
 
 # The beginning of an item of a list, or of an example.
 _ITEM = re.compile(r"\n[^\S\n]*(?:[-*•] |\d+\. |>>> )")
-# After a full stop or a question mark with its closing quotes, unless an abbreviation ends there.
+# After a full stop or a question mark with its closing quotes, unless an abbreviation ends there. No
+# space follows one of Chinese or Japanese.
 _STOP = re.compile(
     r"(?<![ (]e\.g)(?<![ (]i\.e)(?<![ (]cf)(?<![ (]vs)[.!?][)\]”\"’']*(?=\s)"
+    r"|[。！？](?![)）」』”])"
     r"|:(?=\n)"
     rf"|(?={_ITEM.pattern})"
 )
@@ -172,7 +174,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
             # "Yes." is no sentence of its own: it begins the one that explains it.
             continue
 
-        if " " in sentence and not _ASIDE.match(sentence):
+        if (" " in sentence or sentence.endswith("。")) and not _ASIDE.match(sentence):
             yield first, last
         position = border
 

@@ -29,6 +29,8 @@ _TEXT_CODEC = re.compile(
 # Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x19\x1c-\x1f\x7f]")
 _ASCII = bytes(range(128))
+# ISO-2022-JP changes to Japanese characters and back to others.
+_ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BJ]")
 _FOREIGN = re.compile(r"[^\0-\x7f]+")
 _KANA = re.compile(r"[\u3001-\u30ff]")
 _HALF_WIDTH_KANA = re.compile(r"[\uff61-\uff9f]")
@@ -46,10 +48,17 @@ def decoded(content: bytes) -> str | None:
         if content.startswith(mark):
             return _strictly(content, codec)
 
+    if is_escaped(content):
+        return _strictly(content, "iso2022_jp")
     try:
         return content.decode()
     except UnicodeDecodeError:
         return _other_text(content)
+
+
+def is_escaped(content: bytes) -> bool:
+    """Whether a text is Japanese in ISO-2022-JP, all of whose bytes are ASCII's, too."""
+    return content.isascii() and _ESCAPED.search(content) is not None
 
 
 def text_codec(declared: str) -> str | None:

@@ -13,6 +13,7 @@ from html import unescape
 
 from purlin.index.sources.references.manual_pages import titled
 from purlin.index.sources.references.roff import BOLD, PLAIN, Page, not_a_module
+from purlin.index.unspaced import unwrapped
 
 # Of what a page defines, and how much text its references to that may add.
 MAX_ATTRIBUTES = 500
@@ -399,7 +400,10 @@ class _Reader:
         text = "\n".join(
             line.strip() if self._is_verse or line.endswith(" +") else f"{line.strip()} "
             for line in lines
-        ).replace(" \n", " ")
+        )
+        if not self._is_verse:
+            text = unwrapped(text)
+        text = text.replace(" \n", " ")
         for part in self._inline(text).replace(" +\n", "\n").split("\n"):
             self._page.line_break()
             self._page.text(part.strip())

@@ -21,11 +21,13 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources.encodings import decoded, text_codec
+from purlin.index.sources.encodings import decoded, is_escaped, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
+    commands,
     docstrings,
+    help_text,
     includes,
     manual_pages,
     markup,
@@ -36,10 +38,11 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 15
+VERSION = 16
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
+PLAIN_TEXT = "plain text beside pages of other formats; build a corpus of it alone to read it"
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
@@ -64,8 +67,6 @@ _INDEX_PAGE = re.compile(
 _BUILD_FOLDERS = frozenset(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
 )
-_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
-_MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
 )
@@ -78,8 +79,8 @@ def files(
 
     A document's URL is the page's canonical one (`rel="canonical"`), else its path below
     `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
-    reStructuredText if the directory also has `.rst`. Pages over 64 MiB (markup: 4 MiB) are
-    skipped. Manual pages are files such as `git.1` and `git.1.gz`.
+    reStructuredText, or as a program's help, if the directory also has `.rst` or nothing else.
+    Pages over 64 MiB (markup: 4 MiB) are skipped. Manual pages are files such as `git.1` and `git.1.gz`.
     Pages that only lead to another one have no documents, nor have other files with such names.
     AsciiDoc is read with the files below the directory that it includes. One that another page
     includes and that has no title is no page of its own.
@@ -158,11 +159,18 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     paths = [page for page in pages if isinstance(page, Path)]
     paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
-    # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
-    reads_txt = any(path.suffix == ".rst" for path in paths)
+    reads_text = _reads_text({path.suffix.lower() for path in paths})
     for path in paths:
-        if reads_txt or path.suffix.lower() != ".txt":
-            yield path, path.relative_to(root).as_posix()
+        name = path.relative_to(root).as_posix()
+        if reads_text or path.suffix.lower() != ".txt":
+            yield path, name
+        else:
+            yield Skipped(name, PLAIN_TEXT, by_choice=True)
+
+
+def _reads_text(suffixes: set[str]) -> bool:
+    """Whether a .txt is a page: beside .rst, or where nothing else is; elsewhere it may be anything."""
+    return ".rst" in suffixes or suffixes == {".txt"}
 
 
 def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
@@ -188,13 +196,14 @@ def names(root: Path) -> Iterator[str]:
     for path in _walk(root):
         if isinstance(path, Skipped):
             continue
-        suffixes.add(path.suffix)
+        suffixes.add(path.suffix.lower())
         if path.suffix.lower() == ".txt":
             texts.append(path)
         else:
             yield path.relative_to(root).as_posix()
 
-    yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
+    if _reads_text(suffixes):
+        yield from (path.relative_to(root).as_posix() for path in texts)
 
 
 def _walk(root: Path) -> Iterator[Path | Skipped]:
@@ -268,39 +277,20 @@ def _read(
         if remark := page_with_includes.remark(name):
             yield remark
 
+    page_format = _format(path.name) or "html"
+    if path.suffix.lower() == ".txt" and help_text.is_help(text):
+        page_format = "help"
     try:
-        html = _TO_HTML[_format(path.name) or "html"](text)
+        html = _TO_HTML[page_format](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
 
     page = read_page(html, whole=unit == "page")
-    _name_command(page, is_source=_format(path.name) in ("asciidoc", "manual"))
+    commands.name_command(page, page_format)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
-
-
-def _name_command(page: Page, is_source: bool) -> None:
-    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
-    command = manual_pages.command(page.title) if is_source else _own_name(page)
-    for section in page.sections:
-        if command and section.title != page.title:
-            section.context = (command, *section.context)
-
-
-def _own_name(page: Page) -> str:
-    """The name of a manual page that is HTML, as its section NAME has it; else empty."""
-    title = page.title.partition(" ")[0].partition("(")[0].casefold()
-    first = page.sections[0].blocks[:1] if page.sections else []
-    if not _SECTION.search(page.title) and not (first and _MAN2HTML.match(first[0].text)):
-        return ""
-
-    for section in page.sections[:3]:
-        if section.title == "NAME" and section.blocks:
-            names = section.blocks[0].text.partition(" - ")[0].split(", ")
-            return next((name for name in names if name.casefold() == title), "")
-    return ""
 
 
 def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:
@@ -332,6 +322,7 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "asciidoc": asciidoc.html,
+    "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
     "markdown": markup.markdown,
@@ -348,7 +339,7 @@ _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
 def _decode(content: bytes, name: str) -> str | Skipped:
     """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8.
 
-    Markdown and RST that are not UTF-8 are decoded where their encoding can be told. Files named as
+    What declares none and is not UTF-8 is decoded where its encoding can be told. Files named as
     manual pages may be anything: what cannot be decoded is empty.
     """
     page_format = _format(Path(name).name)
@@ -364,12 +355,15 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
         encoding = text_codec(charset) or "utf-8-sig"
+        if declared is None and is_escaped(content):
+            encoding = "iso2022_jp"
 
     try:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        if page_format != "html" and (text := decoded(content)) is not None:
+        is_declared = page_format == "html" and _CHARSET.search(content, 0, 4096) is not None
+        if not is_declared and (text := decoded(content)) is not None:
             return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")

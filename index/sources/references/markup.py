@@ -36,6 +36,8 @@ _PREFIX = re.compile(
     r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+"
 )
 
+# What docutils writes for a page without a title.
+_NO_TITLE = "<title>&lt;string&gt;</title>"
 # docutils' table of roles, one for the whole process.
 _PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]
 _SETTINGS = {
@@ -212,7 +214,8 @@ def rst(text: str) -> str:
         _keep_unparsed(tree)
         _name_terms(tree)
 
-        return str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
+        html = str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
+        return html.replace(_NO_TITLE, "", 1)
     except RecursionError as error:
         raise InvalidInput("blocks are nested too deeply for docutils; flatten them") from error
     except (

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
+from purlin.index.unspaced import is_unspaced
+
 # Of what a page defines and nests.
 MAX_STRINGS = 500
 MAX_STRING = 500  # characters
@@ -362,10 +364,17 @@ class Page:
         """Add a line of text or code; `joins` says that the next one continues its last word."""
         if not self._text:
             self._text_line = self.line
-        elif not self._joins:
-            self._text.append("\n" if self.is_code else " ")
+        elif self.is_code and not self._joins:
+            self._text.append("\n")
+        elif not self._joins and not self._goes_on(text):
+            self._text.append(" ")
         self._text.append(text)
         self._joins = joins
+
+    def _goes_on(self, text: str) -> bool:
+        """Whether a line goes on with the last word of the one before, without a space."""
+        before, after = self._text[-1].translate(_NO_FONTS), text.translate(_NO_FONTS)
+        return is_unspaced(before[-1:]) and is_unspaced(after)
 
     @property
     def is_between_paragraphs(self) -> bool:

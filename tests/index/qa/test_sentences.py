@@ -102,6 +102,13 @@ def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
     assert _texts("D.insert(index, object) -- insert it before index") == ["insert it before index"]
 
 
+def test_sentences_of_japanese_end_without_a_space() -> None:
+    assert _texts("既定値は30です。秒数を「長い。」と言います。終わり\n\n短い語") == [
+        "既定値は30です。",
+        "秒数を「長い。」と言います。",
+    ]
+
+
 def test_a_verdict_belongs_to_its_explanation() -> None:
     text = "Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo."
     assert _texts(text) == ["Is it encrypted?", "No. Use an encrypted disk.", "Yes! It is fast."]

@@ -90,6 +90,8 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
         ("(the default)", 5, 13, "default"),
         ("f(x) is", 0, 4, "f(x)"),
         ("it is [x", 6, 8, "x"),
+        ("値は30秒です", 2, 4, "30"),
+        ("版は2.4以降", 2, 3, "2.4"),
         ("x", 0, 0, ""),
         ("...", 0, 3, ""),
     ],
@@ -97,6 +99,16 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
 def test_spans_grow_to_whole_words(text: str, start: int, end: int, expected: str) -> None:
     first, last = whole_words(text, start, end)
     assert text[first:last] == expected
+
+
+@pytest.mark.parametrize("text", ["Ends here.\n\nBegins", "- one\n- two", "one two\nthree"])
+def test_spans_stay_within_a_paragraph(packer: Packer, text: str) -> None:
+    passage = ReadingPassage(text)
+    [packed] = packer.pack("what", [passage])
+    logits = np.zeros(len(packed.ids), dtype=np.float32)
+    best = best_spans(passage, PassageLogits(packed, logits, logits, 0.0))
+    crossing = [span for span in best if "\n" in text[span.start : span.end]]
+    assert bool(crossing) == (text == "one two\nthree")
 
 
 def test_unlikely_candidates_are_spans(packer: Packer) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from purlin.index.sources.references.html.vocabulary import LINK_TO_TOP, PERMALINKS
+from purlin.index.sources.references.html.vocabulary import (
+    LINK_TO_TOP,
+    PERMALINKS,
+    TYPE_LINKS,
+)
+from purlin.index.unspaced import unwrapped
 
 BREAK = "\u2028"
 MAX_ANCHORS = 16
@@ -30,7 +35,8 @@ def do_nothing() -> None:
 
 def collapse(text: str) -> str:
     """Reduce white space to single spaces, breaks to newlines, and drop invisible characters."""
-    lines = (" ".join(line.split()) for line in text.translate(_INVISIBLE).split(BREAK))
+    text = unwrapped(text.translate(_INVISIBLE))
+    lines = (" ".join(line.split()) for line in text.split(BREAK))
     return "\n".join(line for line in lines if line)
 
 
@@ -50,6 +56,8 @@ class Element:
     def anchor(self) -> str:
         """The id as links have it, if it is not one of Sphinx's index entries."""
         anchor = self.attributes.get("id") or (self.tag == "a" and self.attributes.get("name"))
+        if not self.classes.isdisjoint(TYPE_LINKS):
+            return ""
         if not anchor or len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor):
             return ""
         return anchor.replace(" ", "%20")

@@ -33,7 +33,7 @@ def bodies(name: str) -> dict[str, str]:
 
 def test_options_of_man_are_terms_and_examples_are_code() -> None:
     assert bodies("weave.1") == {
-        "weave.1": "weave - make cloth of threads",
+        "weave.1": "weave\n\nmake cloth of threads",
         "weave.1#SYNOPSIS": "weave [-v | --verbose]\n      thread...",
         "weave.1#DESCRIPTION": "Cloth is large; see loom(7) and ~/.loomrc.\n\n"
         "Reads café naïve “threads” • costs little, not much.",
@@ -56,6 +56,51 @@ def test_terms_of_man_have_names_titles_and_enclosing_terms() -> None:
     assert documents["weave.1"].context == ()
     assert documents["weave.1#DESCRIPTION"].context == ("weave",)
     assert documents["weave.1#auto"].context == ("weave", "--width")
+
+
+PAGE = """.TH {name} {section}
+.SH NAME
+{names} \\- winds threads
+.SH {heading}
+{synopsis}
+.SH DESCRIPTION
+.TP
+\\fBspool cancel\\fR \\fIid\\fR
+Stops it.
+.TP
+\\fBother\\fR
+Else.
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "names", "heading", "synopsis", "expected"),
+    [
+        ("n", "spool", "SYNOPSIS", "\\fBspool\\fR \\fIms\\fR", ("spool",)),
+        ("1", "spool", "書式", "\\fBspool\\fR [-a]", ("spool",)),
+        ("3tcl", "spool, wind", "SYNOPSIS", "int\n\\fBwind\\fR(\\fIx\\fR)", ("spool", "wind")),
+        ("5", "spool", "SYNOPSIS", "spool", ()),
+        ("1", "spool", "DESCRIPTION", "Threads in general.", ()),
+    ],
+)
+def test_commands_and_functions_are_entries(
+    tmp_path: Path, section: str, names: str, heading: str, synopsis: str, expected: tuple[str, ...]
+) -> None:
+    suffix = section if section[0].isdigit() else "1"
+    (tmp_path / f"spool.{suffix}").write_text(
+        PAGE.format(name="spool", section=section, names=names, heading=heading, synopsis=synopsis)
+    )
+    documents = list(read(tmp_path)[0].values())
+    page, cancel, other = documents[0], documents[-2], documents[-1]
+
+    assert page.title == f"spool({section})"
+    assert page.body == (f"{names}\n\nwinds threads" if expected else f"{names} - winds threads")
+    assert page.fields["directive"] == ("function" if expected else "section")
+    assert page.fields.get("names", expected[:1]) == expected
+    assert (cancel.title, other.title) == ("spool cancel", "other")
+    is_callable = section != "5"
+    assert cancel.fields["directive"] == ("function" if is_callable else "term")
+    assert other.fields["directive"] == "term"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +207,7 @@ def test_macros_that_a_page_defines_are_run(tmp_path: Path) -> None:
     texts = {id: document.body for id, document in read(tmp_path)[0].items()}
 
     assert texts == {
-        "spool.1": "spool - wind threads",
+        "spool.1": "spool\n\nwind threads",
         "spool.1#SYNOPSIS": "spool [-a]... [-k colour]...",
         "spool.1#DESCRIPTION": "Returns “no thread”, if it is empty.\n\nwind 3\nstop\n\nThen it ends.",
         "spool.1#int_count_(in)": "int count (in)\n\nHow many.",
