@@ -206,7 +206,7 @@ def chunks(text: str) -> Iterator[str]:
 def pack(document: Document, passages: Sequence[Passage]) -> str:
     """A document with its passages as JSON."""
     values = asdict(document)
-    del values["kind"]
+    del values["kind"], values["entities"]
     spans = [(item.number, item.start, item.end, item.context) for item in passages]
     return json.dumps(values | {"passages": spans}, ensure_ascii=False, separators=(",", ":"))
 
@@ -215,6 +215,8 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
     """Return what `pack` packed."""
     values = json.loads(text)
     spans = values.pop("passages")
+    # Earlier versions packed them as well, always empty.
+    values.pop("entities", None)
     document = Document(
         **values
         | {
@@ -225,7 +227,6 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values["fields"].items()
             },
-            "entities": tuple(Span(**span) for span in values["entities"]),
             "atoms": tuple(Span(**span) for span in values["atoms"]),
         }
     )

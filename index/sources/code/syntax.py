@@ -77,7 +77,6 @@ class Language:
     module: str
     definitions: Mapping[str, str | KindOf]
     inside: frozenset[str]
-    identifiers: frozenset[str]
     function: str = "language"
     find_name: NameOf = _name_field
     find_inner: Callable[[ts.Node], ts.Node | None] | None = None
@@ -110,6 +109,7 @@ class Language:
     component: bool = False
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None
     file_docstring: Callable[[ts.Node], str | None] | None = None
+    identifiers: frozenset[str] = frozenset(COMMON_NAMES.split())
     shells: tuple[tuple[str, str], ...] = (("", ""),)
 
 
@@ -133,19 +133,6 @@ def _capsule(address: int) -> object:
     wrap.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     capsule: object = wrap(address, b"tree_sitter.Language", None)
     return capsule
-
-
-@cache
-def keywords(language: Language) -> frozenset[str]:
-    """The words of the grammar, including those that may also be names (`get`, `print`)."""
-    tree_grammar = grammar(language)
-    kinds = (
-        tree_grammar.node_kind_for_id(kind)
-        for kind in range(tree_grammar.node_kind_count)
-        if not tree_grammar.node_kind_is_named(kind)
-    )
-
-    return frozenset(kind for kind in kinds if kind and kind.isalpha())
 
 
 def parse(source: bytes, language: Language) -> ts.Tree | None:

@@ -75,7 +75,6 @@ DART = Language(
     inside=types(
         "class_body enum_body extension_body static_final_declaration_list initialized_identifier_list"
     ),
-    identifiers=types("identifier type_identifier"),
     comments=types("comment documentation_comment"),
     wrappers=types("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
@@ -215,7 +214,6 @@ GROOVY = Language(
         "class_body enum_body block command_chain closure expression_statement field_declaration"
         " local_variable_declaration"
     ),
-    identifiers=types("identifier type_identifier"),
     comments=types("line_comment block_comment groovydoc_comment"),
     assignments={"variable_declarator": ("name", "value")},
     values=kinds(function="closure"),
@@ -263,7 +261,6 @@ SOLIDITY = Language(
     ),
     find_name=_solidity_name,
     inside=types("contract_body"),
-    identifiers=types("identifier"),
     body_starts=types("contract_body struct_body enum_body function_body ; {"),
     dull=types("pragma_directive import_directive using_directive"),
     is_tolerant=True,
@@ -358,7 +355,6 @@ MATLAB = Language(
     module="tree_sitter_matlab",
     definitions=kinds(function="function_definition", class_="class_definition"),
     inside=types("methods"),
-    identifiers=types("identifier"),
     body_starts=_MATLAB_BODIES | {"\n", ";", ",", "end"},
     is_tolerant=True,
     docstring=_matlab_docstring,
@@ -406,7 +402,6 @@ NIX = Language(
         " rec_attrset_expression apply_expression with_expression assert_expression if_expression"
         " parenthesized_expression binary_expression list_expression"
     ),
-    identifiers=types("identifier"),
     assignments={"binding": ("attrpath", "expression")},
     values=kinds(function="function_expression"),
     other_values="constant",

@@ -19,7 +19,7 @@ from purlin.index.sources.code.languages.nodes import (
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import COMMON_NAMES, Language, synopsis
+from purlin.index.sources.code.syntax import Language, synopsis
 
 # ---- Python
 
@@ -66,7 +66,6 @@ PYTHON = Language(
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
         " expression_statement"
     ),
-    identifiers=types("identifier"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
     wrappers=types("decorated_definition"),
@@ -297,7 +296,6 @@ JULIA = Language(
     },
     find_name=_julia_name,
     inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),
-    identifiers=types("identifier"),
     comments=types("line_comment block_comment"),
     wrappers=types("const_statement macrocall_expression macro_argument_list"),
     is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
@@ -324,7 +322,6 @@ LUA = Language(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list"
     ),
-    identifiers=types(COMMON_NAMES),
     assignments={
         "assignment_statement": ("variable_list/name", "expression_list/value"),
         "field": ("name", "value"),

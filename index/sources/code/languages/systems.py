@@ -129,7 +129,6 @@ ZIG = Language(
     inside=types(
         "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
     ),
-    identifiers=types(COMMON_NAMES),
     body_starts=types(
         "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
     ),
