@@ -66,10 +66,9 @@ class Language:
     prefix that matches `test_mark` stands before is for tests alone.
 
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
-    that of the file; without one of these, or where it returns None, a comment is read. `shells`
-    are the prefixes and suffixes that make a program of a bare definition; `{indent}` becomes the
-    indentation of the lines after its first. What the grammar cannot read, `rewrite` replaces
-    before parsing; every offset stays. Of a `component`, only its scripts are in the language.
+    that of the file; without one of these, or where it returns None, a comment is read. What the
+    grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a `component`, only
+    its scripts are in the language.
     """
 
     name: str
@@ -110,7 +109,6 @@ class Language:
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None
     file_docstring: Callable[[ts.Node], str | None] | None = None
     identifiers: frozenset[str] = frozenset(COMMON_NAMES.split())
-    shells: tuple[tuple[str, str], ...] = (("", ""),)
 
 
 def synopsis(comment: str) -> str | None:

@@ -11,6 +11,23 @@ from purlin.index.records import Span
 from purlin.index.sources.code.languages import LANGUAGES
 from purlin.index.sources.code.syntax import Language, current_node, grammar, parse
 
+# What makes a program of a bare definition, before and after it, by language; `{indent}` becomes the
+# indentation of the lines after its first.
+_BARE, _CLASS = ("", ""), ("class _ {", "}")
+_SHELLS = {
+    **dict.fromkeys("java csharp kotlin scala swift dart groovy gradle".split(), (_BARE, _CLASS)),
+    **dict.fromkeys(
+        "javascript typescript vue svelte".split(), (_BARE, ("(", ")"), _CLASS, ("_ = {", "}"))
+    ),
+    "python": (_BARE, ("if 1:\n{indent}", "")),
+    "php": (("<?php ", ""), ("<?php class _ {", "}")),
+    "cpp": (_BARE, ("class _ {", "};")),
+    "rust": (_BARE, ("impl _ {", "}")),
+    "elixir": (_BARE, ("defmodule A do\n", "\nend")),
+    "objectivec": (_BARE, ("@implementation _\n", "\n@end")),
+    "solidity": (_BARE, ("contract _ {", "}")),
+}
+
 
 def identifiers(body: str, language: str) -> tuple[Span, ...]:
     """Spans of the names in code: variables, functions, methods, types, imported libraries.
@@ -23,7 +40,7 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
         (grammar_language, shell)
         for grammar_language in LANGUAGES
         if grammar_language.name == language
-        for shell in grammar_language.shells
+        for shell in _SHELLS.get(language, (_BARE,))
     ]
 
     if not shells:

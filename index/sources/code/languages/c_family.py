@@ -240,7 +240,6 @@ CPP = Language(
     generics=True,
     is_tolerant=True,
     rewrite=lambda source: resolved(_without_macros(source)),
-    shells=(("", ""), ("class _ {", "};")),
 )
 
 
@@ -301,5 +300,4 @@ OBJECTIVE_C = Language(
     is_tail=_is_c_body,
     is_tolerant=True,
     rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
-    shells=(("", ""), ("@implementation _\n", "\n@end")),
 )

@@ -98,7 +98,6 @@ ELIXIR = Language(
     plain_parents=frozenset({"module", "interface"}),
     docstring=_elixir_docstring,
     file_docstring=lambda _root: "",
-    shells=(("", ""), ("defmodule A do\n", "\nend")),
 )
 
 

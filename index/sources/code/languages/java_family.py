@@ -33,7 +33,6 @@ JAVA = Language(
     comments=types("line_comment block_comment"),
     annotations=types("annotation marker_annotation"),
     dull=types("package_declaration import_declaration"),
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -87,7 +86,6 @@ C_SHARP = Language(
         " preproc_endregion"
     ),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -140,7 +138,6 @@ KOTLIN = Language(
     dull=types("package_header import"),
     silent=types("Companion"),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -172,7 +169,6 @@ SCALA = Language(
         node.type == "package_clause" and first_child(node, "template_body") is None
     ),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -218,5 +214,4 @@ SWIFT = Language(
     ),
     generics=True,
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )

@@ -84,7 +84,6 @@ DART = Language(
     body_starts=types("class_body enum_body extension_body initializers redirection ;"),
     dull=types("library_name import_or_export part_directive part_of_directive"),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -226,7 +225,6 @@ GROOVY = Language(
     is_tolerant=True,
     docstring=_gradle_docstring,
     rewrite=_groovy_readable,
-    shells=(("", ""), ("class _ {", "}")),
 )
 # Build files; what they define are tasks, above all.
 GRADLE = replace(GROOVY, name="gradle", suffixes=())
@@ -264,7 +262,6 @@ SOLIDITY = Language(
     body_starts=types("contract_body struct_body enum_body function_body ; {"),
     dull=types("pragma_directive import_directive using_directive"),
     is_tolerant=True,
-    shells=(("", ""), ("contract _ {", "}")),
 )
 
 

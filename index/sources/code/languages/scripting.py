@@ -74,7 +74,6 @@ PYTHON = Language(
     is_dull=_is_dunder,
     docstring=_python_docstring,
     file_docstring=_python_file_docstring,
-    shells=(("", ""), ("if 1:\n{indent}", "")),
 )
 
 
@@ -102,7 +101,6 @@ PHP = Language(
     identifiers=types("name"),
     annotations=types("attribute_list"),
     dull=types("php_tag namespace_use_declaration declare_statement"),
-    shells=(("<?php ", ""), ("<?php class _ {", "}")),
 )
 
 

@@ -91,7 +91,6 @@ RUST = Language(
     has_role=lambda node: node.child_by_field_name("trait") is not None,
     generics=True,
     test_mark=_RUST_TEST,
-    shells=(("", ""), ("impl _ {", "}")),
 )
 
 
