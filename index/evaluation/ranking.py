@@ -231,8 +231,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
         if number == 1 and _is_header(score):
             continue
 
-        grade = _finite(score, "grade", path, number)
-        qrels.setdefault(query, {})[document] = grade
+        qrels.setdefault(query, {})[document] = _grade(score, path, number)
     return qrels
 
 
@@ -371,13 +370,13 @@ def parsed(line: str) -> Any:
         return None
 
 
-def _finite(text: str, what: str, path: Path, number: int) -> float:
+def _grade(text: str, path: Path, number: int) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise malformed(path, number, f"{what} {text.strip()!r} is not a number")
+        raise malformed(path, number, f"grade {text.strip()!r} is not a number")
     return value
 
 

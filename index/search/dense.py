@@ -27,10 +27,8 @@ from numpy.typing import NDArray
 from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
-from purlin.index.search.ann import Graph
+from purlin.index.search.ann import Graph, Rows
 from purlin.index.storage import array_header, read_array
-
-Rows = NDArray[np.int64]
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
