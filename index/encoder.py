@@ -12,15 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    Self,
-    TypeAlias,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -386,9 +378,7 @@ class Encoder:
 
 
 def _run_batch(
-    session: onnxruntime.InferenceSession,
-    ids: Sequence[NDArray[np.int64]],
-    rows: NDArray[np.int64],
+    session: onnxruntime.InferenceSession, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]
 ) -> Vectors:
     batch = np.stack([ids[row] for row in rows])
     vectors: Vectors = session.run(None, {"input_ids": batch})[0]

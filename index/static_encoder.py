@@ -198,11 +198,7 @@ class StaticEncoder:
         return cls(settings, vocabulary, vectors, weights)
 
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        role: Role,
-        progress: Callable[[int], None] | None = None,
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
         """Return unit vectors (texts, dim) in the order of the texts.
 

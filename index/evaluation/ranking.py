@@ -142,11 +142,7 @@ def per_query(run: Run, qrels: Qrels) -> dict[str, Values]:
     ranks = [reciprocal_rank(run.get(query, ()), ids) for query, ids in relevant.items()]
     ndcgs = [ndcg(run.get(query, ()), qrels[query]) for query in relevant]
     recalls = [recall(run.get(query, ()), ids) for query, ids in relevant.items()]
-    return {
-        "MRR@100": np.array(ranks),
-        "nDCG@10": np.array(ndcgs),
-        "Recall@100": np.array(recalls),
-    }
+    return {"MRR@100": np.array(ranks), "nDCG@10": np.array(ndcgs), "Recall@100": np.array(recalls)}
 
 
 def measure(name: str, values: Values, judged: int) -> Measure:
@@ -308,10 +304,7 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 def read_lines(
-    path: Path,
-    *,
-    longest: int = MAX_LINE_CHARS,
-    most: float = math.inf,
+    path: Path, *, longest: int = MAX_LINE_CHARS, most: float = math.inf
 ) -> Iterator[tuple[int, str]]:
     """Yield line numbers, from 1, and the lines that are not blank; gzip by suffix.
 

@@ -41,9 +41,7 @@ _ENGINE_PROBES = 128  # fewer than for a graph: each search of an engine takes l
 
 
 def build_index(
-    directory: Path,
-    *,
-    progress: Callable[[int], None] | None = None,
+    directory: Path, *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
     """Index `vectors.npy` (n, dim) float16 in `directory`, a block at a time.
 
