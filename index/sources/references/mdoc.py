@@ -9,17 +9,8 @@ from purlin.index.sources.references.roff import BOLD, PLAIN, Macros, Page, Stri
 _CLOSING = frozenset(". , : ; ) ] ? !".split())
 _OPENING = frozenset("( [".split())
 # Macros around the rest of their line, and those that open and close over several lines.
-_ENCLOSING = {
-    "Op": ("[", "]"),
-    "Dq": ("“", "”"),
-    "Sq": ("‘", "’"),
-    "Qq": ('"', '"'),
-    "Ql": ("‘", "’"),
-    "Pq": ("(", ")"),
-    "Bq": ("[", "]"),
-    "Brq": ("{", "}"),
-    "Aq": ("<", ">"),
-}
+_ENCLOSING = {"Op": "[]", "Dq": "“”", "Sq": "‘’", "Qq": '""', "Ql": "‘’", "Pq": "()", "Bq": "[]"}
+_ENCLOSING |= {"Brq": "{}", "Aq": "<>"}
 _OPENERS = {"Oo": "[", "Do": "“", "So": "‘", "Qo": '"', "Po": "(", "Bo": "[", "Bro": "{", "Ao": "<"}
 _CLOSERS = {"Oc": "]", "Dc": "”", "Sc": "’", "Qc": '"', "Pc": ")", "Bc": "]", "Brc": "}", "Ac": ">"}
 _BOLD = frozenset("Cm Ic Sy Nm Cd Fd Ft Vt".split())
