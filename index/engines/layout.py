@@ -107,7 +107,7 @@ def create_passages(milvus: Milvus, collection: str, dim: int) -> None:
     """Create the collection of passages."""
     from pymilvus import DataType
 
-    schema = _schema(milvus)
+    schema = _schema()
     schema.add_field(DENSE, DataType.FLOAT_VECTOR, dim=dim)
     if milvus.has_sparse:
         schema.add_field(SPARSE, DataType.SPARSE_FLOAT_VECTOR)
@@ -118,7 +118,7 @@ def create_records(milvus: Milvus, collection: str) -> None:
     """Create the collection of records."""
     from pymilvus import DataType
 
-    schema = _schema(milvus)
+    schema = _schema()
     schema.add_field(DENSE, DataType.FLOAT_VECTOR, dim=len(_CONSTANT))
     for name in (CHUNKS, PASSAGES, *HASHES):
         schema.add_field(name, DataType.INT64)
@@ -127,7 +127,7 @@ def create_records(milvus: Milvus, collection: str) -> None:
     milvus.call("create_collection", records_of(collection), schema=schema)
 
 
-def _schema(milvus: Milvus) -> Any:
+def _schema() -> Any:
     from pymilvus import DataType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
