@@ -9,18 +9,10 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    Self,
-    TypeAlias,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +22,14 @@ from purlin.index.ensemble_encoder import EnsembleEncoder
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
-from purlin.index.exported import read_exported, refusing
+from purlin.index.exported import check_directory, read_exported, refusing, settings_of
 from purlin.index.records import Architecture, Kind
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
 from purlin.index.text_encoder import Plan as Plan
 from purlin.index.text_encoder import TextEncoder as TextEncoder
 from purlin.index.text_encoder import Vectors as Vectors
+from purlin.index.text_encoder import normalize
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -70,8 +63,6 @@ WINDOW = 8192
 TOKENIZED_AT_ONCE = 256
 # Before it is tokenized, a text is cut to this many characters per token of the limit.
 CHARS_PER_TOKEN = 64
-# Below it a vector has no direction.
-_SHORTEST = 1e-12
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -287,10 +278,7 @@ class Encoder:
         NotFound if there is no such directory or no onnxruntime, and Damaged, which names the file.
         """
         require_transformers("encoder")
-        if not directory.is_dir():
-            raise NotFound(
-                f"There is no encoder directory {directory}. Give one made by `purlin train export`."
-            )
+        check_directory(directory, "encoder", "export")
 
         plan = plan or Plan(threads or available_cpus())
         settings, files = read_exported(directory, "encoder", _settings)
@@ -321,7 +309,7 @@ class Encoder:
         """
         vectors = self.trained_vectors(texts, role=role, progress=progress)
         if self.similarity == "dot":
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=_SHORTEST)
+            normalize(vectors)
         return vectors
 
     def trained_vectors(
@@ -390,9 +378,7 @@ class Encoder:
 
 
 def _run_batch(
-    session: onnxruntime.InferenceSession,
-    ids: Sequence[NDArray[np.int64]],
-    rows: NDArray[np.int64],
+    session: onnxruntime.InferenceSession, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]
 ) -> Vectors:
     batch = np.stack([ids[row] for row in rows])
     vectors: Vectors = session.run(None, {"input_ids": batch})[0]
@@ -459,9 +445,7 @@ def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
 def _settings(values: Any) -> EncoderSettings:
     # Encoders that earlier versions exported name no similarity.
     values = {"similarity": "cosine", **values}
-    settings = EncoderSettings(
-        **{field.name: values[field.name] for field in fields(EncoderSettings)}
-    )
+    settings = settings_of(EncoderSettings, values)
 
     # `True` is an int for isinstance, so types are compared themselves.
     for name, kind in get_type_hints(EncoderSettings).items():

@@ -9,22 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.errors import NotFound
-from purlin.index.exported import check_parts, check_settings, read_exported, refusing
+from purlin.index.exported import (
+    check_directory,
+    check_parts,
+    check_settings,
+    read_exported,
+    refusing,
+    settings_of,
+)
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
-from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
+from purlin.index.text_encoder import Plan, TextEncoder, Vectors, normalize, plan_of
 
 PROJECTION = "projection.npy"
-# Below it a vector has no direction.
-_SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,7 @@ class EnsembleEncoder:
         Raises NotFound if there is no such directory, whatever `open_part` raises, and Damaged, which
         names the file.
         """
-        if not directory.is_dir():
-            raise NotFound(
-                f"There is no encoder directory {directory}. Give one made by `purlin train ensemble`."
-            )
-
+        check_directory(directory, "encoder", "ensemble")
         settings, files = read_exported(directory, "encoder", _settings)
         parts = []
         for name, fingerprint in settings.parts.items():
@@ -114,7 +114,7 @@ class EnsembleEncoder:
         vectors += [part.encode(texts, role=role) for part in others]
 
         projected: Vectors = np.hstack(vectors) @ self._projection
-        projected /= np.linalg.norm(projected, axis=1, keepdims=True).clip(min=_SHORTEST)
+        normalize(projected)
         return projected
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
@@ -123,10 +123,7 @@ class EnsembleEncoder:
 
 
 def _settings(values: Any) -> EnsembleSettings:
-    settings = EnsembleSettings(
-        **{field.name: values[field.name] for field in fields(EnsembleSettings)}
-    )
-
+    settings = settings_of(EnsembleSettings, values)
     check_settings(settings, "ensemble", ["dim"])
     check_parts(settings.name, settings.parts)
     if set(settings.files) != {PROJECTION}:

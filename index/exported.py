@@ -11,11 +11,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from purlin.index.errors import Damaged, PurlinError
+from purlin.index.errors import Damaged, NotFound, PurlinError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,12 +34,26 @@ class _Settings(Protocol):
 
 
 S = TypeVar("S", bound=_Settings)
+_D = TypeVar("_D", bound="DataclassInstance")
+
+
+def settings_of(kind: type[_D], values: Mapping[str, Any]) -> _D:
+    """Make settings from the values of their fields, without others. Raises KeyError for a missing one."""
+    return kind(**{field.name: values[field.name] for field in fields(kind)})
 
 
 def fingerprint_of(settings: DataclassInstance) -> str:
     """Return the SHA-256 (hex) of all settings but the name, which changes no output."""
     content = {key: value for key, value in asdict(settings).items() if key != "name"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def check_directory(directory: Path, component: str, command: str) -> None:
+    """Raise NotFound unless there is a directory; `command` of `purlin train` makes such ones."""
+    if not directory.is_dir():
+        raise NotFound(
+            f"There is no {component} directory {directory}. Give one made by `purlin train {command}`."
+        )
 
 
 def read_exported(

@@ -20,12 +20,7 @@ _MARK_S = 0.5
 # No rate is given earlier: a few batches say nothing.
 _MIN_RATE_S = 1.0
 
-_UNITS = {
-    "read": " documents",
-    "interim": " passages",
-    "encode": " passages",
-    "index": " passages",
-}
+_UNITS = {"read": " documents", "interim": " passages", "encode": " passages", "index": " passages"}
 # Seconds for each unit of a stage that the stages after it take, on two cores; see
 # docs/performance.md.
 _LATER_S = {"encode": 3e-4, "interim": 3e-4}

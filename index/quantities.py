@@ -22,14 +22,8 @@ _MEASURES: tuple[tuple[tuple[str, int, str], ...], ...] = (
         ("gb", 1_000, "GB GiB GByte GBytes gigabyte gigabytes"),
         ("mb", 1, "MB MiB MByte MBytes megabyte megabytes"),
     ),
-    (
-        ("", 1_000, "Gbps Gbit/s"),
-        ("mbps", 1, "Mbps Mbit/s"),
-    ),
-    (
-        ("", 1_000, "GHz gigahertz"),
-        ("mhz", 1, "MHz megahertz"),
-    ),
+    (("", 1_000, "Gbps Gbit/s"), ("mbps", 1, "Mbps Mbit/s")),
+    (("", 1_000, "GHz gigahertz"), ("mhz", 1, "MHz megahertz")),
     (
         ("m", 1_000, "m metre metres meter meters"),
         ("", 10, "cm centimetre centimetres centimeter centimeters"),
@@ -48,10 +42,7 @@ _MEASURES: tuple[tuple[tuple[str, int, str], ...], ...] = (
         ("", 10, "cl"),
         ("ml", 1, "ml millilitre millilitres milliliter milliliters"),
     ),
-    (
-        ("", 1_000, "kW kilowatt kilowatts"),
-        ("w", 1, "W watt watts"),
-    ),
+    (("", 1_000, "kW kilowatt kilowatts"), ("w", 1, "W watt watts")),
     (("", 1_000, "kVA"), ("va", 1, "VA")),
     (("", 1_000, "Ah"), ("mah", 1, "mAh")),
     (("v", 1, "V volt volts"),),

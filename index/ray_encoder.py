@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder, part_directories
 from purlin.index.errors import EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.records import Architecture
-from purlin.index.self_check import SELF_CHECK_TEXTS, TOLERANCE
+from purlin.index.self_check import SELF_CHECK_TEXTS, TOLERANCE, drift_from
 
 RAY_EXTRA = "pip install 'purlin-search[ray]'"
 # Texts of one task: some seconds of work, so that little is lost with a worker.
@@ -188,8 +188,7 @@ def _worker_encoder(fingerprint: str, model: Any) -> TextEncoder:
     name, files, expected = ray.get(model)
     encoder = _opened(name, files)
 
-    vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
-    drift = float(1.0 - np.einsum("ij,ij->i", expected, vectors).min())
+    drift = drift_from(expected, encoder)
     if encoder.fingerprint != fingerprint or drift > TOLERANCE:
         address = ray.get_runtime_context().get_node_id()[:12]
         raise EncoderMismatch(

@@ -73,8 +73,7 @@ class Document:
     bullets without its attributes. It is empty for references, whose body is prose.
     `context` has the enclosing names, outermost first: classes, headings, enclosing terms.
     `fields` can be filtered on; nested mappings are flattened with dots (`attrs.colour`).
-    `entities` are what masked entity prediction masks: identifiers, or nouns that title and body
-    share.
+    `entities` is empty: training finds what it masks itself. The HTTP contract has the field.
     `atoms` are spans that a splitter never cuts: signatures, code blocks, table rows.
     """
 

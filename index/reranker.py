@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.exported import MODEL, TOKENIZER, fingerprint_of, read_exported, refusing
+from purlin.index.exported import (
+    MODEL,
+    TOKENIZER,
+    fingerprint_of,
+    read_exported,
+    refusing,
+    settings_of,
+)
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.records import KINDS, Document, Kind, Passage
@@ -239,10 +246,9 @@ def _check_directory(directory: Path) -> None:
 
 def _parse_settings(content: Any) -> RerankerSettings:
     """Check the content of `reranker.json`. Raises ValueError or KeyError, for `read_exported`."""
-    values = {field.name: content[field.name] for field in fields(RerankerSettings)}
-    values["weights"] = {str(kind): float(share) for kind, share in values["weights"].items()}
-    values["default"] = tuple(map(str, values["default"]))
-    settings = RerankerSettings(**values)
+    weights = {str(kind): float(share) for kind, share in content["weights"].items()}
+    default = tuple(map(str, content["default"]))
+    settings = settings_of(RerankerSettings, {**content, "weights": weights, "default": default})
 
     if not 16 <= settings.max_tokens <= _UNCUT_TOKENS or set(settings.files) != {MODEL, TOKENIZER}:
         raise ValueError("its values do not fit together")

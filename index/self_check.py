@@ -44,9 +44,16 @@ def drift(
 ) -> float:
     """Largest 1 - cosine between a build's self-check vectors and those that `encoder` gives here.
 
-    `read` returns the content of a file. The drift is infinite if the shapes differ.
+    `read` returns the content of a file.
     """
-    stored: Vectors = read_array(read(directory / SELF_CHECK_FILE))
+    return drift_from(read_array(read(directory / SELF_CHECK_FILE)), encoder)
+
+
+def drift_from(stored: Vectors, encoder: TextEncoder) -> float:
+    """Largest 1 - cosine between vectors of the self-check and those that `encoder` gives here.
+
+    It is infinite if the shapes differ.
+    """
     vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
     if stored.shape != vectors.shape:
         return float("inf")

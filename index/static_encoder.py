@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -23,8 +23,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.errors import NotFound
-from purlin.index.exported import check_settings, read_exported, refusing
+from purlin.index.exported import (
+    check_directory,
+    check_settings,
+    read_exported,
+    refusing,
+    settings_of,
+)
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
 
@@ -182,11 +187,7 @@ class StaticEncoder:
 
         Raises NotFound if there is no such directory, and Damaged, which names the file.
         """
-        if not directory.is_dir():
-            raise NotFound(
-                f"There is no encoder directory {directory}. Give one made by `purlin train static`."
-            )
-
+        check_directory(directory, "encoder", "static")
         settings, files = read_exported(directory, "encoder", _settings)
         with refusing("encoder", directory / VOCABULARY):
             vocabulary = Vocabulary(files[VOCABULARY].decode().split("\n"))
@@ -197,11 +198,7 @@ class StaticEncoder:
         return cls(settings, vocabulary, vectors, weights)
 
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        role: Role,
-        progress: Callable[[int], None] | None = None,
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
         """Return unit vectors (texts, dim) in the order of the texts.
 
@@ -240,10 +237,7 @@ class StaticEncoder:
 
 
 def _settings(values: Any) -> StaticSettings:
-    settings = StaticSettings(
-        **{field.name: values[field.name] for field in fields(StaticSettings)}
-    )
-
+    settings = settings_of(StaticSettings, values)
     check_settings(settings, "static", ["dim", "max_tokens"])
     if set(settings.files) != {VECTORS, WEIGHTS, VOCABULARY}:
         raise ValueError(

@@ -70,17 +70,9 @@ def read_exact(content: bytes, dtype: type[np.number[Any]], shape: tuple[int, ..
     return array
 
 
-class FileState(NamedTuple):
-    """State of a file.
-
-    `changed_ns`, the time of the inode's last change, cannot be set back, unlike the time of the
-    last write; but it moves with links to the file, too.
-    """
-
-    inode: int
-    size: int
-    written_ns: int
-    changed_ns: int
+# Inode, size, and the times of the last write and of the inode's last change, which cannot be set
+# back, but moves with links to the file, too.
+FileState = tuple[int, int, int, int]
 
 
 def file_state(path: Path) -> FileState | None:
@@ -89,7 +81,7 @@ def file_state(path: Path) -> FileState | None:
         status = os.stat(path)  # noqa: PTH116 - it runs for many files
     except FileNotFoundError:
         return None
-    return FileState(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ Vectors = NDArray[np.float32]
 # Tokens of a batch where none were measured: its activations stay in a core's cache, see
 # docs/encoder.md.
 BATCH_TOKENS = 256
+# Below it a vector has no direction.
+_SHORTEST = 1e-12
 
 
 class TextEncoder(Protocol):
@@ -75,6 +77,11 @@ class Plan:
     batch_tokens: int = BATCH_TOKENS
     query_threads: int = 1
     source: Literal["default", "measured", "remembered", "set"] = "default"
+
+
+def normalize(vectors: Vectors) -> None:
+    """Scale vectors (n, dim) to unit length in place; those that are too short to have a direction stay."""
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=_SHORTEST)
 
 
 def plan_of(encoder: TextEncoder) -> Plan | None:

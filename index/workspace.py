@@ -252,10 +252,7 @@ class Workspace:
         return active, self._list(indexed), indexed
 
     def _build_alone(
-        self,
-        active: str | None,
-        sources: list[SourceFile | Skipped],
-        progress: Progress | None,
+        self, active: str | None, sources: list[SourceFile | Skipped], progress: Progress | None
     ) -> bool:
         """Make a build unless another process has made one since `active`. Raises Busy."""
         busy = f"{self.root} is being indexed by another process."

@@ -112,11 +112,7 @@ class Classifier:
     """
 
     def __init__(
-        self,
-        encoder: TextEncoder,
-        *,
-        capacity: int = 20_000,
-        lookups: LabelLookups | None = None,
+        self, encoder: TextEncoder, *, capacity: int = 20_000, lookups: LabelLookups | None = None
     ) -> None:
         self.encoder = encoder
         self._sets = _LabelSetCache(encoder, capacity, lookups or LabelLookups())
@@ -349,11 +345,7 @@ def check_templates(templates: Sequence[str]) -> None:
 
 
 def _classification(
-    scores: ClassScores,
-    labels: Sequence[str],
-    min_score: float,
-    ranked: int,
-    several: bool,
+    scores: ClassScores, labels: Sequence[str], min_score: float, ranked: int, several: bool
 ) -> Classification:
     order = _best_columns(scores, ranked)
     values = scores[order].round(6).tolist()

@@ -30,13 +30,7 @@ from purlin.index.engines.retrieval import (
     Traits,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
-from purlin.index.errors import (
-    Damaged,
-    EncoderMismatch,
-    EngineFailed,
-    InvalidInput,
-    NotFound,
-)
+from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
@@ -93,7 +87,7 @@ def move(
         _reduce(staging_dir, manifest, contents)
         files = write_files(milvus, collection, _files(staging_dir))
         layout.index_records(milvus, collection)
-        _check_counts(milvus, collection, contents)
+        _check_count(Collection(milvus, collection).count_passages(), contents)
     except BaseException:
         with contextlib.suppress(EngineFailed):
             _drop(milvus, collection)
@@ -165,21 +159,11 @@ def _files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.is_file())
 
 
-def _check_counts(milvus: Milvus, collection: str, contents: Contents) -> None:
-    """Compare what Milvus has with what was written."""
-    counted = milvus.call(
-        "query",
-        collection,
-        filter="",
-        output_fields=["count(*)"],
-        consistency_level="Strong",
-        slow=True,
-    )
-
-    number = int(counted[0]["count(*)"])
-    if number != contents.passages:
+def _check_count(stored: int, contents: Contents) -> None:
+    """Compare how many passages Milvus has with how many were written."""
+    if stored != contents.passages:
         raise EngineFailed(
-            f"Milvus has {number:,} passages of the {contents.passages:,} that were written; "
+            f"Milvus has {stored:,} passages of the {contents.passages:,} that were written; "
             "build again."
         )
 

@@ -107,7 +107,7 @@ def create_passages(milvus: Milvus, collection: str, dim: int) -> None:
     """Create the collection of passages."""
     from pymilvus import DataType
 
-    schema = _schema(milvus)
+    schema = _schema()
     schema.add_field(DENSE, DataType.FLOAT_VECTOR, dim=dim)
     if milvus.has_sparse:
         schema.add_field(SPARSE, DataType.SPARSE_FLOAT_VECTOR)
@@ -118,7 +118,7 @@ def create_records(milvus: Milvus, collection: str) -> None:
     """Create the collection of records."""
     from pymilvus import DataType
 
-    schema = _schema(milvus)
+    schema = _schema()
     schema.add_field(DENSE, DataType.FLOAT_VECTOR, dim=len(_CONSTANT))
     for name in (CHUNKS, PASSAGES, *HASHES):
         schema.add_field(name, DataType.INT64)
@@ -127,7 +127,7 @@ def create_records(milvus: Milvus, collection: str) -> None:
     milvus.call("create_collection", records_of(collection), schema=schema)
 
 
-def _schema(milvus: Milvus) -> Any:
+def _schema() -> Any:
     from pymilvus import DataType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -206,7 +206,7 @@ def chunks(text: str) -> Iterator[str]:
 def pack(document: Document, passages: Sequence[Passage]) -> str:
     """A document with its passages as JSON."""
     values = asdict(document)
-    del values["kind"]
+    del values["kind"], values["entities"]
     spans = [(item.number, item.start, item.end, item.context) for item in passages]
     return json.dumps(values | {"passages": spans}, ensure_ascii=False, separators=(",", ":"))
 
@@ -215,6 +215,8 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
     """Return what `pack` packed."""
     values = json.loads(text)
     spans = values.pop("passages")
+    # Earlier versions packed them as well, always empty.
+    values.pop("entities", None)
     document = Document(
         **values
         | {
@@ -225,7 +227,6 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values["fields"].items()
             },
-            "entities": tuple(Span(**span) for span in values["entities"]),
             "atoms": tuple(Span(**span) for span in values["atoms"]),
         }
     )

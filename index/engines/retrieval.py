@@ -100,13 +100,14 @@ class Collection:
 
     def count(self, condition: str) -> int:
         """Count the records that fulfil a condition."""
-        counted = self.milvus.call(
-            "query",
-            self.records,
-            filter=condition,
-            output_fields=["count(*)"],
-            consistency_level="Bounded",
-        )
+        return self._count(self.records, filter=condition, consistency_level="Bounded")
+
+    def count_passages(self) -> int:
+        """Count all passages, also those that were written just now."""
+        return self._count(self.name, filter="", consistency_level="Strong", slow=True)
+
+    def _count(self, collection: str, **options: Any) -> int:
+        counted = self.milvus.call("query", collection, output_fields=["count(*)"], **options)
         return int(counted[0]["count(*)"])
 
 

@@ -142,11 +142,7 @@ def per_query(run: Run, qrels: Qrels) -> dict[str, Values]:
     ranks = [reciprocal_rank(run.get(query, ()), ids) for query, ids in relevant.items()]
     ndcgs = [ndcg(run.get(query, ()), qrels[query]) for query in relevant]
     recalls = [recall(run.get(query, ()), ids) for query, ids in relevant.items()]
-    return {
-        "MRR@100": np.array(ranks),
-        "nDCG@10": np.array(ndcgs),
-        "Recall@100": np.array(recalls),
-    }
+    return {"MRR@100": np.array(ranks), "nDCG@10": np.array(ndcgs), "Recall@100": np.array(recalls)}
 
 
 def measure(name: str, values: Values, judged: int) -> Measure:
@@ -231,8 +227,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
         if number == 1 and _is_header(score):
             continue
 
-        grade = _finite(score, "grade", path, number)
-        qrels.setdefault(query, {})[document] = grade
+        qrels.setdefault(query, {})[document] = _grade(score, path, number)
     return qrels
 
 
@@ -309,10 +304,7 @@ def _decoded(escapes: re.Match[str]) -> str:
 
 
 def read_lines(
-    path: Path,
-    *,
-    longest: int = MAX_LINE_CHARS,
-    most: float = math.inf,
+    path: Path, *, longest: int = MAX_LINE_CHARS, most: float = math.inf
 ) -> Iterator[tuple[int, str]]:
     """Yield line numbers, from 1, and the lines that are not blank; gzip by suffix.
 
@@ -371,13 +363,13 @@ def parsed(line: str) -> Any:
         return None
 
 
-def _finite(text: str, what: str, path: Path, number: int) -> float:
+def _grade(text: str, path: Path, number: int) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise malformed(path, number, f"{what} {text.strip()!r} is not a number")
+        raise malformed(path, number, f"grade {text.strip()!r} is not a number")
     return value
 
 

@@ -598,11 +598,7 @@ class _Builder:
             name=plan.name,
             kind=plan.kind,
             created_at=f"{created_at}Z",
-            encoder={
-                "name": encoder.name,
-                "fingerprint": encoder.fingerprint,
-                "dim": encoder.dim,
-            },
+            encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
             dense_weight=fusion.dense_weight if weight is None else weight,
             lexical_power=fusion.lexical_power,

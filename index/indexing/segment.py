@@ -70,11 +70,7 @@ class SegmentWriter:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        encoding: Encoding,
-        first_row: int,
-        language: Language | None,
+        self, directory: Path, encoding: Encoding, first_row: int, language: Language | None
     ) -> None:
         directory.mkdir()
         self.directory = directory

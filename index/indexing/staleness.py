@@ -65,9 +65,7 @@ def find_staleness(
     try:
         if not all(root.exists() for root in roots):
             return Staleness(reachable=False)
-        limits = _Limits()
-        _count_changed(staleness, manifest, roots, read, limits)
-        _count_added(staleness, manifest, roots, frozenset(read) | frozenset(skipped), limits)
+        _count(staleness, manifest, roots, read, skipped)
     except _LimitReached:
         staleness.complete = False
     except OSError:
@@ -120,21 +118,29 @@ def _began(manifest: Manifest) -> float:
     return datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
 
 
-def _count_changed(
+def _count(
     staleness: Staleness,
     manifest: Manifest,
     roots: list[Path],
     read: Collection[str],
-    limits: _Limits,
+    skipped: Collection[str],
 ) -> None:
-    """Count the files that were changed or removed since the build began."""
-    began = _began(manifest)
+    """Count the files that changed since the build began, and those that a build would read now."""
+    # Imported here, because it loads all readers.
+    from purlin.index.sources import names
+
+    limits, began = _Limits(), _began(manifest)
     for _, path in _paths(roots, read):
         limits.count_file()
         try:
             staleness.changed += path.stat().st_ctime > began + _TICK_S
         except (FileNotFoundError, NotADirectoryError):
             staleness.removed += 1
+
+    indexed = {*read, *skipped}
+    for name in names(manifest.kind, roots):
+        limits.count_file()
+        staleness.added += name not in indexed
 
 
 def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]]:
@@ -147,19 +153,3 @@ def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]
         prefix, _, rest = name.partition("/") if len(roots) > 1 else ("", "", name)
         if (root := root_of.get(prefix)) is not None:
             yield name, root if root.is_file() else root / rest
-
-
-def _count_added(
-    staleness: Staleness,
-    manifest: Manifest,
-    roots: list[Path],
-    indexed: Collection[str],
-    limits: _Limits,
-) -> None:
-    """Count the files that a build would read now and that this one did not have."""
-    # Imported here, because it loads all readers.
-    from purlin.index.sources import names
-
-    for name in names(manifest.kind, roots):
-        limits.count_file()
-        staleness.added += name not in indexed

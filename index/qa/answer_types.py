@@ -66,12 +66,7 @@ _NEVER = "(?!)"
 
 
 def _type(
-    name: str,
-    named: str,
-    implied: str,
-    look: str,
-    directives: str = "",
-    sentence: str = "",
+    name: str, named: str, implied: str, look: str, directives: str = "", sentence: str = ""
 ) -> AnswerType:
     return AnswerType(
         name,

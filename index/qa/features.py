@@ -25,71 +25,44 @@ from purlin.index.search.lexical.tokens import tokens
 Features = NDArray[np.float64]
 
 PASSAGE_WEIGHTS = {
-    # the scores of the retrievers
-    "dense": 14.64,
-    "lexical": 10.03,
-    # the entry is of the kind that the question asks for
-    "kind": 0.78,
-    # the question has the entry's name
-    "named": 0.82,
-    # the question has the name with its qualifier: `str.split`
-    "qualified": 1.99,
-    # the question has the entry's full name as a call: `hasattr(`
-    "called": 2.56,
-    # the first passage of an entry, with its signature
-    "first": 0.5,
-    # the passage has a span of the expected type
-    "has": 1.86,
-    # the passage introduces a module, and the question asks for one
-    "module": 3.89,
+    "dense": 14.64,  # the cosine of question and passage
+    "lexical": 10.03,  # the score of the words that they share
+    "kind": 0.78,  # the entry is of the kind that the question asks for
+    "named": 0.82,  # the question has the entry's name
+    "qualified": 1.99,  # the question has the name with its qualifier: `str.split`
+    "called": 2.56,  # the question has the entry's full name as a call: `hasattr(`
+    "first": 0.5,  # the first passage of an entry, with its signature
+    "has": 1.86,  # the passage has a span of the expected type
+    "module": 3.89,  # the passage introduces a module, and the question asks for one
     # the passage introduces a module that the question names, and the question asks what it is for
     "module_purpose": 4.17,
-    # the page's share of all retrieved passages
-    "page": 1.6,
+    "page": 1.6,  # the page's share of all retrieved passages
 }
 SPAN_WEIGHTS = {
-    # the reader's logit for the passage
-    "passage_logit": 0.8,
-    # the reader's log probability for the span
-    "span_logit": 0.38,
-    # the span looks like the expected type
-    "typed": 1.19,
-    # the span is the entry's own name, and the question asks for such an entry
-    "own": 1.1,
-    # the question has the same name
-    "echo": -0.51,
-    # the parameter has a default, or stands in brackets
-    "optional": 0.84,
-    # the parameter's default is true or false
-    "switch": 0.69,
-    # the span is the name of the module that is asked for
-    "module": 3.32,
+    "passage_logit": 0.8,  # the reader's logit for the passage
+    "span_logit": 0.38,  # the reader's log probability for the span
+    "typed": 1.19,  # the span looks like the expected type
+    "own": 1.1,  # the span is the entry's own name, and the question asks for such an entry
+    "echo": -0.51,  # the question has the same name
+    "optional": 0.84,  # the parameter has a default, or stands in brackets
+    "switch": 0.69,  # the parameter's default is true or false
+    "module": 3.32,  # the span is the name of the module that is asked for
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
     "literal": 1.01,
     # a cell of a table, and the question has at least half of the words of the row's first cell
     "row": 3.0,
-    # the same, and the question has a word that is in the head of the column
-    "column": 1.5,
-    # a sentence says that it is the default, and the question asks for one
-    "stated": 1.0,
-    # the same, by a label: "Default: 50M"
-    "labelled": 2.4,
-    # a number with its unit, and the question asks for a number or a value
-    "quantity": 1.61,
-    # a sentence says that this is returned, and the question asks for a result
-    "returned": 1.26,
+    "column": 1.5,  # the same, and the question has a word that is in the head of the column
+    "stated": 1.0,  # a sentence says that it is the default, and the question asks for one
+    "labelled": 2.4,  # the same, by a label: "Default: 50M"
+    "quantity": 1.61,  # a number with its unit, and the question asks for a number or a value
+    "returned": 1.26,  # a sentence says that this is returned, and the question asks for a result
     # of the values in its sentence, the one whose condition has most words of the question
     "condition": 2.0,
-    # logarithm of the number of words
-    "words": -1.62,
-    # the same, where the question asks for a result: it may be a phrase
-    "result_words": 1.3,
-    # the span is in the signature without being a candidate
-    "signature": -1.57,
-    # its sentence has words that go with the expected type
-    "sentence": 0.77,
-    # its sentence tells a default, and the question asks for one
-    "default": 0.21,
+    "words": -1.62,  # logarithm of the number of words
+    "result_words": 1.3,  # the same, where the question asks for a result: it may be a phrase
+    "signature": -1.57,  # the span is in the signature without being a candidate
+    "sentence": 0.77,  # its sentence has words that go with the expected type
+    "default": 0.21,  # its sentence tells a default, and the question asks for one
 }
 MAX_ENTRY_CHARS = 20_000  # the rest of an entry is not compared with the question's words
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages

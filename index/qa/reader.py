@@ -21,10 +21,7 @@ from numpy.typing import NDArray
 
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import open_session, require_transformers
-from purlin.index.errors import NotFound
-from purlin.index.exported import MODEL as MODEL
-from purlin.index.exported import TOKENIZER as TOKENIZER
-from purlin.index.exported import read_exported, refusing
+from purlin.index.exported import MODEL, TOKENIZER, check_directory, read_exported, refusing
 from purlin.index.passages import render
 from purlin.index.qa.reader_settings import (
     READER_SETTINGS,
@@ -215,11 +212,7 @@ class Reader:
         file, if one was altered.
         """
         require_transformers("reader")
-        if not directory.is_dir():
-            raise NotFound(
-                f"There is no reader directory {directory}. Give one made by `purlin train refqa`."
-            )
-
+        check_directory(directory, "reader", "refqa")
         settings, files = read_exported(directory, "reader", parse_settings)
         if isinstance(settings, EnsembleReaderSettings):
             packer, graphs = _open_parts(directory, settings)

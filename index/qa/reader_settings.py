@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from purlin.index.exported import MODEL, TOKENIZER, check_parts, fingerprint_of
+from purlin.index.exported import MODEL, TOKENIZER, check_parts, fingerprint_of, settings_of
 
 READER_SETTINGS = "reader.json"
 
@@ -48,9 +48,8 @@ class EnsembleReaderSettings(ReaderSettings):
 def parse_settings(content: Any) -> ReaderSettings:
     """Check the content of `reader.json`. Raises ValueError or KeyError, for `read_exported`."""
     kind = EnsembleReaderSettings if "parts" in content else ReaderSettings
-    values = {field.name: content[field.name] for field in fields(kind)}
-    values["calibration"] = tuple(map(float, values["calibration"]))
-    settings = kind(**values)
+    calibration = tuple(map(float, content["calibration"]))
+    settings = settings_of(kind, {**content, "calibration": calibration})
 
     files = set() if isinstance(settings, EnsembleReaderSettings) else {MODEL, TOKENIZER}
     is_valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192

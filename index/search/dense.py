@@ -27,10 +27,8 @@ from numpy.typing import NDArray
 from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
-from purlin.index.search.ann import Graph
+from purlin.index.search.ann import Graph, Rows
 from purlin.index.storage import array_header, read_array
-
-Rows = NDArray[np.int64]
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
@@ -43,9 +41,7 @@ _ENGINE_PROBES = 128  # fewer than for a graph: each search of an engine takes l
 
 
 def build_index(
-    directory: Path,
-    *,
-    progress: Callable[[int], None] | None = None,
+    directory: Path, *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
     """Index `vectors.npy` (n, dim) float16 in `directory`, a block at a time.
 

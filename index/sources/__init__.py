@@ -108,10 +108,7 @@ def _check_path(root: Path) -> None:
 
 
 def _open_all(
-    kind: Kind,
-    roots: Sequence[Path],
-    options: _Options,
-    digests: Mapping[str, tuple[Stamp, str]],
+    kind: Kind, roots: Sequence[Path], options: _Options, digests: Mapping[str, tuple[Stamp, str]]
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
         # A prefixed digest is the file's own and this end.
@@ -172,10 +169,7 @@ def _names(kind: Kind, root: Path) -> Iterator[str]:
 
 
 def _open(
-    kind: Kind,
-    root: Path,
-    options: _Options,
-    digests: Mapping[str, tuple[Stamp, str]],
+    kind: Kind, root: Path, options: _Options, digests: Mapping[str, tuple[Stamp, str]]
 ) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import beir
 

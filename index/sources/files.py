@@ -66,7 +66,7 @@ def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
             yield Skipped(path or ".", _TOO_MANY)
             return
 
-        own = list(_own_ignore(root, path, entries))
+        own = list(_own_ignore(path, entries))
         yield from _skipped(own)
         ignores += _ignores(own)
 
@@ -166,9 +166,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _own_ignore(
-    root: Path, path: str, entries: Iterable[os.DirEntry[str]]
-) -> Iterator[Ignore | Skipped]:
+def _own_ignore(path: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[Ignore | Skipped]:
     for entry in entries:
         if entry.name == ".gitignore" and entry.is_file(follow_symlinks=False):
             yield from _read_ignore(Path(entry.path), f"{path}.gitignore", path)

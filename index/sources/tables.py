@@ -87,13 +87,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             "pip install 'purlin-search[parquet]', or convert it to CSV or JSON Lines."
         )
 
-    readers = {
-        ".parquet": _parquet,
-        ".xml": _xml,
-        ".csv": _csv,
-        ".tsv": _csv,
-        ".json": _json_array,
-    }
+    readers = {".parquet": _parquet, ".xml": _xml, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
     yield from _while_readable(readers.get(table_format(path), _json_lines), path, name)
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from purlin.index.exported import MODEL, TOKENIZER
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
@@ -85,7 +86,7 @@ def _write_reader_settings(
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
         calibration=recipe.export.calibration,
-        files=file_digests(directory, (serving.MODEL, serving.TOKENIZER)),
+        files=file_digests(directory, (MODEL, TOKENIZER)),
     )
     details = {
         "base_model": _base_model(recipe),

@@ -126,11 +126,7 @@ class LexicalBuilder:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        run_tokens: int = RUN_TOKENS,
-        *,
-        language: Language | None = ENGLISH,
+        self, directory: Path, run_tokens: int = RUN_TOKENS, *, language: Language | None = ENGLISH
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory

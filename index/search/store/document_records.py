@@ -95,7 +95,6 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
         "context": document.context,
         "location": [location.path, location.start_line, location.end_line, location.url],
         "fields": dict(document.fields),
-        "entities": [(span.start, span.end) for span in document.entities],
         "atoms": [(span.start, span.end) for span in document.atoms],
         "passages": [
             (passage.number, passage.start, passage.end, passage.context) for passage in passages
@@ -140,7 +139,6 @@ def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
         context=tuple(record.get("context", ())),
         location=Location(*record["location"]),
         fields=fields,
-        entities=tuple(Span(*span) for span in record.get("entities", ())),
         atoms=tuple(Span(*span) for span in record.get("atoms", ())),
     )
 

@@ -61,7 +61,7 @@ _OTHER_CODE = _languages(
     erlang="erl hrl escript xrl yrl", fennel="fnl", fish="fish", flatbuffers="fbs",
     fortran="f f77 for f90 f95 f03 f08", fsharp="fs fsi fsx", fstar="fst fsti", gdscript="gd",
     gherkin="feature", gleam="gleam", glsl="glsl vert frag comp geom tesc tese", graphql="graphql gql graphqls",
-    groovy="groovy", hack="hack hhi", haskell="hsc chs", haxe="hx", hcl="tf hcl", hlsl="hlsl hlsli cginc shader",
+    groovy="groovy", hack="hack hhi", haskell="hsc chs", haxe="hx", hlsl="hlsl hlsli cginc shader",
     idl="idl webidl aidl", idris="idr", include="inc", janet="janet", jsonnet="jsonnet libsonnet", jsp="jsp jspx",
     lean="lean", lex="l lex lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
     metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
@@ -96,7 +96,7 @@ _CONFIG_NAMES = {
     "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
     "workspace": "bazel", "justfile": "make", "codeowners": "text", "caddyfile": "text", "meson.build": "meson",
     "dune": "dune", "dune-project": "dune", "kconfig": "kconfig", "doxyfile": "ini",
-    "tsconfig.json": "json", "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
+    "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
 _DOCKER_NAMES = _words("dockerfile containerfile")
 _RUBY_NAMES = _words(
@@ -105,28 +105,28 @@ _RUBY_NAMES = _words(
 _BASH_NAMES = _words(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild")
 _PYTHON_NAMES = _words("sconstruct sconscript wscript snakefile tiltfile")
 _DOCS_NAMES = _words(
-    "readme changelog changes contributing history news todo security authors install hacking"
+    "changelog changes contributing history news todo security authors install hacking"
 )
 _LICENCES = _words("license licence copying unlicense notice license-mit license-apache")
 
 _LOCKS = _words(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml packages.lock.json go.sum go.work.sum bun.lockb"
-    " gradle.lockfile pubspec.lock project.assets.json .terraform.lock.hcl"
+    " gradle.lockfile project.assets.json .terraform.lock.hcl"
 )
 _SECRETS = re.compile(
     r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
     r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
 )
 _DATA = _words(
-    ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .lock .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
-    " .xlf .xliff .strings .pbxproj .storyboard .xib .drawio .bib .srt .vtt .plist .out .tap .har .mo .gpg .rej .orig"
+    ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
+    " .xlf .xliff .strings .pbxproj .storyboard .xib .drawio .bib .srt .vtt .out .tap .har .mo .gpg .rej .orig"
 )
 _BINARY = _words(
     ".png .jpg .jpeg .gif .webp .ico .icns .bmp .tif .tiff .psd .avif .heic .pdf .doc .docx .xls .xlsx .ppt .pptx .odt"
     " .zip .gz .tgz .bz2 .xz .zst .7z .rar .tar .jar .war .whl .egg .gem .nupkg .deb .rpm .apk .dmg .iso .exe .dll .so"
     " .dylib .a .o .obj .lib .class .pyc .pyo .pyd .wasm .bin .dat .db .sqlite .sqlite3 .parquet .npy .npz .pkl .pickle"
     " .onnx .pt .pth .safetensors .h5 .ttf .otf .woff .woff2 .eot .mp3 .mp4 .m4a .wav .ogg .flac .avi .mov .webm .mkv"
-    " .swf .min.js .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
+    " .swf .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
 _OF_TEMPLATES = _words(".in .dist .example .sample .template .tpl")
@@ -134,7 +134,7 @@ _OF_TEMPLATES = _words(".in .dist .example .sample .template .tpl")
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
 # What interpreters, modes of editors and people call a language that has another name here.
 _ALIASES = {
-    "ash": "bash", "awk": "awk", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
+    "ash": "bash", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
     "cs": "csharp", "cxx": "cpp", "dash": "bash", "delphi": "pascal", "deno": "typescript", "escript": "erlang",
     "ex": "elixir", "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
     "jl": "julia", "jruby": "ruby", "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin",

@@ -82,6 +82,15 @@ class Definition:
         """The whole definition, without white space at its end."""
         return source[self.start : self.end].rstrip()
 
+    def extend(self, end: int, row: int, column: int) -> None:
+        """Let the definition end at this byte offset, in this row and column."""
+        self.end = end
+        self.rows, self.columns = (self.rows[0], row), (self.columns[0], column)
+
+    def continues(self, earlier: Definition) -> bool:
+        """Whether this may be one more clause or form of an earlier definition."""
+        return not self.summary and (self.kind, self.names) == (earlier.kind, earlier.names)
+
     @property
     def is_wrapper(self) -> bool:
         """Whether a module may be nothing but a name for the types inside."""
@@ -223,9 +232,7 @@ class _Walk:
         if gap.strip() or not language.is_tail(last.kind, node):
             return False
 
-        last.end = node.end_byte
-        row, column = self._last_point(node)
-        last.rows, last.columns = (last.rows[0], row), (last.columns[0], column)
+        last.extend(node.end_byte, *self._last_point(node))
         if not last.summary and language.docstring is not None:
             last.summary = language.docstring(node, ()) or ""
         return True
@@ -394,13 +401,9 @@ class _Walk:
             return False
 
         last = self._definitions[-1]
-        is_same = (last.kind, last.names) == (definition.kind, definition.names)
-        if not is_same or definition.summary or last.depth != definition.depth:
+        if not definition.continues(last) or last.depth != definition.depth:
             return False
-
-        last.end = definition.end
-        last.rows = (last.rows[0], definition.rows[1])
-        last.columns = (last.columns[0], definition.columns[1])
+        last.extend(definition.end, definition.rows[1], definition.columns[1])
         return True
 
     def _define(
@@ -553,9 +556,7 @@ class _Walk:
             return False
 
         last.summary = prose(text)
-        last.end = comment.end_byte
-        last.rows = (last.rows[0], _last_row(comment))
-        last.columns = (last.columns[0], comment.end_point.column)
+        last.extend(comment.end_byte, _last_row(comment), comment.end_point.column)
         return True
 
     def _leave_top(self, node: ts.Node) -> None:

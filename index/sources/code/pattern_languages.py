@@ -15,6 +15,8 @@ _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
 _SLASHES = r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)"
 _HASH = r"\#[^\n]*+"
+# A set of characters, which stays as it is, or a space and what follows it.
+_SPACES = re.compile(r"(\[(?:[^]\\]|\\.)*\])| (\*?)")
 _COMMENT_BELOW = re.compile(r"[^\n]*\n((?:[ \t]*#[^\n]*\n?)+)")
 
 
@@ -29,12 +31,18 @@ def _head(
     kind: str = "",
     within: str = "",
     *,
+    is_indented: bool = True,
     ignores_case: bool = False,
     needs_body: bool = False,
 ) -> Head:
-    """A head at the beginning of a line, whatever its indentation."""
+    """A head at the beginning of a line, whatever its indentation, if it may have one.
+
+    In its pattern, a space stands for one or more of them or of tabs, and ` *` for any number.
+    """
     flags = re.MULTILINE | (re.IGNORECASE if ignores_case else 0)
-    compiled = re.compile(rf"^[ \t]*+{pattern}".encode(), flags)
+    spaced = _SPACES.sub(lambda match: match[1] or rf"[ \t]{match[2] or '+'}+", pattern)
+    margin = r"^[ \t]*+" if is_indented else "^"
+    compiled = re.compile(f"{margin}{spaced}".encode(), flags)
     return Head(compiled, body, kind, frozenset(within.split()), needs_body)
 
 
@@ -57,9 +65,9 @@ def _comment_below(definition: str) -> str:
 
 PROTOBUF = PatternLanguage(
     heads=(
-        _head(r"(?P<word>message|service|enum)[ \t]++(?P<name>\w++)(?=\s*+\{)"),
-        _head(r"(?P<word>rpc)[ \t]++(?P<name>\w++)(?=\s*+\()", within="service"),
-        _head(r"extend[ \t]++(?P<name>[\w.]++)(?=\s*+\{)", kind="extension"),
+        _head(r"(?P<word>message|service|enum) (?P<name>\w++)(?=\s*+\{)"),
+        _head(r"(?P<word>rpc) (?P<name>\w++)(?=\s*+\()", within="service"),
+        _head(r"extend (?P<name>[\w.]++)(?=\s*+\{)", kind="extension"),
         _head(r"(?:syntax|edition|package|import|option)\b[^;\n]*+", kind=DULL),
     ),
     hidden=_hidden(_SLASHES, _STRING, _SINGLE),
@@ -67,32 +75,23 @@ PROTOBUF = PatternLanguage(
 
 THRIFT = PatternLanguage(
     heads=(
-        _head(r"(?P<word>struct|union|exception|enum|service)[ \t]++(?P<name>\w++)"),
-        _head(
-            r"(?:oneway[ \t]++)?[\w.<>, ]{1,200}?[ \t](?P<name>\w++)[ \t]*+(?=\()",
-            "line",
-            "method",
-            "service",
-        ),
-        _head(r"typedef[ \t][^\n]{0,200}?(?P<name>\w++)[ \t]*+;?[ \t]*+$", "line", "type"),
-        _head(
-            r"const[ \t]++[\w.<>, ]{1,200}?[ \t](?P<name>\w++)[ \t]*+=(?=[ \t]*+[\[{])",
-            "line",
-            "constant",
-        ),
+        _head(r"(?P<word>struct|union|exception|enum|service) (?P<name>\w++)"),
+        _head(r"(?:oneway )?[\w.<>, ]{1,200}?[ \t](?P<name>\w++) *(?=\()", "line", "method", "service"),
+        _head(r"typedef[ \t][^\n]{0,200}?(?P<name>\w++) *;? *$", "line", "type"),
+        _head(r"const [\w.<>, ]{1,200}?[ \t](?P<name>\w++) *=(?= *[\[{])", "line", "constant"),
         _head(r"(?:include|cpp_include|namespace)\b", "line", DULL),
     ),
     hidden=_hidden(f"{_SLASHES}|{_HASH}", _STRING, _SINGLE),
-)
+)  # fmt: skip
 
 GRAPHQL = PatternLanguage(
     heads=(
         _head(
-            r"(?:extend[ \t]++)?(?P<word>type|interface|input|enum|union|scalar|query|mutation|subscription|fragment)"
-            r"[ \t]++(?P<name>\w++)",
+            r"(?:extend )?(?P<word>type|interface|input|enum|union|scalar|query|mutation|subscription|fragment)"
+            r" (?P<name>\w++)",
             "line",
         ),
-        _head(r"(?P<word>directive)[ \t]++@(?P<name>\w++)", "line"),
+        _head(r"(?P<word>directive) @(?P<name>\w++)", "line"),
     ),
     # A description stands where a comment would.
     hidden=_hidden(rf'"""[\s\S]*?(?:"""|\Z)|^[ \t]*+"[^"\n]*+"[ \t]*+$|{_HASH}', _STRING),
@@ -102,8 +101,8 @@ GRAPHQL = PatternLanguage(
 
 CAPNPROTO = PatternLanguage(
     heads=(
-        _head(r"(?P<word>struct|interface|enum)[ \t]++(?P<name>\w++)(?=[^;{}]{0,400}+\{)"),
-        _head(r"(?P<name>\w++)[ \t]++@\d++(?=[ \t]*+[(\[])", kind="method", within="interface"),
+        _head(r"(?P<word>struct|interface|enum) (?P<name>\w++)(?=[^;{}]{0,400}+\{)"),
+        _head(r"(?P<name>\w++) @\d++(?= *[(\[])", kind="method", within="interface"),
         _head(r"(?:using|import|@0x)[^;\n]*+", kind=DULL),
     ),
     hidden=_hidden(_HASH, _STRING),
@@ -112,8 +111,8 @@ CAPNPROTO = PatternLanguage(
 
 FLATBUFFERS = PatternLanguage(
     heads=(
-        _head(r"(?P<word>table|struct|enum|union|rpc_service)[ \t]++(?P<name>\w++)"),
-        _head(r"(?P<name>\w++)[ \t]*+(?=\()", kind="rpc", within="service"),
+        _head(r"(?P<word>table|struct|enum|union|rpc_service) (?P<name>\w++)"),
+        _head(r"(?P<name>\w++) *(?=\()", kind="rpc", within="service"),
         _head(r"(?:namespace|include|root_type|attribute|file_\w++)\b[^;\n]*+", kind=DULL),
     ),
     hidden=_hidden(_SLASHES, _STRING),
@@ -121,11 +120,7 @@ FLATBUFFERS = PatternLanguage(
 )
 
 PRISMA = PatternLanguage(
-    heads=(
-        _head(
-            r"(?P<word>model|enum|type|view|generator|datasource)[ \t]++(?P<name>\w++)(?=\s*+\{)"
-        ),
-    ),
+    heads=(_head(r"(?P<word>model|enum|type|view|generator|datasource) (?P<name>\w++)(?=\s*+\{)"),),
     hidden=_hidden(_SLASHES, _STRING),
 )
 
@@ -142,17 +137,13 @@ def _erlang_docstring(definition: str) -> str:
 
 ERLANG = PatternLanguage(
     heads=(
-        _head(r"(?P<name>[a-z][\w@]*+|'[^'\n]++')[ \t]*+(?=\()", "form", "function"),
-        _head(r"-record\([ \t]*+(?P<name>[a-z][\w@]*+|'[^'\n]++')", "form", "record"),
+        _head(r"(?P<name>[a-z][\w@]*+|'[^'\n]++') *(?=\()", "form", "function"),
+        _head(r"-record\( *(?P<name>[a-z][\w@]*+|'[^'\n]++')", "form", "record"),
         _head(r"-(?:type|opaque|nominal)[ \t(]++(?P<name>[a-z][\w@]*+)", "form", "type"),
         _head(r"-callback[ \t(]++(?P<name>[a-z][\w@]*+)", "form", "callback"),
-        _head(r"-define\([ \t]*+(?P<name>\w++)(?=\()", "form", "macro"),
+        _head(r"-define\( *(?P<name>\w++)(?=\()", "form", "macro"),
         _head(r"-(?:spec|doc|deprecated)\b", "form", PREFIX),
-        _head(
-            r"-(?:module|export|export_type|import|include|include_lib|compile|vsn|author)\b",
-            "form",
-            DULL,
-        ),
+        _head(r"-(?:module|export|export_type|import|include|include_lib|compile|vsn|author)\b", "form", DULL),
     ),
     hidden=_hidden(
         "%[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', r"\$(?:\\.|[^\s])", _STRING, r"'(?:[^'\\\n]|\\.)*+'"
@@ -163,7 +154,7 @@ ERLANG = PatternLanguage(
         r"^[ \t]*%+[ \t]?(?:@doc\b[ \t]*|@(?:private|hidden|end)\b[^\n]*)?", re.MULTILINE
     ),
     docstring=_erlang_docstring,
-)
+)  # fmt: skip
 
 # ---- Prolog
 
@@ -171,15 +162,13 @@ _ATOM = r"(?:[a-z]\w*+|'[^'\n]++')"
 
 PROLOG = PatternLanguage(
     heads=(
-        Head(
-            re.compile(
-                rf"^(?:{_ATOM}:)?(?P<name>{_ATOM})(?=\(|\s{{0,200}}+(?::-|-->|=>)|\.\s|[ \t]*+,)".encode(),
-                re.MULTILINE,
-            ),
+        _head(
+            rf"(?:{_ATOM}:)?(?P<name>{_ATOM})(?=\(|\s{{0,200}}+(?::-|-->|=>)|\.\s| *,)",
             "form",
             "function",
+            is_indented=False,
         ),
-        Head(re.compile(rb"^:-\s", re.MULTILINE), "form", DULL),
+        _head(r":-\s", "form", DULL, is_indented=False),
     ),
     hidden=_hidden(
         r"%[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)",
@@ -269,14 +258,14 @@ FENNEL = _lisp({"fn": "function", "lambda": "function", "macro": "macro", "local
 
 CMAKE = PatternLanguage(
     heads=(
-        _head(r"(?P<word>function|macro)[ \t]*+\(\s*+(?P<name>[\w${}.-]++)[^()\n]*+\)", "words", ignores_case=True),
+        _head(r"(?P<word>function|macro) *\(\s*+(?P<name>[\w${}.-]++)[^()\n]*+\)", "words", ignores_case=True),
         _head(
-            r"(?:add_custom_target|add_executable|add_library)[ \t]*+\(\s*+(?P<name>[\w${}.:-]++)",
+            r"(?:add_custom_target|add_executable|add_library) *\(\s*+(?P<name>[\w${}.:-]++)",
             "parens",
             "target",
             ignores_case=True,
         ),
-        _head(r"(?:cmake_minimum_required|include)[ \t]*+(?=\()", "parens", DULL, ignores_case=True),
+        _head(r"(?:cmake_minimum_required|include) *(?=\()", "parens", DULL, ignores_case=True),
     ),
     hidden=_hidden(rf"\#\[(?P<level>=*)\[[\s\S]*?(?:\](?P=level)\]|\Z)|{_HASH}", r'"(?:[^"\\]|\\.)*+"?'),
     closers=_closers(function=r"endfunction[ \t]*+\([^()\n]*+\)", macro=r"endmacro[ \t]*+\([^()\n]*+\)"),
@@ -284,15 +273,13 @@ CMAKE = PatternLanguage(
 
 MAKE = PatternLanguage(
     heads=(
-        Head(
-            re.compile(
-                rb"^(?P<name>[\w%/$][\w%/$().{}@+-]*+)(?:[ \t]++[\w%/$().{}@+-]++)*+[ \t]*+::?(?![:=])[^\n=]*+$",
-                re.MULTILINE,
-            ),
+        _head(
+            r"(?P<name>[\w%/$][\w%/$().{}@+-]*+)(?: [\w%/$().{}@+-]++)*+ *::?(?![:=])[^\n=]*+$",
             "indent",
             "target",
+            is_indented=False,
         ),
-        Head(re.compile(rb"^\.[A-Z_]++[ \t]*+:[^\n]*+|^-?include\b[^\n]*+", re.MULTILINE), "indent", DULL),
+        _head(r"\.[A-Z_]++ *:[^\n]*+|^-?include\b[^\n]*+", "indent", DULL, is_indented=False),
     ),
     hidden=_hidden(r"(?:^|(?<=[ \t]))\#[^\n]*+"),
 )  # fmt: skip
@@ -301,33 +288,29 @@ MAKE = PatternLanguage(
 
 R = PatternLanguage(
     heads=(
-        _head(r"`?(?P<name>[\w.]++|`[^`\n]++`)[ \t]*+(?:<-|=)[ \t]*+function\b(?=[ \t]*+\()", "line", "function"),
+        _head(r"`?(?P<name>[\w.]++|`[^`\n]++`) *(?:<-|=) *function\b(?= *\()", "line", "function"),
         _head(
-            r"(?P<name>[\w.]++)[ \t]*+(?:<-|=)[ \t]*+(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
+            r"(?P<name>[\w.]++) *(?:<-|=) *(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
             "parens",
             "class",
         ),
-        _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\([ \t]*+[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
-        _head(r"(?:library|require|source)[ \t]*+\([^()\n]*+\)", "line", DULL),
+        _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\( *[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
+        _head(r"(?:library|require|source) *\([^()\n]*+\)", "line", DULL),
     ),
     hidden=_hidden(_HASH, r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
     marker=re.compile(r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*)?", re.MULTILINE),
 )  # fmt: skip
 
 AWK = PatternLanguage(
-    heads=(_head(r"func(?:tion)?[ \t]++(?P<name>\w++)[ \t]*+(?=\()", kind="function"),),
+    heads=(_head(r"func(?:tion)? (?P<name>\w++) *(?=\()", kind="function"),),
     hidden=_hidden(_HASH, _STRING),
 )
 
 TCL = PatternLanguage(
     heads=(
-        _head(
-            r"(?:proc|oo::define[ \t]++\S++[ \t]++method)[ \t]++(?P<name>[\w:.-]++)",
-            "line",
-            "function",
-        ),
-        _head(r"(?:method|constructor)[ \t]++(?P<name>[\w:.-]++)", "line", "method", "class"),
-        _head(r"oo::class[ \t]++create[ \t]++(?P<name>[\w:]++)", "line", "class"),
+        _head(r"(?:proc|oo::define \S++ method) (?P<name>[\w:.-]++)", "line", "function"),
+        _head(r"(?:method|constructor) (?P<name>[\w:.-]++)", "line", "method", "class"),
+        _head(r"oo::class create (?P<name>[\w:]++)", "line", "class"),
         _head(r"(?:package|source)[ \t][^\n]*+", "line", DULL),
     ),
     hidden=_hidden(r"(?:^|;)[ \t]*+\#[^\n]*+", r"\\[\s\S]"),
@@ -337,12 +320,8 @@ _END_FUNCTION = r"endf(?:u|un|unc|unction)?\b"
 
 VIM = PatternLanguage(
     heads=(
-        _head(
-            r"(?:export[ \t]++)?(?P<word>fu|function|def)(?:n|nc)?!?[ \t]++(?P<name>[\w:.#<>]++)[ \t]*+(?=\()",
-            "words",
-            "function",
-        ),
-        _head(r"com(?:mand)?!?[ \t]++(?:-\S++[ \t]++)*+(?P<name>[A-Z]\w*+)", "line", "command"),
+        _head(r"(?:export )?(?P<word>fu|function|def)(?:n|nc)?!? (?P<name>[\w:.#<>]++) *(?=\()", "words", "function"),
+        _head(r"com(?:mand)?!? (?:-\S++ )*+(?P<name>[A-Z]\w*+)", "line", "command"),
     ),
     hidden=_hidden(r"^[ \t]*+[\"#][^\n]*+", r"'(?:[^'\n]|'')*+'", _STRING),
     closers=_closers(fu=_END_FUNCTION, function=_END_FUNCTION, **{"def": r"enddef\b"}),
@@ -350,7 +329,7 @@ VIM = PatternLanguage(
 )  # fmt: skip
 
 FISH = PatternLanguage(
-    heads=(_head(r"function[ \t]++(?P<name>[\w.:-]++)", "indent", "function"),),
+    heads=(_head(r"function (?P<name>[\w.:-]++)", "indent", "function"),),
     hidden=_hidden(r"(?:^|(?<=\s))\#[^\n]*+", r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
     last_row=re.compile(rb"end\b"),
 )
@@ -360,15 +339,15 @@ FISH = PatternLanguage(
 CRYSTAL = PatternLanguage(
     heads=(
         _head(
-            r"(?:(?:private|protected|abstract)[ \t]++)*+(?P<word>class|struct|module|enum|lib|annotation)[ \t]++"
+            r"(?:(?:private|protected|abstract) )*+(?P<word>class|struct|module|enum|lib|annotation) "
             r"(?P<name>[\w:]++)",
             "indent",
         ),
         _head(
-            r"(?:(?:private|protected)[ \t]++)*+(?P<word>def|macro)[ \t]++(?:self\.)?(?P<name>[\w]++[?!=]?|[^\s\w(]++)",
+            r"(?:(?:private|protected) )*+(?P<word>def|macro) (?:self\.)?(?P<name>[\w]++[?!=]?|[^\s\w(]++)",
             "indent",
         ),
-        _head(r"require[ \t]++", "line", DULL),
+        _head(r"require ", "line", DULL),
     ),
     hidden=_hidden(r"\#(?!\{)[^\n]*+", _STRING),
     kinds={"def": "function", "lib": "module"},
@@ -377,16 +356,13 @@ CRYSTAL = PatternLanguage(
 
 NIM = PatternLanguage(
     heads=(
+        _head(r"(?P<word>proc|func|method|iterator|converter|template|macro) (?P<name>\w++|`[^`\n]++`)", "indent"),
         _head(
-            r"(?P<word>proc|func|method|iterator|converter|template|macro)[ \t]++(?P<name>\w++|`[^`\n]++`)",
-            "indent",
-        ),
-        _head(
-            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)\*?[^=\n]*+=[ \t]*+(?:ref[ \t]++)?(?:object|enum|tuple|concept)\b",
+            r"(?:type )?(?P<name>[A-Z]\w*+)\*?[^=\n]*+= *(?:ref )?(?:object|enum|tuple|concept)\b",
             "indent",
             "class",
         ),
-        _head(r"(?:import|from|include|export)[ \t][^\n]*+|type[ \t]*+$", "line", DULL),
+        _head(r"(?:import|from|include|export)[ \t][^\n]*+|type *$", "line", DULL),
     ),
     hidden=_hidden(r"\#\[[\s\S]*?(?:\]\#|\Z)|\#[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
     kinds=dict.fromkeys(("proc", "func", "method", "iterator", "converter"), "function") | {"template": "macro"},
@@ -395,14 +371,10 @@ NIM = PatternLanguage(
 
 ELM = PatternLanguage(
     heads=(
-        _head(r"type[ \t]++(?:alias[ \t]++)?(?P<name>[A-Z]\w*+)", "indent", "type"),
-        Head(
-            re.compile(rb"^(?P<name>[a-z]\w*+)(?:[ \t]++[^=\n:|]++)?[ \t]*+=(?!=)", re.MULTILINE),
-            "indent",
-            "function",
-        ),
-        Head(re.compile(rb"^(?:port[ \t]++)?[a-z]\w*+[ \t]*+:[ \t]", re.MULTILINE), "indent", PREFIX),
-        Head(re.compile(rb"^(?:(?:port[ \t]++)?module|import)[ \t]", re.MULTILINE), "indent", DULL),
+        _head(r"type (?:alias )?(?P<name>[A-Z]\w*+)", "indent", "type"),
+        _head(r"(?P<name>[a-z]\w*+)(?: [^=\n:|]++)? *=(?!=)", "indent", "function", is_indented=False),
+        _head(r"(?:port )?[a-z]\w*+ *:[ \t]", "indent", PREFIX, is_indented=False),
+        _head(r"(?:(?:port )?module|import)[ \t]", "indent", DULL, is_indented=False),
     ),
     hidden=_hidden(r"--[^\n]*+|\{-[\s\S]*?(?:-\}|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
 )  # fmt: skip
@@ -411,41 +383,30 @@ _VERILOG_WORDS = ("module", "interface", "package", "class", "program", "functio
 
 VERILOG = PatternLanguage(
     heads=(
-        _head(
-            r"(?P<word>module|interface|package|class|program)[ \t]++(?:automatic[ \t]++)?(?P<name>\w++)",
-            "words",
-        ),
-        _head(
-            r"(?:virtual[ \t]++)?(?P<word>function|task)\b[^;(\n]{0,200}?(?P<name>\w++)[ \t]*+(?=[;(])",
-            "words",
-        ),
+        _head(r"(?P<word>module|interface|package|class|program) (?:automatic )?(?P<name>\w++)", "words"),
+        _head(r"(?:virtual )?(?P<word>function|task)\b[^;(\n]{0,200}?(?P<name>\w++) *(?=[;(])", "words"),
     ),
     hidden=_hidden(_SLASHES, _STRING),
     kinds={"task": "function"},
     closers=_closers(**{word: rf"end{word}\b" for word in _VERILOG_WORDS}),
-)
+)  # fmt: skip
 
 F_SHARP = PatternLanguage(
     heads=(
         _head(
-            r"let[ \t]++(?:(?:rec|inline|private|internal|mutable)[ \t]++)*+(?P<name>\w++|``[^`\n]++``)"
-            r"(?=[ \t]*+(?:[(<]|[ \t]\w))[^=\n]*+=",
+            r"let (?:(?:rec|inline|private|internal|mutable) )*+(?P<name>\w++|``[^`\n]++``)"
+            r"(?= *(?:[(<]|[ \t]\w))[^=\n]*+=",
             "indent",
             "function",
         ),
-        _head(
-            r"(?:static[ \t]++)?(?:member|override)[ \t]++(?:\w++\.)?(?P<name>\w++)",
-            "indent",
-            "method",
-            "class",
-        ),
-        _head(r"type[ \t]++(?:(?:private|internal)[ \t]++)?(?P<name>\w++)", "indent", "class"),
-        _head(r"module[ \t]++(?:rec[ \t]++)?(?P<name>\w++)[ \t]*+=", "indent", "module"),
+        _head(r"(?:static )?(?:member|override) (?:\w++\.)?(?P<name>\w++)", "indent", "method", "class"),
+        _head(r"type (?:(?:private|internal) )?(?P<name>\w++)", "indent", "class"),
+        _head(r"module (?:rec )?(?P<name>\w++) *=", "indent", "module"),
         _head(r"(?:open|namespace|module)[ \t][^\n]*+", "line", DULL),
     ),
     hidden=_hidden(r"//[^\n]*+|\(\*(?!\))[\s\S]*?(?:\*\)|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
     marker=re.compile(r"^[ \t]*///?[ \t]?(?:</?summary>)?|</summary>[ \t]*$", re.MULTILINE),
-)
+)  # fmt: skip
 
 # ---- Languages in which `end` closes everything
 
@@ -475,7 +436,7 @@ def _remarks(definition: str) -> str:
 
 _REMARKS = re.compile(r"(?:\n[ \t]*--[^\n]*)+\Z")
 _INSIDE = r"(?:[^()]|\([^()]{0,400}\)){0,2000}+"
-_ADA_CALL = rf"(?:(?:not[ \t]++)?overriding[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+_ADA_CALL = rf"(?:(?:not )?overriding )?(?:procedure|function) {_ADA_NAME}"
 
 ADA = PatternLanguage(
     heads=(
@@ -487,35 +448,21 @@ ADA = PatternLanguage(
             "statement",
             "function",
         ),
-        _any_case(r"entry[ \t]++(?P<name>\w++)", "block", "method"),
-        _any_case(r"package[ \t]++body[ \t]++(?P<name>[\w.]++)", "block", "module"),
-        _any_case(
-            r"(?:private[ \t]++)?package[ \t]++(?!body\b)(?P<name>[\w.]++)", "block", "package"
-        ),
-        _any_case(
-            r"package[ \t]++(?P<name>[\w.]++)(?=\s++(?:is\s++new|renames)\b)",
-            "statement",
-            "package",
-        ),
+        _any_case(r"entry (?P<name>\w++)", "block", "method"),
+        _any_case(r"package body (?P<name>[\w.]++)", "block", "module"),
+        _any_case(r"(?:private )?package (?!body\b)(?P<name>[\w.]++)", "block", "package"),
+        _any_case(r"package (?P<name>[\w.]++)(?=\s++(?:is\s++new|renames)\b)", "statement", "package"),
         # A unit of a library, which is in no package.
+        _any_case(r"(?:procedure|function) (?P<name>\w++(?:\.\w++)++)", "statement", "function"),
+        _any_case(r"(?:task|protected)(?: (?:type|body))? (?!(?:type|body)\b)(?P<name>[\w.]++)", "block", "class"),
+        _any_case(r"(?:sub)?type (?P<name>\w++)(?=[^;]{1,2000}?\bis\b)", "statement", "type"),
         _any_case(
-            r"(?:procedure|function)[ \t]++(?P<name>\w++(?:\.\w++)++)", "statement", "function"
-        ),
-        _any_case(
-            r"(?:task|protected)(?:[ \t]++(?:type|body))?[ \t]++(?!(?:type|body)\b)(?P<name>[\w.]++)",
-            "block",
-            "class",
-        ),
-        _any_case(r"(?:sub)?type[ \t]++(?P<name>\w++)(?=[^;]{1,2000}?\bis\b)", "statement", "type"),
-        _any_case(
-            r"generic\b(?![ \t]++(?:package|procedure|function)\b)[^\n]*+"
-            r"(?:\n(?!\s{0,4000}+(?:private[ \t]++)?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
+            r"generic\b(?! (?:package|procedure|function)\b)[^\n]*+"
+            r"(?:\n(?!\s{0,4000}+(?:private )?(?:package|procedure|function)\b)[^\n]*+){0,200}+",
             "line",
             PREFIX,
         ),
-        _any_case(
-            r"(?:(?:limited|private)[ \t]++)*+(?:with|use|pragma)[ \t]++\w", "statement", DULL
-        ),
+        _any_case(r"(?:(?:limited|private) )*+(?:with|use|pragma) \w", "statement", DULL),
     ),
     hidden=_hidden("--[^\n]*+", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
     blocks=BlockWords(
@@ -534,33 +481,23 @@ ADA = PatternLanguage(
     has_remarks_below=True,
     marker=re.compile(r"^[ \t]*--+[ \t]?(?:[\w.\"]+[ \t]*--$)?", re.MULTILINE),
     docstring=_remarks,
-)
+)  # fmt: skip
 
-_VHDL_CALL = rf"(?:(?:im)?pure[ \t]++)?(?:procedure|function)[ \t]++{_ADA_NAME}"
+_VHDL_CALL = rf"(?:(?:im)?pure )?(?:procedure|function) {_ADA_NAME}"
 
 VHDL = PatternLanguage(
     heads=(
         _any_case(_VHDL_CALL, "block", "function"),
         _any_case(_VHDL_CALL, "statement", "function", "package"),
-        _any_case(r"(?P<word>entity|configuration|context)[ \t]++(?P<name>\w++)", "block"),
-        _any_case(
-            r"architecture[ \t]++\w++[ \t]++of[ \t]++(?P<name>[\w.]++)", "block", "architecture"
-        ),
-        _any_case(r"package[ \t]++body[ \t]++(?P<name>\w++)", "block", "module"),
-        _any_case(r"package[ \t]++(?!body\b)(?P<name>\w++)", "block", "package"),
-        _any_case(r"package[ \t]++(?P<name>\w++)(?=\s++is\s++new\b)", "statement", "package"),
-        _any_case(
-            r"(?P<name>\w++)[ \t]*+:[ \t]*+(?:postponed[ \t]++)?process\b", "block", "process"
-        ),
-        _any_case(
-            r"type[ \t]++(?P<name>\w++)[ \t]++is[ \t]++protected(?:[ \t]++body)?\b",
-            "block",
-            "class",
-        ),
-        _any_case(
-            r"(?:sub)?type[ \t]++(?P<name>\w++)[ \t]++is\b(?![ \t]++protected)", "statement", "type"
-        ),
-        _any_case(r"(?:library|use)[ \t]++\w", "statement", DULL),
+        _any_case(r"(?P<word>entity|configuration|context) (?P<name>\w++)", "block"),
+        _any_case(r"architecture \w++ of (?P<name>[\w.]++)", "block", "architecture"),
+        _any_case(r"package body (?P<name>\w++)", "block", "module"),
+        _any_case(r"package (?!body\b)(?P<name>\w++)", "block", "package"),
+        _any_case(r"package (?P<name>\w++)(?=\s++is\s++new\b)", "statement", "package"),
+        _any_case(r"(?P<name>\w++) *: *(?:postponed )?process\b", "block", "process"),
+        _any_case(r"type (?P<name>\w++) is protected(?: body)?\b", "block", "class"),
+        _any_case(r"(?:sub)?type (?P<name>\w++) is\b(?! protected)", "statement", "type"),
+        _any_case(r"(?:library|use) \w", "statement", DULL),
     ),
     hidden=_hidden(r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)", r'"(?:[^"\n]|"")*+"', r"(?<![\w)])'[^\n]'"),
     blocks=BlockWords(
@@ -594,26 +531,20 @@ _PASCAL_BODY = r"\b(?![ \t]*+;|[ \t]++of\b|[ \t]*+\([^()]{0,400}\)[ \t]*+;)"
 PASCAL = PatternLanguage(
     heads=(
         _any_case(rf"{_PASCAL_CALL}(?P<name>{_PASCAL_QUALIFIED}++)", "block", "method"),
+        _any_case(rf"{_PASCAL_CALL}(?P<name>{_PASCAL_NAME}(?!\.)|{_OPERATOR})", "block", "function"),
         _any_case(
-            rf"{_PASCAL_CALL}(?P<name>{_PASCAL_NAME}(?!\.)|{_OPERATOR})", "block", "function"
-        ),
-        _any_case(
-            rf"(?:type[ \t]++)?(?:generic[ \t]++)?(?P<name>{_PASCAL_NAME})[ \t]*+=\s{{0,200}}+"
-            rf"(?:(?:bit)?packed[ \t]++)?(?P<word>{_PASCAL_CLASS}|record){_PASCAL_BODY}",
+            rf"(?:type )?(?:generic )?(?P<name>{_PASCAL_NAME}) *=\s{{0,200}}+"
+            rf"(?:(?:bit)?packed )?(?P<word>{_PASCAL_CLASS}|record){_PASCAL_BODY}",
             "statement",
         ),
         _any_case(
-            r"(?:type[ \t]++)?(?P<name>[A-Z]\w*+)[ \t]*+=\s{0,200}+"
-            r"(?=\(\s{0,200}+[A-Z]\w*+\s{0,200}+(?:,|\)\s{0,200}+;|:?=[ \t]*+[\w$]++\s*+,))",
+            r"(?:type )?(?P<name>[A-Z]\w*+) *=\s{0,200}+"
+            r"(?=\(\s{0,200}+[A-Z]\w*+\s{0,200}+(?:,|\)\s{0,200}+;|:?= *[\w$]++\s*+,))",
             "statement",
             "type",
         ),
         _any_case(r"(?:uses|unit|program|library)[ \t\r]*+[\w\n]", "statement", DULL),
-        _any_case(
-            r"(?:interface|implementation|initialization|type|const|var|begin|end\.)[ \t]*+\r?$",
-            "line",
-            DULL,
-        ),
+        _any_case(r"(?:interface|implementation|initialization|type|const|var|begin|end\.) *\r?$", "line", DULL),
     ),
     hidden=_hidden(r"//[^\n]*+|\{[^}]*+(?:\}|\Z)|\(\*[\s\S]*?(?:\*\)|\Z)", r"'(?:[^'\n]|'')*+'"),
     kinds=dict.fromkeys(_PASCAL_CLASS[3:-1].split("|"), "class")
@@ -636,7 +567,7 @@ PASCAL = PatternLanguage(
         r"\{\$[^}]*\}|^[ \t]*(?://+|\(\*+|\{+\*?|[-=*{}]{3,}[ \t]*$)[ \t]?|(?:\*\)|\})[ \t]*$",
         re.MULTILINE,
     ),
-)
+)  # fmt: skip
 
 # ---- D
 
@@ -663,31 +594,21 @@ _D_WRAPPER = r"(?:const|immutable|inout|shared|typeof|this)\b"
 
 D = PatternLanguage(
     heads=(
-        _head(
-            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<word>class|struct|union|interface|enum)[ \t]++(?P<name>\w++)(?![ \t]*+[=;])"
-        ),
-        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?:mixin[ \t]++)?(?P<word>template)[ \t]++(?P<name>\w++)"),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?P<word>class|struct|union|interface|enum) (?P<name>\w++)(?! *[=;])"),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?:mixin )?(?P<word>template) (?P<name>\w++)"),
         _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>unittest)(?=\s*+\{{)", kind="test"),
+        _head(rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>~?this) *(?=\()", kind="function", needs_body=True),
         _head(
-            rf"{_D_ATTRIBUTE}{{0,10}}+(?P<name>~?this)[ \t]*+(?=\()",
+            rf"{_D_ATTRIBUTE}{{1,10}}+(?!{_D_STATEMENT}|{_D_WRAPPER})(?P<name>\w++) *(?=\()",
             kind="function",
             needs_body=True,
         ),
         _head(
-            rf"{_D_ATTRIBUTE}{{1,10}}+(?!{_D_STATEMENT}|{_D_WRAPPER})(?P<name>\w++)[ \t]*+(?=\()",
+            rf"{_D_ATTRIBUTE}{{0,10}}+(?!{_D_STATEMENT}){_D_TYPE}(?P<name>\w++) *(?=\()",
             kind="function",
             needs_body=True,
         ),
-        _head(
-            rf"{_D_ATTRIBUTE}{{0,10}}+(?!{_D_STATEMENT}){_D_TYPE}(?P<name>\w++)[ \t]*+(?=\()",
-            kind="function",
-            needs_body=True,
-        ),
-        _head(
-            r"(?:module|import|(?:public|static|private|package)[ \t]++import)[ \t][^;]*+;?",
-            "line",
-            DULL,
-        ),
+        _head(r"(?:module|import|(?:public|static|private|package) import)[ \t][^;]*+;?", "line", DULL),
     ),
     hidden=_hidden(
         _D_COMMENT, r'r?"(?:[^"\\]|\\.)*+"?', r"`[^`]*+`?", r"'(?:[^'\\\n]|\\[^\n]{1,10}?)'"
@@ -697,55 +618,28 @@ D = PatternLanguage(
         r"^[ \t]*(?:/\+\++|\++/|\+(?!\w)|///+)[ \t]?|[ \t]*\++/[ \t]*$|\$\([A-Z_0-9]+ (?=\w)",
         re.MULTILINE,
     ),
-)
+)  # fmt: skip
 
 # ---- Styles and shaders
 
 SASS = PatternLanguage(
-    heads=(_head(r"@(?P<word>mixin|function)[ \t]++(?P<name>[\w-]++)"),),
+    heads=(_head(r"@(?P<word>mixin|function) (?P<name>[\w-]++)"),),
     hidden=_hidden(_SLASHES, _STRING, _SINGLE),
 )
 
 WGSL = PatternLanguage(
     heads=(
-        _head(r"(?:@\w++(?:\([^()\n]*+\))?\s*+)*+fn[ \t]++(?P<name>\w++)", kind="function"),
-        _head(r"(?P<word>struct)[ \t]++(?P<name>\w++)"),
+        _head(r"(?:@\w++(?:\([^()\n]*+\))?\s*+)*+fn (?P<name>\w++)", kind="function"),
+        _head(r"(?P<word>struct) (?P<name>\w++)"),
     ),
     hidden=_hidden(_SLASHES),
 )
 
 # By the names that files of these languages have.
 PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
-    "ada": ADA,
-    "awk": AWK,
-    "capnproto": CAPNPROTO,
-    "clojure": CLOJURE,
-    "cmake": CMAKE,
-    "commonlisp": COMMON_LISP,
-    "crystal": CRYSTAL,
-    "d": D,
-    "elm": ELM,
-    "emacslisp": COMMON_LISP,
-    "erlang": ERLANG,
-    "fennel": FENNEL,
-    "css": SASS,
-    "fish": FISH,
-    "flatbuffers": FLATBUFFERS,
-    "fsharp": F_SHARP,
-    "graphql": GRAPHQL,
-    "make": MAKE,
-    "nim": NIM,
-    "pascal": PASCAL,
-    "prisma": PRISMA,
-    "prolog": PROLOG,
-    "protobuf": PROTOBUF,
-    "r": R,
-    "racket": SCHEME,
-    "scheme": SCHEME,
-    "tcl": TCL,
-    "thrift": THRIFT,
-    "verilog": VERILOG,
-    "vhdl": VHDL,
-    "vim": VIM,
-    "wgsl": WGSL,
-}
+    "ada": ADA, "awk": AWK, "capnproto": CAPNPROTO, "clojure": CLOJURE, "cmake": CMAKE, "commonlisp": COMMON_LISP,
+    "crystal": CRYSTAL, "d": D, "elm": ELM, "emacslisp": COMMON_LISP, "erlang": ERLANG, "fennel": FENNEL, "css": SASS,
+    "fish": FISH, "flatbuffers": FLATBUFFERS, "fsharp": F_SHARP, "graphql": GRAPHQL, "make": MAKE, "nim": NIM,
+    "pascal": PASCAL, "prisma": PRISMA, "prolog": PROLOG, "protobuf": PROTOBUF, "r": R, "racket": SCHEME,
+    "scheme": SCHEME, "tcl": TCL, "thrift": THRIFT, "verilog": VERILOG, "vhdl": VHDL, "vim": VIM, "wgsl": WGSL,
+}  # fmt: skip

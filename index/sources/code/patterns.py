@@ -421,15 +421,13 @@ class _Scan:
     def _continues(self, definition: Definition, spot: _Spot) -> bool:
         """Add one more form of the definition right before it to that, if it is one."""
         last = self._definitions[-1] if self._definitions else None
-        if last is None or spot.head.body != "form" or definition.summary:
+        if last is None or spot.head.body != "form" or not definition.continues(last):
             return False
-        is_same = (last.kind, last.names) == (definition.kind, definition.names)
         is_near = not self._plain[last.end : definition.start].strip()
-        if not is_same or not is_near or definition.signature[0] != definition.start:
+        if not is_near or definition.signature[0] != definition.start:
             return False
 
-        last.end, last.rows = definition.end, (last.rows[0], definition.rows[1])
-        last.columns = (last.columns[0], definition.columns[1])
+        last.extend(definition.end, definition.rows[1], definition.columns[1])
         return True
 
     # ---- comments

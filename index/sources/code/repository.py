@@ -39,7 +39,6 @@ from purlin.index.sources.code.contents import (
     type_by_content,
 )
 from purlin.index.sources.code.definitions import LEAVES, Definition, Outline, outline
-from purlin.index.sources.code.identifiers import identifiers
 from purlin.index.sources.code.languages import DIALECTS
 from purlin.index.sources.code.roles import role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
@@ -71,7 +70,6 @@ def files(
     root: Path,
     *,
     secondary: Secondary = "demote",
-    entities: bool = False,
     content: Content = "code",
     digests: Mapping[str, tuple[Stamp, str]] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
@@ -81,12 +79,11 @@ def files(
     `secondary="leave-out"` skips all but source files: tests, benchmarks, examples, stubs,
     vendored, generated and minified files, and tests inside of source files; otherwise their
     documents have that role in `fields["role"]`.
-    `entities=True` also fills in the spans of identifiers, which takes several times longer.
 
     `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
     is not opened, if that listing was made by the same version with the same options.
     """
-    options = _Options(secondary, entities)
+    options = _Options(secondary)
     digests = digests or {}
     if not root.is_dir():
         yield _single_file(root, options, digests)
@@ -154,14 +151,13 @@ def _single_file(
 @dataclass(frozen=True, slots=True)
 class _Options:
     secondary: Secondary
-    entities: bool
 
     def tag(self, kind: FileType) -> str:
         """What digests begin with: all that documents depend on besides name and content."""
         leaves_out = self.secondary == "leave-out"
         # A grammar may be installed later.
         grammar = f" {kind.grammar.name}" if kind.grammar else ""
-        return f"code {VERSION}{' entities' * self.entities}{' source-only' * leaves_out}{grammar}:"
+        return f"code {VERSION}{' source-only' * leaves_out}{grammar}:"
 
     def digest(self, content: bytes, name: str, kind: FileType) -> str:
         return self.tag(kind) + hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
@@ -263,8 +259,6 @@ def _documents(
         title_counts[document.id] += 1
         if title_counts[document.id] > 1:
             document = replace(document, id=f"{document.id}~{title_counts[document.id]}")
-        if options.entities and kind.grammar is not None:
-            document = replace(document, entities=identifiers(document.body, kind.grammar.name))
         yield document
 
 

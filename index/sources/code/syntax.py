@@ -66,10 +66,9 @@ class Language:
     prefix that matches `test_mark` stands before is for tests alone.
 
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
-    that of the file; without one of these, or where it returns None, a comment is read. `shells`
-    are the prefixes and suffixes that make a program of a bare definition; `{indent}` becomes the
-    indentation of the lines after its first. What the grammar cannot read, `rewrite` replaces
-    before parsing; every offset stays. Of a `component`, only its scripts are in the language.
+    that of the file; without one of these, or where it returns None, a comment is read. What the
+    grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a `component`, only
+    its scripts are in the language.
     """
 
     name: str
@@ -77,7 +76,6 @@ class Language:
     module: str
     definitions: Mapping[str, str | KindOf]
     inside: frozenset[str]
-    identifiers: frozenset[str]
     function: str = "language"
     find_name: NameOf = _name_field
     find_inner: Callable[[ts.Node], ts.Node | None] | None = None
@@ -110,7 +108,7 @@ class Language:
     component: bool = False
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None
     file_docstring: Callable[[ts.Node], str | None] | None = None
-    shells: tuple[tuple[str, str], ...] = (("", ""),)
+    identifiers: frozenset[str] = frozenset(COMMON_NAMES.split())
 
 
 def synopsis(comment: str) -> str | None:
@@ -133,19 +131,6 @@ def _capsule(address: int) -> object:
     wrap.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     capsule: object = wrap(address, b"tree_sitter.Language", None)
     return capsule
-
-
-@cache
-def keywords(language: Language) -> frozenset[str]:
-    """The words of the grammar, including those that may also be names (`get`, `print`)."""
-    tree_grammar = grammar(language)
-    kinds = (
-        tree_grammar.node_kind_for_id(kind)
-        for kind in range(tree_grammar.node_kind_count)
-        if not tree_grammar.node_kind_is_named(kind)
-    )
-
-    return frozenset(kind for kind in kinds if kind and kind.isalpha())
 
 
 def parse(source: bytes, language: Language) -> ts.Tree | None:

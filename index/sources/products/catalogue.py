@@ -19,7 +19,6 @@ from purlin.index.product_fields import ICECAT
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, broken, cut, part_files
-from purlin.index.sources.products import nouns
 from purlin.index.sources.products.columns import (
     TEXT_COLUMNS,
     check_roles,
@@ -52,15 +51,13 @@ def files(
     path: Path,
     *,
     columns: Mapping[str, str] | None = None,
-    entities: bool = False,
     on_sample: OnSample | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
     `columns` maps standard columns (keys of `product_columns.COLUMNS`) to the names in these files that are not
-    recognised; a file or row without such a column is read by the known names. `entities` asks for
-    entity spans, which only training needs. `on_sample` is called with the first records of each
-    table when it is listed.
+    recognised; a file or row without such a column is read by the known names. `on_sample` is
+    called with the first records of each table when it is listed.
 
     Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
     standard column.
@@ -74,7 +71,7 @@ def files(
     if path.is_file() and not table_format(path):
         raise InvalidInput(f"{path.name} {why_no_table(path)}.", field="path")
 
-    return _files(path, columns, entities, on_sample or _ignore)
+    return _files(path, columns, on_sample or _ignore)
 
 
 # Files
@@ -85,7 +82,7 @@ def _ignore(_name: str, _sample: Sequence[Record]) -> None:
 
 
 def _files(
-    path: Path, columns: dict[str, str], entities: bool, on_sample: OnSample
+    path: Path, columns: dict[str, str], on_sample: OnSample
 ) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
     paths: list[Path | Skipped] = []
@@ -102,26 +99,21 @@ def _files(
             continue
 
         try:
-            yield from _tables(file, name, columns, entities, on_sample)
+            yield from _tables(file, name, columns, on_sample)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
 
 
 def _tables(
-    path: Path, name: str, columns: Mapping[str, str], entities: bool, on_sample: OnSample
+    path: Path, name: str, columns: Mapping[str, str], on_sample: OnSample
 ) -> Iterator[SourceFile]:
     """Yield a table as one file, or as its parts if it is long."""
     before = file_stamp(path)
-    options = [
-        VERSION,
-        table_format(path),
-        sorted(columns.items()),
-        nouns.NOUN_RULES if entities else None,
-    ]
+    options = [VERSION, table_format(path), sorted(columns.items())]
     typed = _typing(path, columns)
 
     def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:
-        documents = _documents(rows(), name, columns, entities, typed)
+        documents = _documents(rows(), name, columns, typed)
         return unchanged(documents, path, name, before)
 
     def digest_of(part_name: str) -> str:
@@ -207,7 +199,6 @@ def _documents(
     rows: Iterable[Row | Skipped],
     name: str,
     columns: Mapping[str, str],
-    entities: bool,
     typed: Callable[[Record], Record],
 ) -> Iterator[Document | Skipped]:
     """The products of rows, whose cells get their type by `typed`."""
@@ -219,7 +210,7 @@ def _documents(
             continue
 
         try:
-            document = from_record(typed(row.record), columns=columns, entities=entities)
+            document = from_record(typed(row.record), columns=columns)
         except InvalidInput as error:
             yield Skipped(name, error.message, row.number)
             continue

@@ -20,7 +20,6 @@ from purlin.index.product_fields import (
     without_unit,
 )
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Location, Span, Value
-from purlin.index.sources.products import nouns
 from purlin.index.sources.products.attributes import (
     attributes_of,
     flat_fields,
@@ -58,9 +57,8 @@ def from_record(
     record: Mapping[str, object],
     *,
     columns: Mapping[str, str] | None = None,
-    entities: bool = False,
 ) -> Document:
-    """Make a document of one product record; `columns` and `entities` as for `product.files`.
+    """Make a document of one product record; `columns` as for `product.files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
     too long to filter by, then `Name: value` lines for brand, category, colour, options, codes,
@@ -109,7 +107,6 @@ def from_record(
         summary=summary,
         location=Location(url=web_address(values.get("url"))),
         fields=_fields(others, attributes, named | _unsearched(values, price)),
-        entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
     )
 

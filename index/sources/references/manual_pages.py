@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape, unescape
 
 from purlin.index.sources.references import mdoc
-from purlin.index.sources.references.roff import BOLD, ITALIC, PLAIN, Page, Strings, lines, tokens
+from purlin.index.sources.references.roff import BOLD, ITALIC, PLAIN, Macros, Page, Strings, tokens
 
 # Characters at the beginning of a page in which its first macro stands.
 MAX_HEAD = 64_000
@@ -28,12 +28,8 @@ _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
 _FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
-_PARAGRAPHS = frozenset("PP P LP HP".split())
-_CODE = frozenset("nf EX Vb".split())
-_FILLED = frozenset("fi EE Ve".split())
-_INDENTS, _DEDENTS = frozenset(["RS", "INDENT"]), frozenset(["RE", "UNINDENT"])
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
-_SILENT = frozenset("TH PD DT AT UC IX LINKSTYLE UNINDENT DS DE KS KE".split())
+_SILENT = frozenset("PD DT AT UC IX LINKSTYLE DS DE KS KE".split())
 # Which pages define in their own way: displays, and as Tcl's do, an empty string and an option.
 _REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 
@@ -56,7 +52,7 @@ def _read(source: str) -> tuple[Page, str, str]:
     if first is None or first[1] == "so":
         return Page(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
-        return mdoc.read(source)
+        return mdoc.MdocReader().read(source)
     return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD]).read(source)
 
 
@@ -106,7 +102,7 @@ class _Reader:
 
     def read(self, source: str) -> tuple[Page, str, str]:
         """The page, its name and its section of the manual."""
-        for line, macro, arguments in lines(source, self._strings, _is_of_page):
+        for line, macro, arguments in Macros(self._strings, _is_of_page).read(source):
             self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
@@ -149,6 +145,9 @@ class _Reader:
     def _words(self, arguments: str) -> list[str]:
         return [self._strings.text(token) for token in tokens(arguments)]
 
+    def _add_words(self, arguments: str, before: str = "", after: str = "") -> None:
+        self._add(f"{before}{' '.join(self._words(arguments))}{after}")
+
     def _fonts(self, macro: str, arguments: str) -> str:
         """The words of a macro such as `.BR`, each in the next of its fonts, without spaces."""
         words = self._words(arguments)
@@ -166,21 +165,11 @@ class _Reader:
     def _macro(self, macro: str, arguments: str) -> None:
         if macro in _FONT_MACROS:
             self._font_line(macro, arguments)
-        elif macro in _PARAGRAPHS:
-            self._begin_paragraph(macro)
-        elif macro in _CODE:
-            self._page.begin_code()
-        elif macro in _FILLED:
-            self._page.end_code()
-        elif macro in _INDENTS:
-            self._indent()
-        elif macro in _DEDENTS:
-            self._page.dedent()
         elif action := _ACTIONS.get(macro):
             action(self, arguments)
         elif macro not in _SILENT and not macro.islower():
             # A macro of the page itself: what it is about is kept.
-            self._add(" ".join(self._words(arguments)))
+            self._add_words(arguments)
 
     def _font_line(self, macro: str, arguments: str) -> None:
         if arguments:
@@ -190,7 +179,7 @@ class _Reader:
 
     def _begin_paragraph(self, macro: str) -> None:
         if self._page.is_code:
-            self._page.text("")
+            self._page.blank_line()
             return
         self._expects_term = False
         self._page.end_list()
@@ -201,7 +190,7 @@ class _Reader:
         paragraph = self._page.paragraph
         is_term = (
             bool(paragraph)
-            and self._paragraph in ("PP", "P", "LP")
+            and self._paragraph == "PP"
             and not self._page.is_code
             and len(paragraph) <= MAX_TERM
             and (
@@ -228,13 +217,7 @@ class _Reader:
         else:
             self._expects_heading = level
 
-    def _section_heading(self, arguments: str) -> None:
-        self._heading(2, arguments)
-
-    def _subsection_heading(self, arguments: str) -> None:
-        self._heading(3, arguments)
-
-    def _tagged(self, arguments: str) -> None:
+    def _tagged(self) -> None:
         self._page.end_code()
         self._paragraph = ""
         self._expects_term = True
@@ -249,10 +232,8 @@ class _Reader:
             # As help2man writes options: a hanging paragraph, then what it means.
             if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM:
                 self._page.term(self._page.take_paragraph())
-            elif self._page.is_code:
-                self._page.text("")
             else:
-                self._page.end_paragraph()
+                self._page.blank_line()
         elif _BULLET.fullmatch(plain):
             self._page.item("ul")
         elif _NUMBER.fullmatch(plain) and self._counts(plain):
@@ -265,16 +246,7 @@ class _Reader:
         """Whether a tag numbers the items of a list: not 0, 123 and 124, which are values."""
         return not number.isdigit() or int(number) == self._page.next_item
 
-    def _space(self, arguments: str) -> None:
-        if self._page.is_code:
-            self._page.text("")
-        else:
-            self._page.end_paragraph()
-
-    def _break(self, arguments: str) -> None:
-        self._page.line_break()
-
-    def _begin_table(self, arguments: str) -> None:
+    def _begin_table(self) -> None:
         self._page.end_code()
         self._rows = []
 
@@ -305,37 +277,32 @@ class _Reader:
 
     def _synopsis(self, arguments: str) -> None:
         self._page.end_paragraph()
-        self._add(f"{BOLD}{' '.join(self._words(arguments))}{PLAIN}")
-
-    def _option(self, arguments: str) -> None:
-        self._add(f"[{' '.join(self._words(arguments))}]")
+        self._add_words(arguments, BOLD, PLAIN)
 
 
+# What each macro does, by its arguments.
 _ACTIONS: dict[str, Callable[[_Reader, str], None]] = {
     "TH": _Reader._title,
-    "SH": _Reader._section_heading,
-    "SS": _Reader._subsection_heading,
-    "TP": _Reader._tagged,
-    "TQ": _Reader._tagged,
+    "SH": lambda reader, arguments: reader._heading(2, arguments),
+    "SS": lambda reader, arguments: reader._heading(3, arguments),
+    **dict.fromkeys(["PP", "P", "LP"], lambda reader, _: reader._begin_paragraph("PP")),
+    "HP": lambda reader, _: reader._begin_paragraph("HP"),
+    **dict.fromkeys(["TP", "TQ"], lambda reader, _: reader._tagged()),
     "IP": _Reader._indented,
-    "sp": _Reader._space,
-    "Sp": _Reader._space,
-    "br": _Reader._break,
-    "ti": _Reader._break,
-    "TS": _Reader._begin_table,
-    "UR": _Reader._open_link,
-    "MT": _Reader._open_link,
-    "UE": _Reader._close_link,
-    "ME": _Reader._close_link,
-    "URL": _Reader._link,
-    "MTO": _Reader._link,
+    **dict.fromkeys(["RS", "INDENT"], lambda reader, _: reader._indent()),
+    **dict.fromkeys(["RE", "UNINDENT"], lambda reader, _: reader._page.dedent()),
+    **dict.fromkeys(["nf", "EX", "Vb"], lambda reader, _: reader._page.begin_code()),
+    **dict.fromkeys(["fi", "EE", "Ve"], lambda reader, _: reader._page.end_code()),
+    **dict.fromkeys(["sp", "Sp", "YS"], lambda reader, _: reader._page.blank_line()),
+    **dict.fromkeys(["br", "ti"], lambda reader, _: reader._page.line_break()),
+    "TS": lambda reader, _: reader._begin_table(),
+    **dict.fromkeys(["UR", "MT"], _Reader._open_link),
+    **dict.fromkeys(["UE", "ME"], _Reader._close_link),
+    **dict.fromkeys(["URL", "MTO"], _Reader._link),
     "SY": _Reader._synopsis,
-    "OP": _Reader._option,
-    "YS": _Reader._space,
+    "OP": lambda reader, arguments: reader._add_words(arguments, "[", "]"),
 }
-_OWN = (
-    _FONT_MACROS | _PARAGRAPHS | _CODE | _FILLED | _INDENTS | _DEDENTS | _SILENT | _ACTIONS.keys()
-) - _REDEFINED
+_OWN = (_FONT_MACROS | _SILENT | _ACTIONS.keys()) - _REDEFINED
 
 
 def _is_of_page(macro: str) -> bool:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from purlin.index.sources.references.roff import BOLD, PLAIN, Page, Strings, lines, quoted_tokens
+from purlin.index.sources.references.roff import BOLD, PLAIN, Macros, Page, Strings, quoted_tokens
 
 _CLOSING = frozenset(". , : ; ) ] ? !".split())
 _OPENING = frozenset("( [".split())
 # Macros around the rest of their line, and those that open and close over several lines.
-_ENCLOSING = {
-    "Op": ("[", "]"),
-    "Dq": ("“", "”"),
-    "Sq": ("‘", "’"),
-    "Qq": ('"', '"'),
-    "Ql": ("‘", "’"),
-    "Pq": ("(", ")"),
-    "Bq": ("[", "]"),
-    "Brq": ("{", "}"),
-    "Aq": ("<", ">"),
-}
+_ENCLOSING = {"Op": "[]", "Dq": "“”", "Sq": "‘’", "Qq": '""', "Ql": "‘’", "Pq": "()", "Bq": "[]"}
+_ENCLOSING |= {"Brq": "{}", "Aq": "<>"}
 _OPENERS = {"Oo": "[", "Do": "“", "So": "‘", "Qo": '"', "Po": "(", "Bo": "[", "Bro": "{", "Ao": "<"}
 _CLOSERS = {"Oc": "]", "Dc": "”", "Sc": "’", "Qc": '"', "Pc": ")", "Bc": "]", "Brc": "}", "Ac": ">"}
 _BOLD = frozenset("Cm Ic Sy Nm Cd Fd Ft Vt".split())
@@ -41,11 +32,6 @@ _CELL = "\x04"
 _JOINTS = {"Ns": "", "Ap": "'", "Ta": _CELL}
 # Words of a line, each with whether it stood in quotes.
 Words = Sequence[tuple[str, bool]]
-
-
-def read(source: str) -> tuple[Page, str, str]:
-    """The page, its name and its section of the manual."""
-    return _Reader().read(source)
 
 
 class _Words:
@@ -74,7 +60,9 @@ class _Words:
         return "".join(self._parts)
 
 
-class _Reader:
+class MdocReader:
+    """Reads one page."""
+
     def __init__(self) -> None:
         self._strings = Strings()
         self._page = Page()
@@ -91,7 +79,8 @@ class _Reader:
         self._reference: list[str] | None = None
 
     def read(self, source: str) -> tuple[Page, str, str]:
-        for line, macro, arguments in lines(source, self._strings):
+        """The page, its name and its section of the manual."""
+        for line, macro, arguments in Macros(self._strings).read(source):
             self._page.line = line
             if not macro:
                 self._text_line(arguments)
@@ -143,32 +132,11 @@ class _Reader:
     def _set_title(self, words: Words) -> None:
         self._title, self._section = [*(word for word, _ in words), "", ""][:2]
 
-    def _begin_main_section(self, words: Words) -> None:
-        self._begin_section(2, _plain(words))
-
-    def _begin_subsection(self, words: Words) -> None:
-        self._begin_section(3, _plain(words))
-
-    def _begin_paragraph(self, words: Words) -> None:
-        if self._page.is_code:
-            self._page.text("")
-        else:
-            self._page.end_paragraph()
-
-    def _break_line(self, words: Words) -> None:
-        self._page.line_break()
-
     def _begin_display(self, words: Words) -> None:
         if _CODE_DISPLAYS & {word for word, _ in words}:
             self._page.begin_code()
         else:
             self._page.end_paragraph()
-
-    def _begin_code(self, words: Words) -> None:
-        self._page.begin_code()
-
-    def _end_display(self, words: Words) -> None:
-        self._page.end_code()
 
     def _display_line(self, words: Words) -> None:
         self._page.begin_code()
@@ -178,10 +146,10 @@ class _Reader:
     def _describe(self, words: Words) -> None:
         self._add(f"– {self._inline(words)}")
 
-    def _begin_reference(self, words: Words) -> None:
+    def _begin_reference(self) -> None:
         self._reference = []
 
-    def _end_reference(self, words: Words) -> None:
+    def _end_reference(self) -> None:
         parts, self._reference = self._reference or [], None
         self._add(", ".join(parts) + "." if parts else "")
 
@@ -236,7 +204,7 @@ class _Reader:
             self._rows[-1][-1] += "".join(self._cell)
         self._cell.clear()
 
-    def _close_list(self, words: Words) -> None:
+    def _close_list(self) -> None:
         if not self._lists:
             return
 
@@ -369,24 +337,21 @@ def _plain(words: Words) -> str:
     return " ".join(word for word, _ in words)
 
 
-_ACTIONS: dict[str, Callable[[_Reader, Words], None]] = {
-    "Dt": _Reader._set_title,
-    "Sh": _Reader._begin_main_section,
-    "Ss": _Reader._begin_subsection,
-    "Pp": _Reader._begin_paragraph,
-    "Lp": _Reader._begin_paragraph,
-    "sp": _Reader._begin_paragraph,
-    "br": _Reader._break_line,
-    "Bl": _Reader._open_list,
-    "It": _Reader._item,
-    "El": _Reader._close_list,
-    "Bd": _Reader._begin_display,
-    "nf": _Reader._begin_code,
-    "Ed": _Reader._end_display,
-    "fi": _Reader._end_display,
-    "Dl": _Reader._display_line,
-    "D1": _Reader._display_line,
-    "Nd": _Reader._describe,
-    "Rs": _Reader._begin_reference,
-    "Re": _Reader._end_reference,
+# What each macro does, by the words after it.
+_ACTIONS: dict[str, Callable[[MdocReader, Words], None]] = {
+    "Dt": MdocReader._set_title,
+    "Sh": lambda reader, words: reader._begin_section(2, _plain(words)),
+    "Ss": lambda reader, words: reader._begin_section(3, _plain(words)),
+    **dict.fromkeys(["Pp", "Lp", "sp"], lambda reader, _: reader._page.blank_line()),
+    "br": lambda reader, _: reader._page.line_break(),
+    "Bl": MdocReader._open_list,
+    "It": MdocReader._item,
+    "El": lambda reader, _: reader._close_list(),
+    "Bd": MdocReader._begin_display,
+    "nf": lambda reader, _: reader._page.begin_code(),
+    **dict.fromkeys(["Ed", "fi"], lambda reader, _: reader._page.end_code()),
+    **dict.fromkeys(["Dl", "D1"], MdocReader._display_line),
+    "Nd": MdocReader._describe,
+    "Rs": lambda reader, _: reader._begin_reference(),
+    "Re": lambda reader, _: reader._end_reference(),
 }

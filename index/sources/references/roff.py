@@ -45,15 +45,7 @@ _CHARACTERS = dict(
     if "=" in item.strip("=")
 )
 _CHARACTERS |= {"->": "→", "==": "≡", "!=": "≠", "<=": "≤", ">=": "≥", "eq": "=", "ff": "ff"}
-_ACCENTS = {
-    "'": "\u0301",
-    "`": "\u0300",
-    "^": "\u0302",
-    "~": "\u0303",
-    ":": "\u0308",
-    ",": "\u0327",
-    "v": "\u030c",
-}
+_ACCENTS = dict(zip("'`^~:,v", "\u0301\u0300\u0302\u0303\u0308\u0327\u030c", strict=True))
 _UNICODE = re.compile(r"u(?:ni)?([0-9A-Fa-f]{4,6})(?:_([0-9A-Fa-f]{4,6}))?")
 _STRINGS = {"lq": "“", "rq": "”", "R": "®", "Tm": "™", "Aq": "'", "Lq": "“", "Rq": "”", "Ba": "|"}
 
@@ -158,21 +150,15 @@ def quoted_tokens(arguments: str) -> list[tuple[str, bool]]:
     ]
 
 
-def lines(
-    source: str, strings: Strings, runs: Callable[[str], bool] = lambda _macro: False
-) -> Iterator[tuple[int, str, str]]:
-    """Each line of what a terminal would show: its number, macro and arguments, or "" and text.
+class Macros:
+    """Reads the lines of a page.
 
-    Comments, definitions of macros and what stands under false conditions are left out. `runs`
-    tells of a macro that the page defines whether its lines come instead of it.
+    `runs` tells of a macro that the page defines whether its lines come instead of it.
     """
-    return _Lines(strings, runs).read(source)
 
-
-class _Lines:
-    """Reads the lines of a page, of which the macros that it defines may be run."""
-
-    def __init__(self, strings: Strings, runs: Callable[[str], bool]) -> None:
+    def __init__(
+        self, strings: Strings, runs: Callable[[str], bool] = lambda _macro: False
+    ) -> None:
         self._strings = strings
         self._runs = runs
         self._conditions = _Conditions(strings)
@@ -185,6 +171,10 @@ class _Lines:
         self._end = ""
 
     def read(self, source: str) -> Iterator[tuple[int, str, str]]:
+        """Each line of what a terminal would show: its number, macro and arguments, or "" and text.
+
+        Comments, definitions of macros and what stands under false conditions are left out.
+        """
         for number, line in _joined_lines(source):
             for macro, text in self._read(line, MAX_CALLS):
                 yield number, macro, text
@@ -398,6 +388,13 @@ class Page:
         if self._text and not self.is_code:
             self._text.append("\n")
             self._joins = True
+
+    def blank_line(self) -> None:
+        """End the paragraph; in code, leave a line blank."""
+        if self.is_code:
+            self.text("")
+        else:
+            self.end_paragraph()
 
     def end_paragraph(self) -> None:
         """Write the paragraph or code so far."""

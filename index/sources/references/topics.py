@@ -16,6 +16,7 @@ from importlib import import_module
 from itertools import pairwise, takewhile
 
 from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.html.writer import slug
 from purlin.index.sources.references.markup import name_start
 
 TITLES = {
@@ -60,7 +61,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?=\(|$)")
 _LITERAL = re.compile(r'"([^"\n]+)"')
 _STARRED = re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]+)(?<=\S)\1(?![\w*])")
 _PROSE = re.compile(r'["A-Z“]')
-_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 
 Paragraph = Sequence[str]
 
@@ -149,7 +149,7 @@ def _blocks(paragraphs: Sequence[Paragraph], outer: str) -> Iterator[str]:
 def _block(lines: Paragraph, below: Sequence[Paragraph], outer: str) -> Iterator[str]:
     if len(lines) == 2 and _RULE.fullmatch(lines[1]) and not lines[0].startswith(" "):
         level = 2 + _UNDERLINES.index(lines[1][0])
-        yield f'<h{level} id="{_slug(lines[0])}">{_inline(lines[0])}</h{level}>{_code(below)}'
+        yield f'<h{level} id="{slug(lines[0])}">{_inline(lines[0])}</h{level}>{_code(below)}'
     elif len(lines) == 1 and _RULE.fullmatch(lines[0]):
         yield _code(below)
     elif lines[0].startswith("+-"):
@@ -284,8 +284,3 @@ def _inline(text: str) -> str:
     parts[::2] = [_STARRED.sub(r"<em>\2</em>", part) for part in parts[::2]]
     parts[1::2] = [f"<code>{part}</code>" for part in parts[1::2]]
     return "".join(parts)
-
-
-def _slug(title: str) -> str:
-    """The anchor that docutils gives a heading."""
-    return _NOT_IN_SLUG.sub("-", title.lower()).strip("-")

@@ -10,11 +10,11 @@ from itertools import accumulate
 from keyword import iskeyword
 
 from purlin.index.records import Kind, Span
-from purlin.index.sources.code.identifiers import identifiers
 from purlin.index.sources.code.languages import LANGUAGES
-from purlin.index.sources.products.nouns import NOUN_RULES, shared_nouns, singular
 from purlin.training.data.masking.code_start import code_start
+from purlin.training.data.masking.identifiers import identifiers
 from purlin.training.data.masking.masks import entity_share
+from purlin.training.data.masking.nouns import shared_nouns, singular
 from purlin.training.data.pairs.pair import Pair
 
 # Characters of a passage that are searched for entities: more than any base model reads.
@@ -25,7 +25,7 @@ MEASURED_PAIRS = 500
 
 ENTITY_METHODS: dict[Kind, str] = {
     "code": "identifiers by Python's tokenizer and tree-sitter, as in the paper",
-    "product": f"nouns by {NOUN_RULES} of Purlin's own, where the paper takes NLTK's tagger",
+    "product": "nouns by rules of Purlin's own, where the paper takes NLTK's tagger",
 }
 """How entities are found, by kind of pair."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from purlin.index.records import Kind, Span
-from purlin.index.sources.products.nouns import singular
+from purlin.training.data.masking.nouns import singular
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 

@@ -206,7 +206,6 @@ C = Language(
     definitions=_C_DEFINITIONS,
     find_name=_c_name,
     inside=types(_C_INSIDE),
-    identifiers=types(COMMON_NAMES),
     body_starts=types("{ ; field_declaration_list enumerator_list preproc_arg"),
     dull=types(_C_DULL),
     is_tail=_is_c_body,
@@ -216,20 +215,7 @@ C = Language(
 
 CPP = Language(
     name="cpp",
-    suffixes=(
-        ".cpp",
-        ".cc",
-        ".cxx",
-        ".hpp",
-        ".hh",
-        ".hxx",
-        ".ipp",
-        ".inl",
-        ".tpp",
-        ".cu",
-        ".cuh",
-        ".ino",
-    ),
+    suffixes=tuple(".cpp .cc .cxx .hpp .hh .hxx .ipp .inl .tpp .cu .cuh .ino".split()),
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
@@ -254,7 +240,6 @@ CPP = Language(
     generics=True,
     is_tolerant=True,
     rewrite=lambda source: resolved(_without_macros(source)),
-    shells=(("", ""), ("class _ {", "};")),
 )
 
 
@@ -306,7 +291,6 @@ OBJECTIVE_C = Language(
     definitions=_C_DEFINITIONS | _OBJECTIVE_C_TYPES | {"method_definition": "method"},
     find_name=_objective_c_name,
     inside=types(_C_INSIDE + " implementation_definition"),
-    identifiers=types(COMMON_NAMES),
     wrappers=types("implementation_definition"),
     body_starts=types(
         "{ ; field_declaration_list enumerator_list preproc_arg compound_statement"
@@ -316,5 +300,4 @@ OBJECTIVE_C = Language(
     is_tail=_is_c_body,
     is_tolerant=True,
     rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
-    shells=(("", ""), ("@implementation _\n", "\n@end")),
 )

@@ -19,20 +19,14 @@ def _elixir_kind(node: ts.Node) -> str | None:
     return _ELIXIR_KINDS.get(word)
 
 
-_ELIXIR_KINDS = {
-    "defmodule": "module",
-    "defprotocol": "interface",
-    "defimpl": "module",
-    "def": "function",
-    "defp": "function",
-    "defmacro": "macro",
-    "defmacrop": "macro",
-    "defguard": "function",
-    "defguardp": "function",
-    "defdelegate": "function",
-    "test": "test",
-    "describe": "namespace",
-}
+_ELIXIR_KINDS = kinds(
+    module="defmodule defimpl",
+    interface="defprotocol",
+    function="def defp defguard defguardp defdelegate",
+    macro="defmacro defmacrop",
+    test="test",
+    namespace="describe",
+)
 
 
 def _elixir_name(node: ts.Node) -> ts.Node | str | None:
@@ -98,7 +92,6 @@ ELIXIR = Language(
     plain_parents=frozenset({"module", "interface"}),
     docstring=_elixir_docstring,
     file_docstring=lambda _root: "",
-    shells=(("", ""), ("defmodule A do\n", "\nend")),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
-from purlin.index.sources.code.syntax import COMMON_NAMES, Language
+from purlin.index.sources.code.syntax import Language
 
 # ---- Java
 
@@ -30,11 +30,9 @@ JAVA = Language(
         "enum_constant": _with_body,
     },
     inside=types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
-    identifiers=types("identifier type_identifier"),
     comments=types("line_comment block_comment"),
     annotations=types("annotation marker_annotation"),
     dull=types("package_declaration import_declaration"),
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -81,7 +79,6 @@ C_SHARP = Language(
     },
     find_name=_c_sharp_name,
     inside=types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
-    identifiers=types(COMMON_NAMES),
     annotations=types("attribute_list"),
     body_starts=types("{ ; arrow_expression_clause accessor_list"),
     dull=types(
@@ -89,7 +86,6 @@ C_SHARP = Language(
         " preproc_endregion"
     ),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -136,14 +132,12 @@ KOTLIN = Language(
     },
     find_name=_kotlin_name,
     inside=types("class_body enum_class_body"),
-    identifiers=types(COMMON_NAMES),
     comments=types("line_comment block_comment"),
     annotations=types("annotation"),
     body_starts=types("{ class_body enum_class_body function_body block getter setter"),
     dull=types("package_header import"),
     silent=types("Companion"),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -167,7 +161,6 @@ SCALA = Language(
     ),
     find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
     inside=types("template_body enum_body extension_definition package_clause"),
-    identifiers=types(COMMON_NAMES),
     comments=types("comment block_comment"),
     annotations=types("annotation"),
     body_starts=types("template_body enum_body = {"),
@@ -176,7 +169,6 @@ SCALA = Language(
         node.type == "package_clause" and first_child(node, "template_body") is None
     ),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -213,7 +205,6 @@ SWIFT = Language(
     },
     find_name=_swift_name,
     inside=types("class_body enum_class_body protocol_body"),
-    identifiers=types(COMMON_NAMES),
     comments=types("comment multiline_comment"),
     annotations=types("attribute"),
     body_starts=types("{ class_body enum_class_body protocol_body function_body computed_property"),
@@ -223,5 +214,4 @@ SWIFT = Language(
     ),
     generics=True,
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )

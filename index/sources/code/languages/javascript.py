@@ -140,7 +140,6 @@ JAVASCRIPT = Language(
     dull=types("import_statement"),
     is_dull=_is_script_import,
     silent=types("exports module this prototype window self globalThis default"),
-    shells=(("", ""), ("(", ")"), ("class _ {", "}"), ("_ = {", "}")),
 )
 
 
@@ -179,7 +178,6 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
         silent=JAVASCRIPT.silent,
         # The signatures of an overloaded function stand before it.
         has_clauses=True,
-        shells=JAVASCRIPT.shells,
     )
 
 

@@ -75,7 +75,6 @@ DART = Language(
     inside=types(
         "class_body enum_body extension_body static_final_declaration_list initialized_identifier_list"
     ),
-    identifiers=types("identifier type_identifier"),
     comments=types("comment documentation_comment"),
     wrappers=types("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
@@ -85,7 +84,6 @@ DART = Language(
     body_starts=types("class_body enum_body extension_body initializers redirection ;"),
     dull=types("library_name import_or_export part_directive part_of_directive"),
     is_tolerant=True,
-    shells=(("", ""), ("class _ {", "}")),
 )
 
 
@@ -215,7 +213,6 @@ GROOVY = Language(
         "class_body enum_body block command_chain closure expression_statement field_declaration"
         " local_variable_declaration"
     ),
-    identifiers=types("identifier type_identifier"),
     comments=types("line_comment block_comment groovydoc_comment"),
     assignments={"variable_declarator": ("name", "value")},
     values=kinds(function="closure"),
@@ -228,7 +225,6 @@ GROOVY = Language(
     is_tolerant=True,
     docstring=_gradle_docstring,
     rewrite=_groovy_readable,
-    shells=(("", ""), ("class _ {", "}")),
 )
 # Build files; what they define are tasks, above all.
 GRADLE = replace(GROOVY, name="gradle", suffixes=())
@@ -263,11 +259,9 @@ SOLIDITY = Language(
     ),
     find_name=_solidity_name,
     inside=types("contract_body"),
-    identifiers=types("identifier"),
     body_starts=types("contract_body struct_body enum_body function_body ; {"),
     dull=types("pragma_directive import_directive using_directive"),
     is_tolerant=True,
-    shells=(("", ""), ("contract _ {", "}")),
 )
 
 
@@ -358,7 +352,6 @@ MATLAB = Language(
     module="tree_sitter_matlab",
     definitions=kinds(function="function_definition", class_="class_definition"),
     inside=types("methods"),
-    identifiers=types("identifier"),
     body_starts=_MATLAB_BODIES | {"\n", ";", ",", "end"},
     is_tolerant=True,
     docstring=_matlab_docstring,
@@ -406,7 +399,6 @@ NIX = Language(
         " rec_attrset_expression apply_expression with_expression assert_expression if_expression"
         " parenthesized_expression binary_expression list_expression"
     ),
-    identifiers=types("identifier"),
     assignments={"binding": ("attrpath", "expression")},
     values=kinds(function="function_expression"),
     other_values="constant",

@@ -19,7 +19,7 @@ from purlin.index.sources.code.languages.nodes import (
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import COMMON_NAMES, Language, synopsis
+from purlin.index.sources.code.syntax import Language, synopsis
 
 # ---- Python
 
@@ -66,7 +66,6 @@ PYTHON = Language(
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
         " expression_statement"
     ),
-    identifiers=types("identifier"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
     wrappers=types("decorated_definition"),
@@ -75,7 +74,6 @@ PYTHON = Language(
     is_dull=_is_dunder,
     docstring=_python_docstring,
     file_docstring=_python_file_docstring,
-    shells=(("", ""), ("if 1:\n{indent}", "")),
 )
 
 
@@ -103,7 +101,6 @@ PHP = Language(
     identifiers=types("name"),
     annotations=types("attribute_list"),
     dull=types("php_tag namespace_use_declaration declare_statement"),
-    shells=(("<?php ", ""), ("<?php class _ {", "}")),
 )
 
 
@@ -297,7 +294,6 @@ JULIA = Language(
     },
     find_name=_julia_name,
     inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),
-    identifiers=types("identifier"),
     comments=types("line_comment block_comment"),
     wrappers=types("const_statement macrocall_expression macro_argument_list"),
     is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
@@ -324,7 +320,6 @@ LUA = Language(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list"
     ),
-    identifiers=types(COMMON_NAMES),
     assignments={
         "assignment_statement": ("variable_list/name", "expression_list/value"),
         "field": ("name", "value"),

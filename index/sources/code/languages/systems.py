@@ -91,7 +91,6 @@ RUST = Language(
     has_role=lambda node: node.child_by_field_name("trait") is not None,
     generics=True,
     test_mark=_RUST_TEST,
-    shells=(("", ""), ("impl _ {", "}")),
 )
 
 
@@ -129,7 +128,6 @@ ZIG = Language(
     inside=types(
         "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
     ),
-    identifiers=types(COMMON_NAMES),
     body_starts=types(
         "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
     ),

@@ -85,7 +85,7 @@ class Writer:
         anchor, anchors = text.take_ids(anchor or text.last_id)
 
         # The id of a heading such as "Module Contents" looks like that of a module.
-        if f"module-{text.module}" == _slug(title) in (anchor, *anchors):
+        if f"module-{text.module}" == slug(title) in (anchor, *anchors):
             text.module = text.module_before
 
         section = Section(title, anchor=anchor, anchors=anchors, module=text.module)
@@ -141,6 +141,6 @@ class Writer:
         self._label = self._text.take_lines()
 
 
-def _slug(title: str) -> str:
+def slug(title: str) -> str:
     """The id that Sphinx and docutils give a heading."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

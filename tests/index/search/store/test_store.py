@@ -41,7 +41,6 @@ DOCUMENTS = [
             "long": "w" * 257,
             "huge": 2**70,
         },
-        entities=(Span(4, 5),),
         atoms=(Span(0, 8),),
     ),
     Document(
@@ -431,7 +430,7 @@ def test_a_file_that_is_removed_replaced_or_linked_stays_in_use(
         b'["c","h",0]\n{}',
         b'["c"]\n{"location":[],"passages":[[0,0,1,""]]}',
         b'["c","h",0]\n{"location":3}',
-        b'["c","h",0]\n{"location":[],"entities":[[1]]}',
+        b'["c","h",0]\n{"location":[],"atoms":[[1]]}',
         b'["c","h",0]\n{"location":[]}',
     ],
 )

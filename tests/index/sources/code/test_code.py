@@ -4,19 +4,17 @@ import os
 import re
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.records import Document, Kind, Skipped, SourceFile
+from purlin.index.records import Document, Kind, Secondary, Skipped, SourceFile
 from purlin.index.sources import names, open_source
 from purlin.index.sources.code.definitions import MAX_NESTING
-from purlin.index.sources.code.identifiers import identifiers
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.repository import files
 from purlin.index.sources.code.roles import role
@@ -488,12 +486,6 @@ OPTIONAL = [
     "lighthouse.dart", "Locks.groovy", "canal.gradle", "Harbor.sol", "estuary.f90", "gauge.f", "Heron.m", "otter.gd",
     "dike.nix",
 ]  # fmt: skip
-IDENTIFIER = defaultdict(
-    lambda: r"[@#]{0,2}[\w$]+[?!]?",
-    powershell=r"[$]?\w+(-\w+)*",
-    sql=r"\w+|\"\w+\"",
-    nix=r"[\w-]+",
-)
 LANGUAGE_OF = {
     name: BY_SUFFIX[Path(name).suffix].name
     for name in EXPECTED
@@ -569,7 +561,6 @@ def test_definitions_of_each_language(name: str) -> None:
         # What a trait's methods have besides is no name.
         names = [part for part in document.context if not part.startswith(("impl<", "extension "))]
         assert [*names, document.fields["name"]] == _parts(document.title)
-        assert document.entities == ()
 
 
 def _parts(title: str) -> list[str]:
@@ -1435,14 +1426,14 @@ def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:
 def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
 
-    def digests(root: Path, entities: bool = False) -> list[str]:
+    def digests(root: Path, secondary: Secondary = "demote") -> list[str]:
         return [
-            file.digest for file in files(root, entities=entities) if isinstance(file, SourceFile)
+            file.digest for file in files(root, secondary=secondary) if isinstance(file, SourceFile)
         ]
 
     assert digests(tmp_path) == digests(tmp_path)
 
-    every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, entities=True)
+    every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, "leave-out")
 
     assert len(set(every)) == len(every) == 7
 
@@ -1627,7 +1618,7 @@ def test_a_file_of_an_unknown_kind_is_read_if_it_is_named(tmp_path: Path) -> Non
 )
 @given(content=st.binary(max_size=400), suffix=st.sampled_from(sorted(BY_SUFFIX)))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, suffix: str) -> None:
-    for item in read_text(tmp_path, suffix, content, entities=True):
+    for item in read_text(tmp_path, suffix, content):
         assert isinstance(item, Document | Skipped)
 
 
@@ -1649,108 +1640,16 @@ def test_broken_code_gives_consistent_documents(
 ) -> None:
     source = "".join(parts)
     definitions = [
-        item
-        for item in read_text(tmp_path, suffix, source, entities=True)
-        if isinstance(item, Document)
+        item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)
     ]
 
     assert len({document.id for document in definitions}) == len(definitions)
 
     for document in definitions:
-        for span in (*document.atoms, *document.entities):
+        for span in document.atoms:
             assert 0 <= span.start < span.end <= len(document.body)
         if document.fields["kind"] in {"function", "method"}:
             assert document.body in source
-
-
-# --- identifiers ----------------------------------------------------------------------------------------------------
-
-
-def words(body: str, language: str) -> list[str]:
-    return [body[span.start : span.end] for span in identifiers(body, language)]
-
-
-@pytest.mark.parametrize(
-    ("language", "body", "expected"),
-    [
-        (
-            "python",
-            "def f(é, *b):\n    # c\n    import os\n    return os.sep + 'x' + é",
-            "f é b os os sep é",
-        ),
-        (
-            "python",
-            "@property\n    def size(self):\n        return self.n",
-            "property size self self n",
-        ),
-        ("python", "@a.b(\n        1)\n    async def size(self):\n        pass", "a b size self"),
-        ("javascript", "add(a, b) {\n  return this.x[a] + 'ü' + b;\n}", "add a b x a b"),
-        ("javascript", "function (ö) { return ö; }", "ö ö"),
-        ("javascript", "async get() { await go(); }", "get go"),
-        (
-            "typescript",
-            "private async load(id: Id): Promise<T> { return <b>{id}</b>; }",
-            "load id Id Promise T b id b",
-        ),
-        (
-            "go",
-            'func (r *Ring) Push(v T) error { return fmt.Errorf("v") }',
-            "r Ring Push v T error fmt Errorf",
-        ),
-        ("java", "@Override\npublic Box(int n) { this.n = n; }", "Override Box n n n"),
-        (
-            "php",
-            "public function add($größe) { return $this->n + $größe; }",
-            "add größe this n größe",
-        ),
-        ("ruby", "def add(a)\n  @n += a # c\n  Foo::Bar.new(:a)\nend", "add a @n a Foo Bar new"),
-    ],
-)
-def test_identifiers_are_names_only(language: str, body: str, expected: str) -> None:
-    assert words(body, language) == expected.split()
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
-    for document in documents(CODE_FILES / name, entities=True):
-        assert document.entities == identifiers(document.body, LANGUAGE_OF[name])
-
-        words = [document.body[span.start : span.end] for span in document.entities]
-
-        assert all(re.fullmatch(IDENTIFIER[LANGUAGE_OF[name]], word) for word in words)
-        assert not {
-            "def",
-            "class",
-            "function",
-            "return",
-            "func",
-            "public",
-            "abstract",
-            "end",
-        } & set(words)
-
-        ends = [0, *(span.end for span in document.entities)]
-
-        assert all(end <= span.start for end, span in zip(ends, document.entities, strict=False))
-
-
-def test_identifiers_of_an_unknown_language() -> None:
-    with pytest.raises(InvalidInput, match="cobol") as caught:
-        identifiers("x", "cobol")
-    assert caught.value.field == "language"
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    body=st.text(max_size=200),
-    language=st.sampled_from(sorted({known_language.name for known_language in LANGUAGES})),
-)
-@example(body="{\U0010ffff", language="bash")  # crashed the process, in the grammar's scanner
-def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
-    end = 0
-    for span in identifiers(body, language):
-        assert end <= span.start < span.end <= len(body)
-        end = span.end
 
 
 def test_shell_script_beyond_ascii(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.product_fields import searched_values
 from purlin.index.records import Skipped, SourceFile
-from purlin.index.sources.products import catalogue, nouns, values
+from purlin.index.sources.products import catalogue, values
 from purlin.index.sources.products.columns import column_names
 from purlin.index.sources.products.records import from_record
 from tests.support.paths import DATA
@@ -63,14 +63,14 @@ def test_digest_follows_content_and_options(
 
     assert digest(columns={}) == first
 
-    others = {digest(entities=True), digest(columns={"title": "name"})}
+    others = {digest(columns={"title": "name"})}
     monkeypatch.setattr(catalogue, "VERSION", 99)
     others.add(digest())
     monkeypatch.undo()
     write(path, '{"title": "Saws"}')
     others.add(digest())
 
-    assert len(others - {first}) == 4
+    assert len(others - {first}) == 3
 
 
 def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
@@ -708,37 +708,6 @@ def test_line_nested_too_deeply_is_skipped(tmp_path: Path) -> None:
         write(tmp_path / "a.jsonl", f'{deep}\n{{"title": "Lamp"}}\n')
     )
     assert ([document.title for document in documents], skipped.line) == (["Lamp"], 1)
-
-
-# Nouns
-
-
-def marked(title: str, body: str) -> list[str]:
-    return [body[span.start : span.end] for span in nouns.shared_nouns(title, body)]
-
-
-def test_nouns_that_title_and_body_share_are_marked() -> None:
-    title = "The Compact TN-2420X Toner Cartridges for Pagewell printers, foldable, 500 pages, 12mm"
-    body = "A compact toner for the TN-2420X: one cartridge, foldable, prints 500 pages on a Pagewell printer, 12mm"
-    assert marked(title, body) == ["toner", "TN-2420X", "cartridge", "pages", "Pagewell", "printer"]
-    assert marked("Drive", "a drive that drives easily") == ["drive", "drives"]
-    assert marked("", "nothing") == []
-
-
-def test_entities_are_marked_on_request_only() -> None:
-    record = {"title": "Oak desk", "description": "A desk of oak."}
-    assert from_record(record).entities == ()
-    document = from_record(record, entities=True)
-    assert [document.body[span.start : span.end] for span in document.entities] == ["desk", "oak"]
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.text(max_size=40), st.text(max_size=80))
-def test_noun_spans_are_ordered_inside_the_body(title: str, body: str) -> None:
-    spans = nouns.shared_nouns(title, body)
-    ends = [0, *(offset for span in spans for offset in (span.start, span.end))]
-    assert ends == sorted(ends)
-    assert ends[-1] <= len(body)
 
 
 # The demo

@@ -17,7 +17,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Span
-from purlin.index.sources.code.identifiers import identifiers
 from purlin.training.data.masking.code_start import code_start
 from purlin.training.data.masking.entities import (
     MAX_MASKED_CHARS,
@@ -25,6 +24,7 @@ from purlin.training.data.masking.entities import (
     entities,
     python_names,
 )
+from purlin.training.data.masking.identifiers import identifiers
 from purlin.training.data.masking.masks import (
     Masked,
     entity_share,

@@ -12,9 +12,6 @@ import re
 
 from purlin.index.records import Span
 
-NOUN_RULES = "rules"
-"""The name of this way to find nouns. It is part of the digests of product files: keep it."""
-
 _WORD = re.compile(r"[^\W_]+(?:[-/.'’+][^\W_]+)*\+?")
 _HAS_LETTER = re.compile(r"[^\W\d_]")
 _HAS_DIGIT = re.compile(r"\d")

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import tree_sitter as ts
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Span
 from purlin.index.sources.code.languages import LANGUAGES
-from purlin.index.sources.code.syntax import Language, current_node, keywords, parse
+from purlin.index.sources.code.syntax import Language, current_node, grammar, parse
+
+# What makes a program of a bare definition, before and after it, by language; `{indent}` becomes the
+# indentation of the lines after its first.
+_BARE, _CLASS = ("", ""), ("class _ {", "}")
+_SHELLS = {
+    **dict.fromkeys("java csharp kotlin scala swift dart groovy gradle".split(), (_BARE, _CLASS)),
+    **dict.fromkeys(
+        "javascript typescript vue svelte".split(), (_BARE, ("(", ")"), _CLASS, ("_ = {", "}"))
+    ),
+    "python": (_BARE, ("if 1:\n{indent}", "")),
+    "php": (("<?php ", ""), ("<?php class _ {", "}")),
+    "cpp": (_BARE, ("class _ {", "};")),
+    "rust": (_BARE, ("impl _ {", "}")),
+    "elixir": (_BARE, ("defmodule A do\n", "\nend")),
+    "objectivec": (_BARE, ("@implementation _\n", "\n@end")),
+    "solidity": (_BARE, ("contract _ {", "}")),
+}
 
 
 def identifiers(body: str, language: str) -> tuple[Span, ...]:
@@ -21,7 +40,7 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
         (grammar_language, shell)
         for grammar_language in LANGUAGES
         if grammar_language.name == language
-        for shell in grammar_language.shells
+        for shell in _SHELLS.get(language, (_BARE,))
     ]
 
     if not shells:
@@ -43,10 +62,23 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
 
         # After a syntax error, keywords may be read as names; in a component, it is markup.
         if not fallback and not grammar_language.component:
-            words = {word.encode() for word in keywords(grammar_language)}
+            words = {word.encode() for word in _keywords(grammar_language)}
             fallback = [token for token in tokens if content[slice(*token)] not in words]
 
     return _character_spans(content, fallback)
+
+
+@cache
+def _keywords(language: Language) -> frozenset[str]:
+    """The words of the grammar, including those that may also be names (`get`, `print`)."""
+    tree_grammar = grammar(language)
+    kinds = (
+        tree_grammar.node_kind_for_id(kind)
+        for kind in range(tree_grammar.node_kind_count)
+        if not tree_grammar.node_kind_is_named(kind)
+    )
+
+    return frozenset(kind for kind in kinds if kind and kind.isalpha())
 
 
 def _indentation(body: str) -> str:
