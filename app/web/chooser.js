@@ -120,26 +120,3 @@ function pill(value, name, about, { group, changed, disabled = false, title = nu
   const label = el("span", {}, el("b", {}, name), about && el("small", {}, about));
   return el("label", { title }, input, label);
 }
-
-/** What to do where there is no corpus of that kind. */
-export function noCorpora(kind) {
-  const command = `purlin index build ${kind} PATH --name NAME`;
-  return el(
-    "section",
-    { class: "empty" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, "Index something of your own; the server picks it up by itself:"),
-    el("pre", { class: "code" }, el("code", {}, command)),
-  );
-}
-
-/** What is being built where nothing can be searched yet; it is replaced as soon as that changes. */
-export function soon(corpora) {
-  const names = corpora.filter(({ state }) => state !== "refused").map(({ name }) => name);
-  return el(
-    "section",
-    { class: "empty soon" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, `The server is reading ${names.join(", ")}. Each can be searched as soon as it is read.`),
-  );
-}

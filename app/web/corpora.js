@@ -2,12 +2,13 @@
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
-import { noCorpora, progress, units } from "./chooser.js";
+import { progress, units } from "./chooser.js";
 import { counted, el, number, quoted, say, words } from "./dom.js";
+import { hero } from "./form.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
 import { present, wait } from "./results.js";
-import { hero } from "./search.js";
+import { noCorpora } from "./welcome.js";
 
 const MOST = 60; // of each, that are described
 const POLL_MS = 2000; // while something is being built

@@ -775,7 +775,7 @@ def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
         assert tab.texts(".empty h2") == ["Nothing to search yet"]
         assert tab.texts(".stock-card h3") == ["tickets"]
         tab.click(".stock-card .open")
-        tab.until("document.querySelector('#label-source')?.value === 'tickets'")
+        tab.until("document.querySelector('#classifier')?.value === 'tickets'")
         assert not tab.run("document.querySelector('#labels').checkVisibility()")
         assert tab.run("document.querySelectorAll('.check input:disabled').length") == 2
         tab.run("document.querySelector('#texts').focus()")
