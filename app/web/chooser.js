@@ -8,6 +8,7 @@ const KINDS = { code: "All code", product: "All products", reference: "All refer
 const STAGES = { waiting: "waiting", start: "starting", read: "reading", interim: "encoding", encode: "encoding" };
 const MOST = 16; // corpora in one search
 const POLL_MS = 1000;
+const FRESH_MS = 60_000; // so long, searches use a list of corpora that they have
 
 /** What the documents of a corpus of that kind are: one of them, and several. */
 export const units = (kind) => UNITS[kind] ?? ["document", "documents"];
@@ -40,10 +41,14 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
   const node = el("fieldset", { class: "chooser" }, el("legend", { class: "unseen" }, "Corpus"));
   const group = `corpus-${Math.random().toString(36).slice(2)}`;
   let listed = [];
+  let loadedAt = -Infinity;
   let timer = null;
 
-  async function load() {
+  const load = () => performance.now() - loadedAt > FRESH_MS && reload();
+
+  async function reload() {
     const { corpora } = await get("corpora");
+    loadedAt = performance.now();
     const before = value();
     const focused = node.contains(document.activeElement);
     listed = corpora.filter(offered);
@@ -64,7 +69,7 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
     if (document.hidden || !node.isConnected || node.closest("[hidden]")) return follow();
     const before = usable(listed);
     try {
-      await load();
+      await reload();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       return follow();

@@ -586,6 +586,19 @@ def test_several_corpora_are_searched_at_once(tmp_path: Path, tab: Tab) -> None:
         ]
 
 
+def test_searches_share_a_list_of_corpora(site: str, tab: Tab) -> None:
+    tab.requests.clear()
+    shown(tab, f"{site}#search?corpus=code&query=sort")
+    for corpus in ("lamps", "library"):
+        tab.click(f".chooser input[value='{corpus}']")
+        tab.until(f"location.hash.includes('{corpus}')")
+        tab.until(IDLE)
+    sent = [url.removeprefix(site) for url in tab.requests if "/web/" not in url]
+    assert [path for path in sent if path in ("corpora", "search")] == [
+        "corpora", "search", "search", "search",
+    ]  # fmt: skip
+
+
 def test_hits_of_changed_files_are_marked(tmp_path: Path, tab: Tab) -> None:
     (tmp_path / "src").mkdir()
     for name in ("same", "other"):
@@ -612,7 +625,7 @@ null
 
 
 def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> None:
-    shown(tab, site)
+    shown(tab, f"{site}#corpora")
     tab.run(BUILDING)
     tab.run("location.hash = '#ask'")
     tab.until("document.querySelector('.view.ask .soon')")
