@@ -27,6 +27,7 @@ function show() {
   const { view: requested, values } = read();
   const name = Object.hasOwn(VIEWS, requested) ? requested : "search";
   const before = current;
+  const isNew = history.state === null; // else somebody came back to it
   current = view(name);
   for (const { root } of views.values()) root.hidden = root !== current.root;
   markLinks(name);
@@ -34,7 +35,7 @@ function show() {
   const title = subject.slice(0, 60) || (name === "search" ? "" : words(name));
   document.title = title ? `${title} · Purlin` : "Purlin";
   current.show(values);
-  if (before !== current) window.scrollTo(0, 0);
+  if (isNew) window.scrollTo(0, 0);
   const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen
   if (before === null && !subject && desk) current.field?.focus({ preventScroll: true });
 }
@@ -78,6 +79,7 @@ function setKey(key) {
   }
   useKey(key);
   markKeyButton();
+  history.replaceState(null, "");
   show();
   return true;
 }

@@ -8,7 +8,7 @@ import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
-import { present, wait } from "./results.js";
+import { keep, keptHere, present, restore, wait } from "./results.js";
 import { exampleQuestions, noCorpora, soon } from "./welcome.js";
 
 const ABOUT = "Answers are stretches of the reference itself. Nothing is made up.";
@@ -16,10 +16,10 @@ const ABOUT = "Answers are stretches of the reference itself. Nothing is made up
 /** The view, in `root`. */
 export function ask(root) {
   let values = {}; // those of the address
-  let isWaiting = false; // no reference can be asked yet, or the question was refused for now
+  let mustWait = false; // no reference can be asked yet, or the question was refused for now
   const run = latest();
   const field = searchField("Question", "What would you like to know?");
-  const corpora = chooser(isReference, again, { arrived: () => isWaiting && show(values) });
+  const corpora = chooser(isReference, again, { arrived: () => mustWait && show(values) });
   const form = askForm(field, "Ask", () => again(corpora.value()), corpora.node);
   const results = el("div", { class: "results" });
   root.append(hero("Ask, and get its exact words.", ABOUT), form, results);
@@ -34,24 +34,31 @@ export function ask(root) {
 
   async function show(next) {
     values = next;
-    isWaiting = false;
+    mustWait = false;
     field.value = values.question ?? "";
     root.classList.toggle("fresh", !values.question);
-    await run(() => corpora.load(), answer, failed);
+    const before = keptHere();
+    if (before) await run(() => before, showAgain, failed);
+    else await run(() => corpora.load(), answer, failed);
+  }
+
+  function showAgain(before) {
+    corpora.select(values.corpus);
+    restore(results, before);
   }
 
   function answer() {
     if (!corpora.listed().length) return present(results, noCorpora("reference"));
     corpora.select(values.corpus);
-    isWaiting = !corpora.value();
+    mustWait = !corpora.value();
     if (values.question) return send(values.question, values.corpus || corpora.value());
-    return isWaiting ? present(results, soon(corpora.listed())) : welcome();
+    return mustWait ? present(results, soon(corpora.listed())) : welcome();
   }
 
   const welcome = () => present(results, exampleQuestions(corpora.value()));
 
   function failed(problem) {
-    isWaiting = problem.status === 503;
+    mustWait = problem.status === 503;
     present(results, problemCard(problem, () => show(values)));
   }
 
@@ -67,6 +74,7 @@ export function ask(root) {
 
   function draw(reply) {
     present(results, verdict(reply), answerList(reply), passages(reply));
+    keep(results);
     say(reply.answers[0]?.text ?? "No answer.");
   }
 

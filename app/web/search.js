@@ -9,7 +9,7 @@ import { hitList } from "./hitlist.js";
 import { hitCard, walk } from "./hits.js";
 import { go } from "./address.js";
 import { problemCard } from "./problem.js";
-import { present, wait } from "./results.js";
+import { isWaiting, keep, keptHere, present, restore, wait } from "./results.js";
 import { exampleQueries, noCorpora, otherViews, soon } from "./welcome.js";
 
 const LOADED = 50; // hits in one request: facets count in them
@@ -19,13 +19,13 @@ const ABOUT = "Code, products and references, searched by meaning and by words. 
 /** The view, in `root`. */
 export function search(root) {
   let values = {}; // those of the address
-  let isWaiting = false; // nothing can be searched yet, or the search was refused for now
+  let mustWait = false; // nothing can be searched yet, or the search was refused for now
   const run = latest();
   const field = searchField("Query", "What are you looking for?");
   const corpora = chooser(
     () => true,
     (corpus) => again({ corpus, filter: "" }),
-    { several: true, arrived: () => isWaiting && show(values) },
+    { several: true, arrived: () => mustWait && show(values) },
   );
   const mode = modeMenu(() => again({}));
   const ranking = el("label", { class: "mode" }, el("span", {}, "Rank by"), mode);
@@ -48,18 +48,25 @@ export function search(root) {
 
   async function show(next) {
     values = next;
-    isWaiting = false;
+    mustWait = false;
     field.value = values.query ?? "";
     mode.value = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
     root.classList.toggle("fresh", !values.query);
-    await run(() => corpora.load(), answer, failed);
+    const before = keptHere();
+    if (before) await run(() => before, showAgain, failed);
+    else await run(() => corpora.load(), answer, failed);
+  }
+
+  function showAgain(before) {
+    corpora.select(values.corpus);
+    restore(results, before);
   }
 
   function answer() {
     corpora.select(values.corpus);
-    isWaiting = !corpora.value() && !values.query;
+    mustWait = !corpora.value() && !values.query;
     if (!corpora.listed().length) present(results, noCorpora("code"));
-    else if (isWaiting) present(results, soon(corpora.listed()));
+    else if (mustWait) present(results, soon(corpora.listed()));
     else if (values.query) ask(values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
   }
@@ -67,7 +74,7 @@ export function search(root) {
   const welcome = () => present(results, exampleQueries(corpora.value()), otherViews());
 
   function failed(problem) {
-    isWaiting = problem.status === 503;
+    mustWait = problem.status === 503;
     const lifts = conditions(filterIn(values), filterBy);
     const overview = lifts.length > 0 && el("div", { class: "overview" }, lifts);
     present(results, overview, problemCard(problem, () => show(values)));
@@ -80,14 +87,15 @@ export function search(root) {
   }
 
   function draw(request, reply) {
-    const drawn = values;
     const load = (page, put) => {
-      if (drawn === values) run((signal) => post("search", { ...request, ...page }, signal), put, failed);
+      if (isWaiting(results)) return; // another search has begun
+      run((signal) => post("search", { ...request, ...page }, signal), put, failed);
     };
     const only = (name, value) => filterBy({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
     const hits = reply.hits.length ? hitList(reply, request.k, card, load) : nothing(request);
     present(results, overview(request, reply, filterBy), notes(reply), facetBox(request, reply, filterBy), hits);
+    keep(results);
     say(reply.hits.length ? summary(reply) : "Nothing found.");
   }
 

@@ -510,6 +510,33 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
 
 
+@pytest.mark.parametrize(
+    ("leave", "there"),
+    [
+        ("document.querySelector('.facet button').click()", "document.querySelector('.condition')"),
+        ("location.hash = '#corpora'", "document.querySelector('.stock-card')"),
+    ],
+)
+def test_back_shows_what_was_there(site: str, tab: Tab, leave: str, there: str) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
+    tab.click(".more")
+    tab.run("window.scrollTo(0, document.body.scrollHeight)")
+    before = tab.run("[window.scrollY, document.querySelectorAll('.hit').length]")
+    assert before[0] > 900
+
+    tab.run(leave)
+    tab.until(f"{there} && {IDLE}")
+    assert tab.run("window.scrollY") == 0
+    tab.requests.clear()
+    tab.run("history.back()")
+    tab.until("document.querySelectorAll('.view.search:not([hidden]) .hit').length === 20")
+    tab.until(f"window.scrollY === {before[0]}")
+    assert tab.requests == []
+
+    tab.run("document.querySelector('.ask-form').requestSubmit()")
+    tab.until("document.querySelectorAll('.hit').length === 10")
+
+
 def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
     assert searched(site, corpus="lamps", query="whitte lamp")["corrected"] == "white lamp"
     shown(tab, f"{site}#search?corpus=lamps&query=whitte+lamp")
@@ -645,7 +672,7 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     assert tab.texts(pills) == ["docs\nwaiting", "src\n9 functions, encoding 45 %"]
 
     tab.run("location.hash = '#corpora'")
-    tab.until("document.querySelector('.stock-card')")
+    tab.until("document.querySelectorAll('.stock-card').length === 2")
     assert tab.texts(".state") == ["building", "serving"]
     tab.run("document.querySelector('.stock-card .open').focus()")
     tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
