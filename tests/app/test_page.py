@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -141,8 +142,15 @@ def test_browsers_get_the_page_and_programs_json(
     assert response.headers["content-type"] == (
         "text/html; charset=utf-8" if html else "application/json"
     )
-    if not html:
-        assert response.json()["openapi"] == "/openapi.json"
+
+
+def test_links_for_programs_hold_below_a_path(client: TestClient) -> None:
+    links = client.get("/").json()
+    assert links.pop("name") == "Purlin"
+    for link in links.values():
+        below = urljoin("https://example.org/purlin/", link)
+        assert below.startswith("https://example.org/purlin/")
+        assert client.get(below.removeprefix("https://example.org/purlin")).status_code == 200
 
 
 @given(
