@@ -9,7 +9,7 @@ import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
 import { keep, keptHere, present, restore, wait } from "./results.js";
-import { exampleQuestions, noCorpora, soon } from "./welcome.js";
+import { exampleQuestions, nothingToAsk } from "./welcome.js";
 
 const ABOUT = "Answers are stretches of the reference itself. Nothing is made up.";
 
@@ -48,11 +48,12 @@ export function ask(root) {
   }
 
   function answer() {
-    if (!corpora.listed().length) return present(results, noCorpora("reference"));
     corpora.select(values.corpus);
+    const listed = corpora.listed();
     mustWait = !corpora.value();
-    if (values.question) return send(values.question, values.corpus || corpora.value());
-    return mustWait ? present(results, soon(corpora.listed())) : welcome();
+    if (!listed.length || (mustWait && !values.question)) present(results, nothingToAsk(listed));
+    else if (values.question) send(values.question, values.corpus || corpora.value());
+    else welcome();
   }
 
   const welcome = () => present(results, exampleQuestions(corpora.value()));

@@ -59,10 +59,11 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
     follow();
   }
 
-  /** While corpora are being built or opened, look again every moment, if somebody sees it. */
+  /** While corpora are being built or opened, or there are none, look again every moment, if somebody sees it. */
   function follow() {
     clearTimeout(timer);
-    if (listed.some(({ building, state }) => building || state === "opening")) timer = setTimeout(look, POLL_MS);
+    const isChanging = !listed.length || listed.some(({ building, state }) => building || state === "opening");
+    if (isChanging) timer = setTimeout(look, POLL_MS);
   }
 
   async function look() {

@@ -8,10 +8,10 @@ import { hero } from "./form.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
 import { present, wait } from "./results.js";
-import { noCorpora } from "./welcome.js";
+import { nothingToSearch } from "./welcome.js";
 
 const MOST = 60; // of each, that are described
-const POLL_MS = 2000; // while something is being built
+const POLL_MS = 2000; // while something is being built, or there is nothing
 
 /** The view, in `root`. */
 export function corpora(root) {
@@ -47,9 +47,9 @@ export function corpora(root) {
   function draw({ corpora: served, classifiers }) {
     const stock = (cards) => el("div", { class: "stock" }, cards);
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
-    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : noCorpora("code");
+    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : nothingToSearch([]);
     present(results, built, sorters);
-    if (served.some(({ building, state }) => building || state === "opening")) follow();
+    if (!served.length || served.some(({ building, state }) => building || state === "opening")) follow();
   }
 
   return { show, field: null };

@@ -10,7 +10,7 @@ import { hitCard, walk } from "./hits.js";
 import { go } from "./address.js";
 import { problemCard } from "./problem.js";
 import { isWaiting, keep, keptHere, present, restore, wait } from "./results.js";
-import { exampleQueries, noCorpora, otherViews, soon } from "./welcome.js";
+import { exampleQueries, nothingToSearch, otherViews } from "./welcome.js";
 
 const LOADED = 50; // hits in one request: facets count in them
 const MODES = { hybrid: "Meaning and words", dense: "Meaning", lexical: "Words" };
@@ -64,9 +64,9 @@ export function search(root) {
 
   function answer() {
     corpora.select(values.corpus);
-    mustWait = !corpora.value() && !values.query;
-    if (!corpora.listed().length) present(results, noCorpora("code"));
-    else if (mustWait) present(results, soon(corpora.listed()));
+    const listed = corpora.listed();
+    mustWait = !corpora.value();
+    if (!listed.length || (mustWait && !values.query)) present(results, nothingToSearch(listed));
     else if (values.query) ask(values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
   }

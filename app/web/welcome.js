@@ -1,7 +1,7 @@
 // What a view shows where nothing was asked yet, or nothing can be.
 
 import { address } from "./address.js";
-import { el } from "./dom.js";
+import { el, quoted } from "./dom.js";
 
 // For the corpora that `purlin index demo` makes; of others nobody knows what is in them.
 const QUERIES = {
@@ -40,25 +40,35 @@ export function otherViews() {
   );
 }
 
-/** What to do where there is no corpus of that kind. */
-export function noCorpora(kind) {
-  const command = `purlin index build ${kind} PATH --name NAME`;
-  return el(
-    "section",
-    { class: "empty" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, "Index something of your own; the server picks it up by itself:"),
-    el("pre", { class: "code" }, el("code", {}, command)),
-  );
+/** What to do, or to wait for, where none of these corpora can be searched. */
+export const nothingToSearch = (corpora) => nothing("Nothing to search yet", ["code", "product", "reference"], corpora);
+
+/** The same where no reference can be asked. */
+export const nothingToAsk = (corpora) => nothing("No reference to ask yet", ["reference"], corpora);
+
+function nothing(heading, kinds, corpora) {
+  const refused = corpora.filter(({ state }) => state === "refused");
+  const advice = !corpora.length ? commands(kinds) : refused.length === corpora.length ? why(refused) : soon(corpora);
+  return el("section", { class: "empty" }, el("h2", {}, heading), advice);
 }
 
-/** What is being built where nothing can be searched yet; it is replaced as soon as that changes. */
-export function soon(corpora) {
-  const names = corpora.filter(({ state }) => state !== "refused").map(({ name }) => name);
-  return el(
-    "section",
-    { class: "empty soon" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, `The server is reading ${names.join(", ")}. Each can be searched as soon as it is read.`),
-  );
+function commands(kinds) {
+  const lines = kinds.map((kind) => `purlin index build ${kind} PATH --name NAME`);
+  const where = "Index something of your own, in the directory of the server or with its `PURLIN_HOME`. ";
+  return [
+    el("p", {}, quoted(where), "It appears here by itself."),
+    el("pre", { class: "code" }, el("code", {}, lines.join("\n"))),
+    el("p", {}, quoted("To try it first, `purlin index demo` indexes three examples.")),
+  ];
+}
+
+const namesOf = (corpora) => corpora.map(({ name }) => name).join(", ");
+
+function why(refused) {
+  return el("p", {}, `The server cannot use ${namesOf(refused)}. `, el("a", { href: "#corpora" }, "See why"));
+}
+
+function soon(corpora) {
+  const names = namesOf(corpora.filter(({ state }) => state !== "refused"));
+  return el("p", { class: "soon" }, `The server is reading ${names}. Each can be searched as soon as it is read.`);
 }

@@ -669,7 +669,7 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     pills = ".view.search .chooser label"
     assert tab.texts(pills) == ["docs\nwaiting", "src\nreading 4,096"]
     assert tab.run("document.querySelector('.view.search .chooser input:checked')") is None
-    assert "reading docs, src" in tab.texts(".view.search .soon p")[0]
+    assert "reading docs, src" in tab.texts(".view.search .soon")[0]
 
     tab.run(
         "window.listed[1] = {name: 'src', kind: 'code', state: 'serving', documents: 9, "
@@ -686,6 +686,36 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
     tab.until("document.querySelectorAll('.stock-card').length === 1")
     assert tab.run("document.activeElement.className") == "open"
+
+
+@pytest.mark.parametrize(
+    ("view", "heading", "kinds", "arrival"),
+    [
+        ("search", "Nothing to search yet", ["code", "product", "reference"], ".chooser :checked"),
+        ("ask", "No reference to ask yet", ["reference"], ".chooser :checked"),
+        ("corpora", "Nothing to search yet", ["code", "product", "reference"], ".stock-card"),
+    ],
+)
+def test_first_corpus_appears_by_itself(
+    tmp_path: Path, tab: Tab, view: str, heading: str, kinds: list[str], arrival: str
+) -> None:
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#{view}")
+        assert tab.texts(".empty h2") == [heading]
+        commands = tab.texts(".empty pre")[0].splitlines()
+        assert commands == [f"purlin index build {kind} PATH --name NAME" for kind in kinds]
+        make(tmp_path, "many", numbered(3), HashEncoder(), "reference")
+        tab.until(f"document.querySelector('{arrival}') && !document.querySelector('.empty')")
+
+
+def test_refused_corpora_alone_are_named(tmp_path: Path, tab: Tab) -> None:
+    build = make(tmp_path, "torn", FUNCTIONS, HashEncoder())
+    (build / "base" / "documents.bin").write_bytes(b"torn")
+    with served(tmp_path) as address:
+        shown(tab, address)
+        assert tab.texts(".empty p") == ["The server cannot use torn. See why"]
+        tab.click(".empty a")
+        tab.until("document.querySelector('[data-name=torn] .notice')")
 
 
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
