@@ -621,13 +621,35 @@ def test_several_corpora_are_searched_at_once(tmp_path: Path, tab: Tab) -> None:
         ]
 
 
+def test_many_corpora_are_a_menu(tmp_path: Path, tab: Tab) -> None:
+    for number in range(17):
+        make(tmp_path, f"service-{number:02}", FUNCTIONS[:1], HashEncoder())
+    for name in ("lamps", "shades"):
+        make(tmp_path, name, PRODUCTS[:3], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=service-07&query=lamp")
+        menu = ".chooser select"
+        assert tab.run(f"document.querySelector('{menu}').value") == "service-07"
+        labels = f"[...document.querySelectorAll('{menu} optgroup')].map(one => one.label)"
+        assert tab.run(labels) == ["Code", "Products", "Several at once"]
+        # A search takes 16 corpora: all of the code are too many.
+        assert tab.texts(f"{menu} optgroup:last-of-type option") == ["All products"]
+
+        tab.run(f"document.querySelector('{menu}').focus()")
+        tab.press("l")
+        tab.until("document.querySelectorAll('.hit.product').length === 3")
+        assert tab.texts(".hit h3") == [
+            hit["title"] for hit in searched(address, corpus="lamps", query="lamp")["hits"]
+        ]
+        assert tab.run(f"document.activeElement === document.querySelector('{menu}')")
+
+
 def test_searches_share_a_list_of_corpora(site: str, tab: Tab) -> None:
     tab.requests.clear()
     shown(tab, f"{site}#search?corpus=code&query=sort")
-    for corpus in ("lamps", "library"):
+    for corpus, kind in (("lamps", "product"), ("library", "reference")):
         tab.click(f".chooser input[value='{corpus}']")
-        tab.until(f"location.hash.includes('{corpus}')")
-        tab.until(IDLE)
+        tab.until(f"document.querySelector('.hit.{kind}')")
     sent = [url.removeprefix(site) for url in tab.requests if "/web/" not in url]
     assert [path for path in sent if path in ("corpora", "search")] == [
         "corpora", "search", "search", "search",
