@@ -944,6 +944,23 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     )
 
 
+def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        shown(tab, address)
+        (corpus,) = httpx.get(f"{address}corpora").json()["corpora"]
+        tab.run(BUILDING)
+        progress = {"stage": "encode", "done": 45, "total": 100}
+        tab.run(f"window.listed = [{json.dumps(corpus | {'building': progress})}], null")
+        tab.requests.clear()
+        tab.run("location.hash = '#corpora'")
+        tab.until("document.querySelector('.measure')")
+        tab.run("window.listed[0].building.done = 55, null")
+        tab.until("document.querySelector('.facts')?.innerText.includes('encoding 55 %')")
+        assert tab.texts(".measures dd") == ["1.000"]
+        assert tab.requests.count(f"{address}corpora/code") == 1
+
+
 def test_measures_are_drawn_with_intervals(site: str, tab: Tab) -> None:
     shown(tab, site)
     measures = {
