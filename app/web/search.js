@@ -87,9 +87,9 @@ export function search(root) {
   }
 
   function draw(request, reply) {
-    const load = (page, put) => {
+    const load = (page, put, missed) => {
       if (isWaiting(results)) return; // another search has begun
-      run((signal) => post("search", { ...request, ...page }, signal), put, failed);
+      run((signal) => post("search", { ...request, ...page }, signal), put, missed);
     };
     const only = (name, value) => filterBy({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);

@@ -1087,6 +1087,19 @@ def test_loading_more_does_not_block_the_next_search(far: Tab) -> None:
     )
 
 
+def test_hits_stay_if_further_ones_cannot_be_loaded(far: Tab) -> None:
+    far.run("window.there = window.fetch, window.fetch = () => Promise.reject(new TypeError())")
+    far.click(".more")
+    far.until("document.querySelector('.missed .problem')")
+    assert len(far.texts(".hit")) == 50
+    far.run("window.fetch = window.there")
+    far.click(".problem button")
+    far.until("held.length")
+    let_go(far)
+    far.until("document.querySelectorAll('.hit').length === 60")
+    assert not far.texts(".problem")
+
+
 def test_late_hits_do_not_steal_the_focus(far: Tab) -> None:
     far.click(".more")
     far.until("held.length")
@@ -1202,6 +1215,8 @@ def test_problems_are_shown_in_words(home: Path, tab: Tab) -> None:
         ]
         shown(tab, f"{address}#search?corpus=code&query=x&filter=%7B%22languag%22:1%7D")
         assert "Did you mean 'language'?" in tab.texts(".problem")[0]
+        shown(tab, f"{address}#search?corpus=kind:books&query=x")
+        assert tab.texts(".problem")[0].count("corpus must be a name") == 1
         shown(tab, f"{address}#search?corpus=lamps&query=lamp")
         tab.run("document.querySelector('.hits').dataset.old = 1")
     tab.run("document.querySelector('.ask-form').requestSubmit()")
