@@ -76,7 +76,7 @@ export function ask(root) {
   function draw(reply) {
     present(results, verdict(reply), answerList(reply), passages(reply));
     keep(results);
-    say(reply.answers[0]?.text ?? "No answer.");
+    say(reply.answers.length ? `${likelihood(reply)}: ${reply.answers[0].text}` : "No answer.");
   }
 
   /** The search needs no reader: its hits take the answers' place. */
@@ -104,8 +104,9 @@ function noReader({ detail }, href) {
 
 const hitsOf = (hits) => el("ol", { class: "hits" }, hits.map((hit) => hitCard(hit, "reference", () => null)));
 
-function answerList({ answers }) {
-  return el("div", { class: "answers" }, answers.map((answer, i) => answerCard(answer, i === 0)));
+function answerList(reply) {
+  const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
+  return el("div", { class: isSure(reply) ? "answers sure" : "answers" }, cards);
 }
 
 function passages({ hits }) {
@@ -113,17 +114,19 @@ function passages({ hits }) {
   return el("details", { class: "passages" }, el("summary", {}, "The passages that were read"), hitsOf(hits));
 }
 
+const isSure = ({ answerable }) => answerable >= 0.5;
+const likelihood = (reply) =>
+  isSure(reply) ? "The reference seems to answer this" : "The reference may well be silent on this";
+
 /** How sure it is that the reference answers at all. */
-function verdict({ answerable, reader }) {
-  const sure = answerable >= 0.5;
-  const text = sure ? "The reference seems to answer this" : "The reference may well be silent on this";
+function verdict(reply) {
   return el(
     "div",
-    { class: sure ? "verdict sure" : "verdict" },
-    el("h2", {}, text),
-    el("span", { class: "bar", vars: { share: answerable } }),
-    el("span", {}, `${Math.round(answerable * 100)} %`),
-    el("small", {}, `read by ${reader}`),
+    { class: isSure(reply) ? "verdict sure" : "verdict" },
+    el("h2", {}, likelihood(reply)),
+    el("span", { class: "bar", vars: { share: reply.answerable } }),
+    el("span", {}, `${Math.round(reply.answerable * 100)} %`),
+    el("small", {}, `read by ${reply.reader}`),
   );
 }
 

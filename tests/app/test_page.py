@@ -774,6 +774,8 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
+        likelihood, best = tab.texts(".verdict h2")[0], tab.texts(".answer h3")[0]
+        assert tab.texts("#said")[0].split() == f"{likelihood}: {best}".split()
 
 
 def test_reference_without_an_address_has_no_dead_links(tmp_path: Path, tab: Tab) -> None:
