@@ -1,19 +1,27 @@
 // Texts with the labels that were chosen for them.
 
+import { copyButton } from "./copy.js";
 import { el, number } from "./dom.js";
 
 const RANKED = 5; // labels of a text that are shown
 const SHOWN = 100; // texts that are shown at once
 const COMMON = 8; // labels in the summary
 
-/** How many texts have each of the most common labels; nothing for very few texts. */
-export function summary(results) {
+/** How many texts have each of the most common labels, and a button that copies all; nothing for very few texts. */
+export function summary(texts, results) {
   if (results.length < 4) return null;
   const counts = new Map();
   for (const label of results.flatMap(fitting)) counts.set(label, (counts.get(label) ?? 0) + 1);
   const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, COMMON);
   const counted = ([label, count]) => el("span", {}, el("b", {}, number(count)), label ?? "none");
-  return el("p", { class: "summary" }, common.map(counted));
+  const copy = copyButton(table(texts, results), "Copy the texts with their labels and scores, for a spreadsheet");
+  return el("p", { class: "summary" }, common.map(counted), copy);
+}
+
+/** A line for each text: the text, its labels and its score, with tabs between. */
+export function table(texts, results) {
+  const line = (result, i) => [texts[i].replaceAll("\t", " "), fitting(result).join(", "), result.score].join("\t");
+  return results.map(line).join("\n");
 }
 
 /** The texts, some at a time. */

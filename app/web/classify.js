@@ -7,7 +7,7 @@ import { hero } from "./form.js";
 import { fillIn, labelFields, labelForm, offer, requestIn, restrict, valuesIn } from "./labelform.js";
 import { note } from "./address.js";
 import { problemCard } from "./problem.js";
-import { present, wait } from "./results.js";
+import { present, reveal, wait } from "./results.js";
 
 const ABOUT = "Labels need no training, only names. Add, drop and rename them as you go.";
 const EXAMPLE = {
@@ -50,9 +50,10 @@ export function classify(root) {
     present(results, problemCard(problem, () => send()));
   }
 
-  function draw({ texts }, reply) {
-    present(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(texts, reply.results));
-    say(`${counted(reply.results.length, "text", "texts")} classified.`);
+  function draw({ texts }, { results: labelled, warnings = [] }) {
+    present(results, warnings.map(warning), summary(texts, labelled), textList(texts, labelled));
+    reveal(results);
+    say(`${counted(labelled.length, "text", "texts")} classified.`);
   }
 
   async function show(values) {

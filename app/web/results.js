@@ -27,6 +27,11 @@ export function present(results, ...children) {
   (link ?? heading)?.focus();
 }
 
+/** Scroll to results that are below the window, as those below a long form are on a telephone. */
+export function reveal(results) {
+  if (results.getBoundingClientRect().top > window.innerHeight) results.scrollIntoView();
+}
+
 /** Keep results as they are and become: coming back to this entry of the browser's history restores them. */
 export function keep(results) {
   const drawnAt = performance.timeOrigin + performance.now(); // no entry of before a reload has the same

@@ -829,6 +829,29 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
     assert "dough" in tab.run("document.querySelector('#texts').value")
 
 
+def test_labels_are_copied_as_a_table(site: str, tab: Tab) -> None:
+    texts = ["sort the numbers", "fetch a\tpage", "sort pages", "fetch numbers"]
+    body = {"texts": texts, "labels": ["page fetching", "sort"]}
+    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    tab.look(360, 740)
+    tab.open(f"{site}#classify")
+    tab.until("document.querySelector('#texts')")
+    tab.run("document.querySelector('#texts').value = " + json.dumps("\n".join(texts)))
+    tab.run("document.querySelector('#labels').value = 'page fetching, sort'")
+    tab.click(".classify-form [type=submit]")
+    tab.until("document.querySelector('.classified')")
+    # They are below the form, which fills a small window.
+    tab.until("document.querySelector('.summary').getBoundingClientRect().top < innerHeight / 2")
+
+    tab.run("navigator.clipboard.writeText = async (text) => (window.copied = text), null")
+    tab.click(".summary .copy")
+    tab.until("document.querySelector('#said').textContent === 'Copied.'")
+    assert tab.run("copied").split("\n") == [
+        f"{text.expandtabs(1)}\t{result['label']}\t{result['score']}"
+        for text, result in zip(texts, results, strict=True)
+    ]
+
+
 def test_texts_decide_together(site: str, tab: Tab) -> None:
     texts = ["sort the numbers", "fetch a page", "sort pages", "fetch numbers"]
     body = {"texts": texts, "labels": ["page fetching", "sort"], "transductive": True}
