@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
@@ -546,6 +546,12 @@ def test_back_shows_what_was_there(site: str, tab: Tab, leave: str, there: str) 
 
     tab.run("document.querySelector('.ask-form').requestSubmit()")
     tab.until("document.querySelectorAll('.hit').length === 10")
+
+
+def test_excluded_values_are_shown_as_conditions(site: str, tab: Tab) -> None:
+    conditions = json.dumps({"colour": {"not": ["red", "blue"]}, "watts": {"not": {"gte": 20}}})
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={quote(conditions)}")
+    assert tab.texts(".condition") == ["Colour\nnot red or blue\n×", "Watts\nnot from 20\n×"]
 
 
 def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
