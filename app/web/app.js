@@ -6,6 +6,7 @@ import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
 import { el, words } from "./dom.js";
 import { read } from "./address.js";
+import { forget, leave } from "./results.js";
 import { search } from "./search.js";
 
 const VIEWS = { search, ask, classify, corpora };
@@ -24,6 +25,7 @@ function view(name) {
 }
 
 function show() {
+  leave();
   const { view: requested, values } = read();
   const name = Object.hasOwn(VIEWS, requested) ? requested : "search";
   const before = current;
@@ -79,7 +81,7 @@ function setKey(key) {
   }
   useKey(key);
   markKeyButton();
-  history.replaceState(null, "");
+  forget();
   show();
   return true;
 }

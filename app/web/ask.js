@@ -39,7 +39,7 @@ export function ask(root) {
     root.classList.toggle("fresh", !values.question);
     const before = keptHere();
     if (before) await run(() => before, showAgain, failed);
-    else await run(() => corpora.load(), answer, failed);
+    else await run(() => corpora.load(values.corpus), answer, failed);
   }
 
   function showAgain(before) {

@@ -46,7 +46,12 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
   let loadedAt = -Infinity;
   let timer = null;
 
-  const load = () => performance.now() - loadedAt > FRESH_MS && reload();
+  /** Have a list that is fresh and has the corpora of `choice`, if the server does. */
+  async function load(choice = "") {
+    const names = [requested(choice)].flat().filter((name) => typeof name === "string" && name);
+    const areListed = names.every((name) => listed.some((corpus) => corpus.name === name));
+    if (!areListed || performance.now() - loadedAt > FRESH_MS) await reload();
+  }
 
   async function reload() {
     const { corpora } = await get("corpora");

@@ -4,7 +4,8 @@ import { fill, say } from "./dom.js";
 
 const PATIENCE_MS = 1000;
 const KEPT = 20; // results that Back shows again
-const kept = new Map(); // when they were drawn -> their nodes, and how far down the page is scrolled
+const kept = new Map(); // when they were drawn -> their nodes, and how far down the page was scrolled
+let here = null; // what is kept of the results on the page
 
 /** Mark results as being replaced; where that takes long, those who do not see the page hear of it. */
 export function wait(results) {
@@ -37,20 +38,26 @@ export function keep(results) {
   const drawnAt = performance.timeOrigin + performance.now(); // no entry of before a reload has the same
   history.replaceState({ drawnAt }, "");
   history.scrollRestoration = "manual"; // the browser would scroll before the results are there
-  kept.set(drawnAt, { nodes: [...results.childNodes], top: window.scrollY });
+  here = { nodes: [...results.childNodes], top: 0 };
+  kept.set(drawnAt, here);
   if (kept.size > KEPT) kept.delete(kept.keys().next().value);
 }
 
 /** What was kept at this entry, if anything. */
 export const keptHere = () => kept.get(history.state?.drawnAt);
 
+/** Keep nothing of before: what another key opened is asked for again. */
+export const forget = () => kept.clear();
+
 /** Show what was kept, scrolled as it was. */
-export function restore(results, { nodes, top }) {
-  present(results, nodes);
-  window.scrollTo(0, top);
+export function restore(results, before) {
+  here = before;
+  present(results, before.nodes);
+  window.scrollTo(0, before.top);
 }
 
-window.addEventListener("scroll", () => {
-  const here = keptHere();
+/** To be called before another entry of the history is shown. */
+export function leave() {
   if (here) here.top = window.scrollY;
-});
+  here = null;
+}

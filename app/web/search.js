@@ -54,7 +54,7 @@ export function search(root) {
     root.classList.toggle("fresh", !values.query);
     const before = keptHere();
     if (before) await run(() => before, showAgain, failed);
-    else await run(() => corpora.load(), answer, failed);
+    else await run(() => corpora.load(values.corpus), answer, failed);
   }
 
   function showAgain(before) {

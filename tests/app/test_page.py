@@ -665,6 +665,17 @@ def test_searches_share_a_list_of_corpora(site: str, tab: Tab) -> None:
     ]  # fmt: skip
 
 
+def test_corpus_that_is_new_is_looked_up(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=code&query=sort")
+        make(tmp_path, "lamps", PRODUCTS, HashEncoder(), "product")
+        until(lambda: httpx.get(f"{address}corpora/lamps").json().get("state") == "serving")
+        tab.run("location.hash = '#search?corpus=lamps&query=lamp'")
+        tab.until("document.querySelector('.hit.product')")
+        assert tab.run("document.querySelector('.chooser :checked').value") == "lamps"
+
+
 def test_hits_of_changed_files_are_marked(tmp_path: Path, tab: Tab) -> None:
     (tmp_path / "src").mkdir()
     for name in ("same", "other"):
@@ -1053,8 +1064,11 @@ def test_key_is_requested_and_forgotten(home: Path, tab: Tab) -> None:
         tab.until("document.querySelectorAll('.stock-card').length === 3")
         shown(tab, f"{address}#classify?labels=a,b&texts=x")
         assert tab.texts(".problem h2") == ["This key does not open that"]
+        tab.run(f"location.href = '{address}#search?corpus=code&query=numbers'")
+        tab.until("document.querySelector('.view.search:not([hidden]) .hit')")
         tab.click("#key-button")
         tab.click("#key-forget")
+        tab.until("document.querySelector('.view.search .problem')")
         tab.run(f"location.href = '{address}#search?corpus=code&query=sort'")
         tab.until("document.querySelector('.view.search .problem')")
         assert tab.run("sessionStorage.getItem('purlin-key')") is None
