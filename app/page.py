@@ -44,11 +44,12 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# Relative to `/`, so that they hold below a path of another site, too.
 _LINKS = {
     "name": "Purlin",
-    "openapi": "/openapi.json",
-    "corpora": "/corpora",
-    "classifiers": "/classifiers",
+    "openapi": "openapi.json",
+    "corpora": "corpora",
+    "classifiers": "classifiers",
 }
 
 page_router = APIRouter(include_in_schema=False)

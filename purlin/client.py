@@ -3,7 +3,7 @@
     from purlin.client import Client
 
     with Client("http://127.0.0.1:8000") as purlin:
-        for hit in purlin.search("read rows from a csv file", "stdlib", k=5).hits:
+        for hit in purlin.search("read rows from a csv file", "code", k=5).hits:
             print(hit.score, hit.location.path, hit.title)
 
 The clients need httpx and pydantic only; importing them loads neither the server nor the search
@@ -374,6 +374,10 @@ def _error(outcome: _Outcome) -> ClientError:
 
 
 def _options(base_url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
+    if not re.match("https?://", base_url, re.IGNORECASE):
+        raise ValueError(
+            "base_url must begin with http:// or https://, as in http://127.0.0.1:8000."
+        )
     if api_key and not re.fullmatch("[!-~]+", api_key):
         raise ValueError(
             "api_key must be printable ASCII without spaces; strip the line break of one from a file."

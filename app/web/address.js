@@ -13,11 +13,15 @@ export function address(view, values = {}) {
   return query ? `#${view}?${query}` : `#${view}`;
 }
 
-/** Go to a view; the current view is shown again. */
+/** Go to a view; the current view is shown anew. */
 export function go(view, values) {
   const hash = address(view, values);
-  if (hash === location.hash) window.dispatchEvent(new HashChangeEvent("hashchange"));
-  else location.hash = hash;
+  if (hash !== location.hash) {
+    location.hash = hash;
+    return;
+  }
+  history.replaceState(null, "");
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
 /** Change the address without navigating, if the view is still shown; dispatches the event `noted`. */

@@ -6,6 +6,7 @@ import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
 import { el, words } from "./dom.js";
 import { read } from "./address.js";
+import { forget, leave } from "./results.js";
 import { search } from "./search.js";
 
 const VIEWS = { search, ask, classify, corpora };
@@ -24,9 +25,11 @@ function view(name) {
 }
 
 function show() {
+  leave();
   const { view: requested, values } = read();
   const name = Object.hasOwn(VIEWS, requested) ? requested : "search";
   const before = current;
+  const isNew = history.state === null; // else somebody came back to it
   current = view(name);
   for (const { root } of views.values()) root.hidden = root !== current.root;
   markLinks(name);
@@ -34,7 +37,7 @@ function show() {
   const title = subject.slice(0, 60) || (name === "search" ? "" : words(name));
   document.title = title ? `${title} · Purlin` : "Purlin";
   current.show(values);
-  if (before !== current) window.scrollTo(0, 0);
+  if (isNew) window.scrollTo(0, 0);
   const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen
   if (before === null && !subject && desk) current.field?.focus({ preventScroll: true });
 }
@@ -78,6 +81,7 @@ function setKey(key) {
   }
   useKey(key);
   markKeyButton();
+  forget();
   show();
   return true;
 }

@@ -1,126 +1,132 @@
 // Ask: a question to a reference, and its answers, marked in their passages.
 
 import { latest, post } from "./api.js";
-import { chooser, noCorpora, soon } from "./chooser.js";
+import { chooser } from "./chooser.js";
 import { el, isSite, link, quoted, say } from "./dom.js";
+import { askForm, hero, searchField } from "./form.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
-import { present, wait } from "./results.js";
-import { askForm, hero, searchField } from "./search.js";
+import { keep, keptHere, present, restore, wait } from "./results.js";
+import { exampleQuestions, nothingToAsk } from "./welcome.js";
 
-const EXAMPLES = {
-  python: [
-    "What is the default step of range?",
-    "What does os.replace do if the target exists?",
-    "When is StopIteration raised?",
-  ],
-};
+const ABOUT = "Answers are stretches of the reference itself. Nothing is made up.";
 
 /** The view, in `root`. */
 export function ask(root) {
-  let current = {}; // the values of the address
-  let waiting = false; // no reference can be asked yet, or the question was refused for now
+  let values = {}; // those of the address
+  let mustWait = false; // no reference can be asked yet, or the question was refused for now
   const run = latest();
   const field = searchField("Question", "What would you like to know?");
-  const corpora = chooser(
-    (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
-    again,
-    { arrived: () => waiting && show(current) },
-  );
-  const form = askForm(field, "Ask", corpora.node);
+  const corpora = chooser(isReference, again, { arrived: () => mustWait && show(values) });
+  const form = askForm(field, "Ask", () => again(corpora.value()), corpora.node);
   const results = el("div", { class: "results" });
-  const about = "Answers are stretches of the reference itself. Nothing is made up.";
-  root.append(hero("Ask, and get its exact words.", about), form, results);
+  root.append(hero("Ask, and get its exact words.", ABOUT), form, results);
   walk(field, results);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (field.value.trim()) go("ask", { corpus: corpora.value(), question: field.value.trim() });
-  });
 
-  /** Ask another corpus the same; without a question there is nothing to ask yet, nor what was asked before. */
+  /** Ask this corpus. Without a question there is nothing to ask yet, and the answers to the last one go. */
   function again(corpus) {
-    if (field.value.trim()) return go("ask", { corpus, question: field.value.trim() });
+    const question = field.value.trim();
+    if (question) return go("ask", { corpus, question });
     return run(() => null, welcome, failed);
   }
 
-  async function show(values) {
-    current = values;
-    waiting = false;
+  async function show(next) {
+    values = next;
+    mustWait = false;
     field.value = values.question ?? "";
     root.classList.toggle("fresh", !values.question);
-    await run(() => corpora.load(), () => loaded(values), failed);
+    const before = keptHere();
+    if (before) await run(() => before, showAgain, failed);
+    else await run(() => corpora.load(values.corpus), answer, failed);
   }
 
-  function loaded(values) {
-    if (!corpora.listed().length) return present(results, noCorpora("reference"));
+  function showAgain(before) {
     corpora.select(values.corpus);
-    waiting = !corpora.value();
-    if (waiting && !values.question) return present(results, soon(corpora.listed()));
-    return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
+    restore(results, before);
   }
+
+  function answer() {
+    corpora.select(values.corpus);
+    const listed = corpora.listed();
+    mustWait = !corpora.value();
+    if (!listed.length || (mustWait && !values.question)) present(results, nothingToAsk(listed));
+    else if (values.question) send(values.question, values.corpus || corpora.value());
+    else welcome();
+  }
+
+  const welcome = () => present(results, exampleQuestions(corpora.value()));
 
   function failed(problem) {
-    waiting = problem.status === 503;
-    present(results, problemCard(problem, () => show(current)));
+    mustWait = problem.status === 503;
+    present(results, problemCard(problem, () => show(values)));
   }
 
-  function question(text, corpus) {
+  function send(question, corpus) {
     const unanswered = (problem) => {
-      const noReader = problem.status === 404 && !problem.errors.length;
-      if (noReader) withoutReader(problem, text, corpus);
+      const hasNoReader = problem.status === 404 && !problem.errors.length;
+      if (hasNoReader) searchInstead(problem, question, corpus);
       else failed(problem);
     };
     wait(results);
-    run((signal) => post("qa", { question: text, corpus, k: 3 }, signal), draw, unanswered);
+    run((signal) => post("qa", { question, corpus, k: 3 }, signal), draw, unanswered);
   }
 
   function draw(reply) {
-    const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
-    const read = [el("summary", {}, "The passages that were read"), list(reply.hits)];
-    const others = reply.hits.length > 0 && el("details", { class: "passages" }, read);
-    present(results, verdict(reply), el("div", { class: "answers" }, cards), others);
-    say(reply.answers[0]?.text ?? "No answer.");
+    present(results, verdict(reply), answerList(reply), passages(reply));
+    keep(results);
+    say(reply.answers.length ? `${likelihood(reply)}: ${reply.answers[0].text}` : "No answer.");
   }
 
   /** The search needs no reader: its hits take the answers' place. */
-  function withoutReader(problem, query, corpus) {
-    const searched = el("a", { href: address("search", { corpus, query }) }, "Open it in Search");
-    const notice = el(
-      "section",
-      { class: "notice no-reader" },
-      el("h2", {}, "Passages instead of answers"),
-      el("p", {}, quoted(problem.detail)),
-      el("p", {}, "Until then, here is what the search finds. ", searched),
-    );
+  function searchInstead(problem, query, corpus) {
+    const notice = noReader(problem, address("search", { corpus, query }));
+    const drawHits = ({ hits }) => present(results, notice, hitsOf(hits));
     say(`This server has no reader. ${problem.detail}`);
-    const showHits = (reply) => present(results, notice, list(reply.hits));
-    run((signal) => post("search", { corpus, query, k: 5 }, signal), showHits, failed);
-  }
-
-  function welcome() {
-    const examples = Object.hasOwn(EXAMPLES, corpora.value()) ? EXAMPLES[corpora.value()] : [];
-    const example = (text) => el("a", { href: address("ask", { corpus: corpora.value(), question: text }) }, text);
-    present(results, examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
+    run((signal) => post("search", { corpus, query, k: 5 }, signal), drawHits, failed);
   }
 
   return { show, field };
 }
 
-const list = (hits) => el("ol", { class: "hits" }, hits.map((hit) => hitCard(hit, "reference", () => null)));
+const isReference = ({ kind }) => kind === "reference" || kind === undefined;
+
+function noReader({ detail }, href) {
+  return el(
+    "section",
+    { class: "notice no-reader" },
+    el("h2", {}, "Passages instead of answers"),
+    el("p", {}, quoted(detail)),
+    el("p", {}, "Until then, here is what the search finds. ", el("a", { href }, "Open it in Search")),
+  );
+}
+
+const hitsOf = (hits) => el("ol", { class: "hits" }, hits.map((hit) => hitCard(hit, "reference", () => null)));
+
+function answerList(reply) {
+  const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
+  return el("div", { class: isSure(reply) ? "answers sure" : "answers" }, cards);
+}
+
+function passages({ hits }) {
+  if (!hits.length) return null;
+  return el("details", { class: "passages" }, el("summary", {}, "The passages that were read"), hitsOf(hits));
+}
+
+const isSure = ({ answerable }) => answerable >= 0.5;
+const likelihood = (reply) =>
+  isSure(reply) ? "The reference seems to answer this" : "The reference may well be silent on this";
 
 /** How sure it is that the reference answers at all. */
-function verdict({ answerable, reader }) {
-  const sure = answerable >= 0.5;
-  const text = sure ? "The reference seems to answer this" : "The reference may well be silent on this";
+function verdict(reply) {
   return el(
     "div",
-    { class: sure ? "verdict sure" : "verdict" },
-    el("h2", {}, text),
-    el("span", { class: "bar", vars: { share: answerable } }),
-    el("span", {}, `${Math.round(answerable * 100)} %`),
-    el("small", {}, `read by ${reader}`),
+    { class: isSure(reply) ? "verdict sure" : "verdict" },
+    el("h2", {}, likelihood(reply)),
+    el("span", { class: "bar", vars: { share: reply.answerable } }),
+    el("span", {}, `${Math.round(reply.answerable * 100)} %`),
+    el("small", {}, `read by ${reply.reader}`),
   );
 }
 

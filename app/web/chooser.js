@@ -1,13 +1,16 @@
-// The corpus chooser: one radio button per corpus and, for a search, some for several of them at once.
+// The corpus chooser: a choice for each corpus and, for a search, some for several of them at once. A few choices are
+// radio buttons side by side, many a menu.
 
 import { Problem, get } from "./api.js";
 import { counted, el, number } from "./dom.js";
 
 const UNITS = { code: ["function", "functions"], product: ["product", "products"], reference: ["entry", "entries"] };
-const KINDS = { code: "All code", product: "All products", reference: "All references" };
+const KINDS = { code: "Code", product: "Products", reference: "References" };
 const STAGES = { waiting: "waiting", start: "starting", read: "reading", interim: "encoding", encode: "encoding" };
 const MOST = 16; // corpora in one search
+const SIDE_BY_SIDE = 12; // choices; more are a menu
 const POLL_MS = 1000;
+const FRESH_MS = 60_000; // so long, searches use a list of corpora that they have
 
 /** What the documents of a corpus of that kind are: one of them, and several. */
 export const units = (kind) => UNITS[kind] ?? ["document", "documents"];
@@ -40,31 +43,42 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
   const node = el("fieldset", { class: "chooser" }, el("legend", { class: "unseen" }, "Corpus"));
   const group = `corpus-${Math.random().toString(36).slice(2)}`;
   let listed = [];
+  let loadedAt = -Infinity;
   let timer = null;
 
-  async function load() {
+  /** Have a list that is fresh and has the corpora of `choice`, if the server does. */
+  async function load(choice = "") {
+    const names = [requested(choice)].flat().filter((name) => typeof name === "string" && name);
+    const areListed = names.every((name) => listed.some((corpus) => corpus.name === name));
+    if (!areListed || performance.now() - loadedAt > FRESH_MS) await reload();
+  }
+
+  async function reload() {
     const { corpora } = await get("corpora");
+    loadedAt = performance.now();
     const before = value();
-    const focused = node.contains(document.activeElement);
+    const isFocused = node.contains(document.activeElement);
     listed = corpora.filter(offered);
-    const choices = listed.map((corpus) => choice(corpus, group, changed));
-    const groups = several ? groupsOf(listed).map((pair) => groupChoice(pair, group, changed)) : [];
-    node.replaceChildren(node.firstChild, ...choices, ...groups);
-    select(before, focused);
+    const choices = [...listed.map(corpusChoice), ...(several ? groupChoices(listed) : [])];
+    const controls = choices.length > SIDE_BY_SIDE ? [menu(choices, changed)] : choices.map(pill(group, changed));
+    node.replaceChildren(node.firstChild, ...controls);
+    select(before, isFocused);
     follow();
   }
 
-  /** While corpora are being built or opened, look again every moment, if somebody sees it. */
+  /** While corpora are being built or opened, or there are none, look again every moment, if somebody sees it. */
   function follow() {
     clearTimeout(timer);
-    if (listed.some(({ building, state }) => building || state === "opening")) timer = setTimeout(look, POLL_MS);
+    const isChanging = !listed.length || listed.some(({ building, state }) => building || state === "opening");
+    if (isChanging) timer = setTimeout(look, POLL_MS);
   }
 
   async function look() {
-    if (document.hidden || !node.isConnected || node.closest("[hidden]")) return follow();
+    const isOpen = document.activeElement.matches("select") && node.contains(document.activeElement);
+    if (document.hidden || isOpen || !node.isConnected || node.closest("[hidden]")) return follow();
     const before = usable(listed);
     try {
-      await load();
+      await reload();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       return follow();
@@ -72,17 +86,17 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
     return usable(listed).some((name) => !before.includes(name)) && arrived();
   }
 
-  /** The choice of that name, or else the first that can be used; it gets the focus if another choice had it. */
-  function select(name, focused = node.contains(document.activeElement)) {
-    const inputs = [...node.querySelectorAll("input")];
-    const input = inputs.find((radio) => radio.value === name) ?? inputs.find((radio) => !radio.disabled);
-    if (!input) return;
+  /** Make the choice of that name, or else the first that can be used; it gets the focus if another choice had it. */
+  function select(name, isFocused = node.contains(document.activeElement)) {
+    const choices = [...node.querySelectorAll("input, option")];
+    const choice = choices.find(({ value }) => value === name) ?? choices.find(({ disabled }) => !disabled);
+    if (!choice) return;
 
-    input.checked = true;
-    if (focused) input.focus({ preventScroll: true });
+    choice[choice.matches("option") ? "selected" : "checked"] = true;
+    if (isFocused) (choice.closest("select") ?? choice).focus({ preventScroll: true });
   }
 
-  const value = () => node.querySelector("input:checked")?.value ?? "";
+  const value = () => node.querySelector("input:checked, option:checked")?.value ?? "";
   const kind = (name = value()) => listed.find((corpus) => corpus.name === name)?.kind;
   return { node, load, select, value, kind, listed: () => listed };
 }
@@ -90,12 +104,20 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
 const serving = (corpora) => corpora.filter(({ state }) => state === "serving");
 const usable = (corpora) => serving(corpora).map(({ name }) => name);
 
-function choice(corpus, group, changed) {
-  const disabled = corpus.state === "refused" || corpus.state === "building";
-  const served = corpus.state === "serving" && counted(corpus.documents, ...units(corpus.kind));
-  const about = [served || (corpus.state !== "building" && corpus.state), corpus.building && progress(corpus.building)];
-  const title = corpus.problem ?? (corpus.building && hint(corpus));
-  return pill(corpus.name, corpus.name, about.filter(Boolean).join(", "), { group, changed, disabled, title });
+// ---- choices: {value, name, about, kind, disabled, title}, those of several corpora with their number as `size`
+
+function corpusChoice(corpus) {
+  const { name, kind, state, building, problem } = corpus;
+  const documents = state === "serving" && counted(corpus.documents, ...units(kind));
+  const about = [documents || (state !== "building" && state), building && progress(building)];
+  return {
+    value: name,
+    name,
+    about: about.filter(Boolean).join(", "),
+    kind,
+    disabled: state === "refused" || state === "building",
+    title: problem ?? (building && hint(corpus)),
+  };
 }
 
 function hint({ state, building: { encoder } }) {
@@ -103,43 +125,32 @@ function hint({ state, building: { encoder } }) {
   return encoder ? `Can be searched; vectors of ${encoder} are being made.` : "Can be searched; changes are being indexed.";
 }
 
-/** Kinds with several corpora, and all corpora if there is more than one kind. */
-function groupsOf(corpora) {
+/** Kinds with several corpora, and all corpora if there is more than one kind; none that a search does not take. */
+function groupChoices(corpora) {
   const served = serving(corpora);
-  const kinds = Object.keys(KINDS).filter((kind) => served.filter((corpus) => corpus.kind === kind).length > 1);
-  const groups = kinds.map((kind) => ({ value: `kind:${kind}`, name: KINDS[kind] }));
-  const mixed = new Set(served.map(({ kind }) => kind)).size > 1 && served.length <= MOST;
-  return mixed ? [...groups, { value: served.map(({ name }) => name).join(","), name: "All" }] : groups;
+  const kinds = Map.groupBy(served, ({ kind }) => kind);
+  const all = { value: served.map(({ name }) => name).join(","), name: "All", size: kinds.size > 1 ? served.length : 0 };
+  const groups = Object.keys(KINDS).map((kind) => {
+    return { value: `kind:${kind}`, name: `All ${KINDS[kind].toLowerCase()}`, size: kinds.get(kind)?.length ?? 0 };
+  });
+  return [...groups, all].filter(({ size }) => size > 1 && size <= MOST);
 }
 
-const groupChoice = ({ value, name }, group, changed) => pill(value, name, "", { group, changed });
-
-function pill(value, name, about, { group, changed, disabled = false, title = null }) {
-  const input = el("input", { type: "radio", name: group, value, disabled });
-  input.addEventListener("change", () => changed(value));
-  const label = el("span", {}, el("b", {}, name), about && el("small", {}, about));
-  return el("label", { title }, input, label);
+function pill(group, changed) {
+  return ({ value, name, about, disabled, title }) => {
+    const input = el("input", { type: "radio", name: group, value, disabled, change: () => changed(value) });
+    return el("label", { title }, input, el("span", {}, el("b", {}, name), about && el("small", {}, about)));
+  };
 }
 
-/** What to do where there is no corpus of that kind. */
-export function noCorpora(kind) {
-  const command = `purlin index build ${kind} PATH --name NAME`;
-  return el(
-    "section",
-    { class: "empty" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, "Index something of your own; the server picks it up by itself:"),
-    el("pre", { class: "code" }, el("code", {}, command)),
-  );
-}
-
-/** What is being built where nothing can be searched yet; it is replaced as soon as that changes. */
-export function soon(corpora) {
-  const names = corpora.filter(({ state }) => state !== "refused").map(({ name }) => name);
-  return el(
-    "section",
-    { class: "empty soon" },
-    el("h2", {}, "Nothing to search yet"),
-    el("p", {}, `The server is reading ${names.join(", ")}. Each can be searched as soon as it is read.`),
-  );
+/** The choices by their kinds; the browser finds them by their first letters. */
+function menu(choices, changed) {
+  const option = ({ value, name, about, disabled, title }) =>
+    el("option", { value, disabled, title }, about ? `${name} (${about})` : name);
+  const headings = [...Object.values(KINDS), "Others", "Several at once"];
+  const heading = ({ kind, size }) => (size ? "Several at once" : KINDS[kind] ?? "Others");
+  const groups = Map.groupBy(choices, heading);
+  const used = headings.filter((label) => groups.has(label));
+  const sections = used.map((label) => el("optgroup", { label }, groups.get(label).map(option)));
+  return el("select", { "aria-label": "Corpus", change: ({ target }) => changed(target.value) }, sections);
 }

@@ -1,6 +1,7 @@
 // A block of code with line numbers, syntax colours, and marked words and lines.
 
-import { el, say } from "./dom.js";
+import { copyButton } from "./copy.js";
+import { el } from "./dom.js";
 import { nodes, pieces } from "./marks.js";
 import { tokens } from "./syntax.js";
 
@@ -16,11 +17,11 @@ export function codeBlock(text, marks, language, firstLine) {
   const pre = el("pre", { class: firstLine === null ? "code" : "code numbered", translate: "no" }, code);
   if (rows.length <= FOLDED + 2) {
     code.append(...rows.slice(FOLDED).map((row, i) => line(row, FOLDED + i)));
-    return el("div", { class: "source" }, pre, copyButton(text));
+    return el("div", { class: "source" }, pre, copyButton(text, "Copy the code"));
   }
   const unfold = () => code.append(...rows.slice(FOLDED, MOST).map((row, i) => line(row, FOLDED + i)));
   const fold = () => code.replaceChildren(...[...code.children].slice(0, FOLDED));
-  return el("div", { class: "source folded" }, pre, copyButton(text), foldButton(rows, unfold, fold));
+  return el("div", { class: "source folded" }, pre, copyButton(text, "Copy the code"), foldButton(rows, unfold, fold));
 }
 
 function lines(text, coloured, marks) {
@@ -73,18 +74,6 @@ function foldButton(rows, unfold, fold) {
     button.setAttribute("aria-expanded", String(!open));
     button.parentElement.classList.toggle("folded", open);
     button.textContent = open ? closed : "Show less";
-  });
-  return button;
-}
-
-function copyButton(text) {
-  if (!navigator.clipboard) return null;
-  const button = el("button", { type: "button", class: "copy", "aria-label": "Copy the code" }, "Copy");
-  button.addEventListener("click", async () => {
-    const outcome = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not allowed");
-    button.textContent = outcome;
-    say(`${outcome}.`);
-    setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return button;
 }

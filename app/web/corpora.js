@@ -2,15 +2,16 @@
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
-import { noCorpora, progress, units } from "./chooser.js";
+import { progress, units } from "./chooser.js";
 import { counted, el, number, quoted, say, words } from "./dom.js";
+import { hero } from "./form.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
 import { present, wait } from "./results.js";
-import { hero } from "./search.js";
+import { nothingToSearch } from "./welcome.js";
 
-const MOST = 60; // of each, that are described
-const POLL_MS = 2000; // while something is being built
+const MOST = 60; // of each, that are asked for details
+const POLL_MS = 2000; // while something is being built, or there is nothing
 
 /** The view, in `root`. */
 export function corpora(root) {
@@ -20,14 +21,18 @@ export function corpora(root) {
   root.append(hero("What is served here.", about), results);
 
   let timer = null;
+  let drawn = { corpora: [], classifiers: [] };
 
   async function show() {
     wait(results);
-    await run(described, announced, failed);
+    await run((signal) => described(signal), announced, failed);
   }
 
-  /** Look again without a sign of it: what is seen stays until it is known better. */
-  const look = () => (root.hidden || document.hidden ? follow() : run(described, draw, failed));
+  /** Look again without a sign of it: what is seen stays until there is something new. */
+  function look() {
+    if (root.hidden || document.hidden) return follow();
+    return run((signal) => described(signal, drawn), draw, failed);
+  }
 
   function follow() {
     clearTimeout(timer);
@@ -43,23 +48,26 @@ export function corpora(root) {
     say(`${counted(reply.corpora.length, "corpus", "corpora")}.`);
   }
 
-  function draw({ corpora: served, classifiers }) {
+  function draw(reply) {
+    drawn = reply;
+    const { corpora: served, classifiers } = reply;
     const stock = (cards) => el("div", { class: "stock" }, cards);
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
-    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : noCorpora("code");
+    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : nothingToSearch([]);
     present(results, built, sorters);
-    if (served.some(({ building, state }) => building || state === "opening")) follow();
+    if (!served.length || served.some(({ building, state }) => building || state === "opening")) follow();
   }
 
   return { show, field: null };
 }
 
-async function described(signal) {
+/** What is served, in detail; builds that are in `before` are not asked for again. */
+async function described(signal, before = { corpora: [], classifiers: [] }) {
   const { corpora: served } = await get("corpora", signal);
   const classifiers = await get("classifiers", signal).then((reply) => reply.classifiers, refused);
   return {
-    corpora: await details("corpora", served, signal),
-    classifiers: await details("classifiers", classifiers, signal),
+    corpora: await details("corpora", served, before.corpora, signal),
+    classifiers: await details("classifiers", classifiers, before.classifiers, signal),
   };
 }
 
@@ -70,13 +78,25 @@ function refused(error) {
 }
 
 /** One after the other: a page that is only looked at shall not take all places of a busy server. */
-async function details(path, named, signal) {
-  const opened = [];
-  for (const brief of named.slice(0, MOST)) {
-    const reply = brief.state === "serving" ? get(`${path}/${encodeURIComponent(brief.name)}`, signal) : brief;
-    opened.push(await Promise.resolve(reply).catch((error) => (error instanceof Problem ? brief : Promise.reject(error))));
+async function details(path, briefs, before, signal) {
+  const detailed = [];
+  for (const brief of briefs) {
+    const earlier = before.find(({ name, build }) => name === brief.name && build === brief.build);
+    const isAsked = brief.state === "serving" && !earlier && detailed.length < MOST;
+    const detail = isAsked ? await detailOf(`${path}/${encodeURIComponent(brief.name)}`, signal) : earlier;
+    // Of a build, these can have changed.
+    detailed.push({ ...detail, problem: undefined, building: undefined, ...brief });
   }
-  return opened;
+  return detailed;
+}
+
+async function detailOf(path, signal) {
+  try {
+    return await get(path, signal);
+  } catch (error) {
+    if (error instanceof Problem) return null;
+    throw error;
+  }
 }
 
 function corpusCard(corpus) {

@@ -25,7 +25,8 @@ export function conditions(filter, changed) {
 function conditionText(condition) {
   if (Array.isArray(condition)) return condition.map(shown).join(" or ");
   if (condition === null || typeof condition !== "object") return shown(condition);
-  const { gte, lte } = condition;
+  const { gte, lte, not } = condition;
+  if (not !== undefined) return `not ${conditionText(not)}`;
   if (gte !== undefined && lte !== undefined) return `${shown(gte)} to ${shown(lte)}`;
   return gte !== undefined ? `from ${shown(gte)}` : `up to ${shown(lte)}`;
 }

@@ -1,6 +1,7 @@
 // Hits of each kind, with keyboard navigation.
 
 import { codeBlock } from "./code.js";
+import { copyButton } from "./copy.js";
 import { el, isSite, link, shown, words } from "./dom.js";
 import { marked, nodes, pieces, unitSpans } from "./marks.js";
 import { tokens } from "./syntax.js";
@@ -53,14 +54,16 @@ function origin({ corpus, stale }) {
   return el("p", { class: "where origin" }, corpus && el("span", { class: "tag corpus" }, corpus), changed);
 }
 
-function whereabouts({ location, fields }) {
-  const lines = location.start_line ? `:${location.start_line}–${location.end_line ?? location.start_line}` : "";
+/** Path and lines; what is copied has the first line alone, as editors open it. */
+function whereabouts({ location: { path, start_line: first, end_line: last }, fields }) {
+  const lines = first ? `:${first}-${last ?? first}` : "";
   return el(
     "p",
     { class: "where" },
-    location.path && el("span", { class: "path" }, location.path, el("span", { class: "lines" }, lines)),
+    path && el("span", { class: "path" }, path, lines),
     fields.language && el("span", { class: "tag" }, String(fields.language)),
     fields.role && fields.role !== "source" && el("span", { class: "tag" }, String(fields.role)),
+    path && copyButton(first ? `${path}:${first}` : path, "Copy the path"),
   );
 }
 

@@ -41,7 +41,7 @@ export function problemCard(problem, again) {
 }
 
 function fieldErrors({ detail, errors }) {
-  const rows = errors.filter((error) => error.message && error.message !== detail);
+  const rows = errors.filter(({ message }) => message && !detail?.includes(message));
   if (!rows.length) return null;
   const item = ({ field, message }) => el("li", {}, el("code", {}, String(field)), " ", quoted(String(message)));
   return el("ul", {}, rows.map(item));

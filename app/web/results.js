@@ -3,12 +3,17 @@
 import { fill, say } from "./dom.js";
 
 const PATIENCE_MS = 1000;
+const KEPT = 20; // results that Back shows again
+const kept = new Map(); // when they were drawn -> their nodes, and how far down the page was scrolled
+let here = null; // what is kept of the results on the page
 
 /** Mark results as being replaced; where that takes long, those who do not see the page hear of it. */
 export function wait(results) {
   results.setAttribute("aria-busy", "true");
-  setTimeout(() => results.hasAttribute("aria-busy") && say("Waiting for the server."), PATIENCE_MS);
+  setTimeout(() => isWaiting(results) && say("Waiting for the server."), PATIENCE_MS);
 }
+
+export const isWaiting = (results) => results.hasAttribute("aria-busy");
 
 /** Replace results. If the focus was among them, the same link gets it, or else their first heading. */
 export function present(results, ...children) {
@@ -21,4 +26,38 @@ export function present(results, ...children) {
   const heading = results.querySelector("h2");
   heading?.setAttribute("tabindex", "-1");
   (link ?? heading)?.focus();
+}
+
+/** Scroll to results that are below the window, as those below a long form are on a telephone. */
+export function reveal(results) {
+  if (results.getBoundingClientRect().top > window.innerHeight) results.scrollIntoView();
+}
+
+/** Keep results as they are and become: coming back to this entry of the browser's history restores them. */
+export function keep(results) {
+  const drawnAt = performance.timeOrigin + performance.now(); // no entry of before a reload has the same
+  history.replaceState({ drawnAt }, "");
+  history.scrollRestoration = "manual"; // the browser would scroll before the results are there
+  here = { nodes: [...results.childNodes], top: 0 };
+  kept.set(drawnAt, here);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+}
+
+/** What was kept at this entry, if anything. */
+export const keptHere = () => kept.get(history.state?.drawnAt);
+
+/** Keep nothing of before: what another key opened is asked for again. */
+export const forget = () => kept.clear();
+
+/** Show what was kept, scrolled as it was. */
+export function restore(results, before) {
+  here = before;
+  present(results, before.nodes);
+  window.scrollTo(0, before.top);
+}
+
+/** To be called before another entry of the history is shown. */
+export function leave() {
+  if (here) here.top = window.scrollY;
+  here = null;
 }

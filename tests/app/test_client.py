@@ -230,6 +230,14 @@ def test_key_that_no_header_can_hold_is_refused_unseen(
     assert key.strip() not in str(refused.value)
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "localhost", "", "ftp://localhost"])
+@pytest.mark.parametrize("client_type", [Client, AsyncClient])
+def test_address_without_http_is_refused(client_type: type[Client | AsyncClient], url: str) -> None:
+    """Else a call would say that the server did not reply."""
+    with pytest.raises(ValueError, match="base_url must begin with http"):
+        client_type(url)
+
+
 def test_problem_survives_pickling() -> None:
     error = Overloaded("about:blank", "Too Many Requests", 429, "Later.", [("k", "Too large")])
     copied = pickle.loads(pickle.dumps(error))
@@ -415,7 +423,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 def test_programs_in_the_docs_run(
     tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make(tmp_path, "stdlib", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
     with listening(tmp_path, HashEncoder()) as url:
         exec(program.replace("http://127.0.0.1:8000", url), {})
     printed = capsys.readouterr().out

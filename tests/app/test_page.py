@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
@@ -141,8 +142,15 @@ def test_browsers_get_the_page_and_programs_json(
     assert response.headers["content-type"] == (
         "text/html; charset=utf-8" if html else "application/json"
     )
-    if not html:
-        assert response.json()["openapi"] == "/openapi.json"
+
+
+def test_links_for_programs_hold_below_a_path(client: TestClient) -> None:
+    links = client.get("/").json()
+    assert links.pop("name") == "Purlin"
+    for link in links.values():
+        below = urljoin("https://example.org/purlin/", link)
+        assert below.startswith("https://example.org/purlin/")
+        assert client.get(below.removeprefix("https://example.org/purlin")).status_code == 200
 
 
 @given(
@@ -406,7 +414,7 @@ def test_code_has_line_numbers_and_marks(site: str, tab: Tab) -> None:
     assert tab.texts(f"{block}.t-keyword") == ["def"]
     assert tab.texts(f"{block}.t-comment")[0] == "# onwards"
     assert tab.texts(f"{block}.hit-line mark")[:2] == ["walk", "tree"]
-    assert tab.texts(f"{block}.path") == ["walk.py:7–46"]
+    assert tab.texts(f"{block}.path") == ["walk.py:7-46"]
     assert tab.texts(f"{block}h3 .outer") == ["Forest."]
 
 
@@ -414,9 +422,12 @@ def test_copying_tells_how_it_went(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=walk")
     copying = "navigator.clipboard.writeText = async (text) => (window.copied = text), null"
     tab.run(copying)
-    tab.click(".copy")
+    block = "[data-hit='walk.py::walk'] "
+    tab.click(f"{block}.source .copy")
     tab.until("document.querySelector('#said').textContent === 'Copied.'")
-    assert tab.run("copied") in [document.body for document in CODE]
+    assert tab.run("copied") == LONG
+    tab.click(f"{block}.where .copy")
+    tab.until("copied === 'walk.py:7'")
     tab.run("navigator.clipboard.writeText = () => Promise.reject(new DOMException('')), null")
     tab.click(".copy")
     tab.until("document.querySelector('#said').textContent === 'Not allowed.'")
@@ -510,6 +521,39 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
 
 
+@pytest.mark.parametrize(
+    ("leave", "there"),
+    [
+        ("document.querySelector('.facet button').click()", "document.querySelector('.condition')"),
+        ("location.hash = '#corpora'", "document.querySelector('.stock-card')"),
+    ],
+)
+def test_back_shows_what_was_there(site: str, tab: Tab, leave: str, there: str) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
+    tab.click(".more")
+    tab.run("window.scrollTo(0, document.body.scrollHeight)")
+    before = tab.run("[window.scrollY, document.querySelectorAll('.hit').length]")
+    assert before[0] > 900
+
+    tab.run(leave)
+    tab.until(f"{there} && {IDLE}")
+    assert tab.run("window.scrollY") == 0
+    tab.requests.clear()
+    tab.run("history.back()")
+    tab.until("document.querySelectorAll('.view.search:not([hidden]) .hit').length === 20")
+    tab.until(f"window.scrollY === {before[0]}")
+    assert tab.requests == []
+
+    tab.run("document.querySelector('.ask-form').requestSubmit()")
+    tab.until("document.querySelectorAll('.hit').length === 10")
+
+
+def test_excluded_values_are_shown_as_conditions(site: str, tab: Tab) -> None:
+    conditions = json.dumps({"colour": {"not": ["red", "blue"]}, "watts": {"not": {"gte": 20}}})
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={quote(conditions)}")
+    assert tab.texts(".condition") == ["Colour\nnot red or blue\n×", "Watts\nnot from 20\n×"]
+
+
 def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
     assert searched(site, corpus="lamps", query="whitte lamp")["corrected"] == "white lamp"
     shown(tab, f"{site}#search?corpus=lamps&query=whitte+lamp")
@@ -586,6 +630,52 @@ def test_several_corpora_are_searched_at_once(tmp_path: Path, tab: Tab) -> None:
         ]
 
 
+def test_many_corpora_are_a_menu(tmp_path: Path, tab: Tab) -> None:
+    for number in range(17):
+        make(tmp_path, f"service-{number:02}", FUNCTIONS[:1], HashEncoder())
+    for name in ("lamps", "shades"):
+        make(tmp_path, name, PRODUCTS[:3], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=service-07&query=lamp")
+        menu = ".chooser select"
+        assert tab.run(f"document.querySelector('{menu}').value") == "service-07"
+        labels = f"[...document.querySelectorAll('{menu} optgroup')].map(one => one.label)"
+        assert tab.run(labels) == ["Code", "Products", "Several at once"]
+        # A search takes 16 corpora: all of the code are too many.
+        assert tab.texts(f"{menu} optgroup:last-of-type option") == ["All products"]
+
+        tab.run(f"document.querySelector('{menu}').focus()")
+        tab.press("l")
+        tab.until("document.querySelectorAll('.hit.product').length === 3")
+        assert tab.texts(".hit h3") == [
+            hit["title"] for hit in searched(address, corpus="lamps", query="lamp")["hits"]
+        ]
+        assert tab.run(f"document.activeElement === document.querySelector('{menu}')")
+
+
+def test_searches_share_a_list_of_corpora(site: str, tab: Tab) -> None:
+    tab.requests.clear()
+    shown(tab, f"{site}#search?corpus=code&query=sort")
+    for corpus, kind in (("lamps", "product"), ("library", "reference")):
+        tab.click(f".chooser input[value='{corpus}']")
+        tab.until(f"document.querySelector('.hit.{kind}')")
+    sent = [url.removeprefix(site) for url in tab.requests if "/web/" not in url]
+    assert [path for path in sent if path in ("corpora", "search")] == [
+        "corpora", "search", "search", "search",
+    ]  # fmt: skip
+
+
+def test_corpus_that_is_new_is_looked_up(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=code&query=sort")
+        make(tmp_path, "lamps", PRODUCTS, HashEncoder(), "product")
+        until(lambda: httpx.get(f"{address}corpora/lamps").json().get("state") == "serving")
+        tab.run("location.hash = '#search?corpus=lamps&query=lamp'")
+        tab.until("document.querySelector('.hit.product')")
+        assert tab.run("document.querySelector('.chooser :checked').value") == "lamps"
+
+
 def test_hits_of_changed_files_are_marked(tmp_path: Path, tab: Tab) -> None:
     (tmp_path / "src").mkdir()
     for name in ("same", "other"):
@@ -612,7 +702,7 @@ null
 
 
 def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> None:
-    shown(tab, site)
+    shown(tab, f"{site}#corpora")
     tab.run(BUILDING)
     tab.run("location.hash = '#ask'")
     tab.until("document.querySelector('.view.ask .soon')")
@@ -621,7 +711,7 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     pills = ".view.search .chooser label"
     assert tab.texts(pills) == ["docs\nwaiting", "src\nreading 4,096"]
     assert tab.run("document.querySelector('.view.search .chooser input:checked')") is None
-    assert "reading docs, src" in tab.texts(".view.search .soon p")[0]
+    assert "reading docs, src" in tab.texts(".view.search .soon")[0]
 
     tab.run(
         "window.listed[1] = {name: 'src', kind: 'code', state: 'serving', documents: 9, "
@@ -632,12 +722,42 @@ def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> No
     assert tab.texts(pills) == ["docs\nwaiting", "src\n9 functions, encoding 45 %"]
 
     tab.run("location.hash = '#corpora'")
-    tab.until("document.querySelector('.stock-card')")
+    tab.until("document.querySelectorAll('.stock-card').length === 2")
     assert tab.texts(".state") == ["building", "serving"]
     tab.run("document.querySelector('.stock-card .open').focus()")
     tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
     tab.until("document.querySelectorAll('.stock-card').length === 1")
     assert tab.run("document.activeElement.className") == "open"
+
+
+@pytest.mark.parametrize(
+    ("view", "heading", "kinds", "arrival"),
+    [
+        ("search", "Nothing to search yet", ["code", "product", "reference"], ".chooser :checked"),
+        ("ask", "No reference to ask yet", ["reference"], ".chooser :checked"),
+        ("corpora", "Nothing to search yet", ["code", "product", "reference"], ".stock-card"),
+    ],
+)
+def test_first_corpus_appears_by_itself(
+    tmp_path: Path, tab: Tab, view: str, heading: str, kinds: list[str], arrival: str
+) -> None:
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#{view}")
+        assert tab.texts(".empty h2") == [heading]
+        commands = tab.texts(".empty pre")[0].splitlines()
+        assert commands == [f"purlin index build {kind} PATH --name NAME" for kind in kinds]
+        make(tmp_path, "many", numbered(3), HashEncoder(), "reference")
+        tab.until(f"document.querySelector('{arrival}') && !document.querySelector('.empty')")
+
+
+def test_refused_corpora_alone_are_named(tmp_path: Path, tab: Tab) -> None:
+    build = make(tmp_path, "torn", FUNCTIONS, HashEncoder())
+    (build / "base" / "documents.bin").write_bytes(b"torn")
+    with served(tmp_path) as address:
+        shown(tab, address)
+        assert tab.texts(".empty p") == ["The server cannot use torn. See why"]
+        tab.click(".empty a")
+        tab.until("document.querySelector('[data-name=torn] .notice')")
 
 
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
@@ -671,6 +791,8 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
+        likelihood, best = tab.texts(".verdict h2")[0], tab.texts(".answer h3")[0]
+        assert tab.texts("#said")[0].split() == f"{likelihood}: {best}".split()
 
 
 def test_reference_without_an_address_has_no_dead_links(tmp_path: Path, tab: Tab) -> None:
@@ -724,6 +846,29 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
     assert "dough" in tab.run("document.querySelector('#texts').value")
 
 
+def test_labels_are_copied_as_a_table(site: str, tab: Tab) -> None:
+    texts = ["sort the numbers", "fetch a\tpage", "sort pages", "fetch numbers"]
+    body = {"texts": texts, "labels": ["page fetching", "sort"]}
+    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    tab.look(360, 740)
+    tab.open(f"{site}#classify")
+    tab.until("document.querySelector('#texts')")
+    tab.run("document.querySelector('#texts').value = " + json.dumps("\n".join(texts)))
+    tab.run("document.querySelector('#labels').value = 'page fetching, sort'")
+    tab.click(".classify-form [type=submit]")
+    tab.until("document.querySelector('.classified')")
+    # They are below the form, which fills a small window.
+    tab.until("document.querySelector('.summary').getBoundingClientRect().top < innerHeight / 2")
+
+    tab.run("navigator.clipboard.writeText = async (text) => (window.copied = text), null")
+    tab.click(".summary .copy")
+    tab.until("document.querySelector('#said').textContent === 'Copied.'")
+    assert tab.run("copied").split("\n") == [
+        f"{text.expandtabs(1)}\t{result['label']}\t{result['score']}"
+        for text, result in zip(texts, results, strict=True)
+    ]
+
+
 def test_texts_decide_together(site: str, tab: Tab) -> None:
     texts = ["sort the numbers", "fetch a page", "sort pages", "fetch numbers"]
     body = {"texts": texts, "labels": ["page fetching", "sort"], "transductive": True}
@@ -775,7 +920,7 @@ def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
         assert tab.texts(".empty h2") == ["Nothing to search yet"]
         assert tab.texts(".stock-card h3") == ["tickets"]
         tab.click(".stock-card .open")
-        tab.until("document.querySelector('#label-source')?.value === 'tickets'")
+        tab.until("document.querySelector('#classifier')?.value === 'tickets'")
         assert not tab.run("document.querySelector('#labels').checkVisibility()")
         assert tab.run("document.querySelectorAll('.check input:disabled').length") == 2
         tab.run("document.querySelector('#texts').focus()")
@@ -844,6 +989,23 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     )
 
 
+def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        shown(tab, address)
+        (corpus,) = httpx.get(f"{address}corpora").json()["corpora"]
+        tab.run(BUILDING)
+        progress = {"stage": "encode", "done": 45, "total": 100}
+        tab.run(f"window.listed = [{json.dumps(corpus | {'building': progress})}], null")
+        tab.requests.clear()
+        tab.run("location.hash = '#corpora'")
+        tab.until("document.querySelector('.measure')")
+        tab.run("window.listed[0].building.done = 55, null")
+        tab.until("document.querySelector('.facts')?.innerText.includes('encoding 55 %')")
+        assert tab.texts(".measures dd") == ["1.000"]
+        assert tab.requests.count(f"{address}corpora/code") == 1
+
+
 def test_measures_are_drawn_with_intervals(site: str, tab: Tab) -> None:
     shown(tab, site)
     measures = {
@@ -902,8 +1064,11 @@ def test_key_is_requested_and_forgotten(home: Path, tab: Tab) -> None:
         tab.until("document.querySelectorAll('.stock-card').length === 3")
         shown(tab, f"{address}#classify?labels=a,b&texts=x")
         assert tab.texts(".problem h2") == ["This key does not open that"]
+        tab.run(f"location.href = '{address}#search?corpus=code&query=numbers'")
+        tab.until("document.querySelector('.view.search:not([hidden]) .hit')")
         tab.click("#key-button")
         tab.click("#key-forget")
+        tab.until("document.querySelector('.view.search .problem')")
         tab.run(f"location.href = '{address}#search?corpus=code&query=sort'")
         tab.until("document.querySelector('.view.search .problem')")
         assert tab.run("sessionStorage.getItem('purlin-key')") is None
@@ -965,6 +1130,19 @@ def test_loading_more_does_not_block_the_next_search(far: Tab) -> None:
     far.until(
         "document.querySelectorAll('.hit').length === 10 && !document.querySelector('[aria-busy]')"
     )
+
+
+def test_hits_stay_if_further_ones_cannot_be_loaded(far: Tab) -> None:
+    far.run("window.there = window.fetch, window.fetch = () => Promise.reject(new TypeError())")
+    far.click(".more")
+    far.until("document.querySelector('.missed .problem')")
+    assert len(far.texts(".hit")) == 50
+    far.run("window.fetch = window.there")
+    far.click(".problem button")
+    far.until("held.length")
+    let_go(far)
+    far.until("document.querySelectorAll('.hit').length === 60")
+    assert not far.texts(".problem")
 
 
 def test_late_hits_do_not_steal_the_focus(far: Tab) -> None:
@@ -1082,6 +1260,8 @@ def test_problems_are_shown_in_words(home: Path, tab: Tab) -> None:
         ]
         shown(tab, f"{address}#search?corpus=code&query=x&filter=%7B%22languag%22:1%7D")
         assert "Did you mean 'language'?" in tab.texts(".problem")[0]
+        shown(tab, f"{address}#search?corpus=kind:books&query=x")
+        assert tab.texts(".problem")[0].count("corpus must be a name") == 1
         shown(tab, f"{address}#search?corpus=lamps&query=lamp")
         tab.run("document.querySelector('.hits').dataset.old = 1")
     tab.run("document.querySelector('.ask-form').requestSubmit()")
