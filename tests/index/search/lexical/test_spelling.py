@@ -12,6 +12,7 @@ from purlin.index.indexing.build import build
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.spelling import edits
 from purlin.index.search.several import search_corpora
+from purlin.index.search.why import why
 from purlin.index.sources import open_source
 from tests.support.hash_encoder import HashEncoder
 
@@ -94,6 +95,11 @@ def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus)
         "Keyboard for tablets",
         catalogue.search("keyboard tablets", k=1, mode="lexical").hits[0].score,
     )
+
+
+def test_reason_of_a_hit_tells_the_corrected_words(catalogue: Corpus) -> None:
+    hit = catalogue.search("kebyoard tablets", k=1, mode="lexical", explain=True).hits[0]
+    assert why("kebyoard tablets", hit).startswith("name: keyboard, tablets")
 
 
 def test_query_that_names_a_product_is_not_corrected(tmp_path: Path) -> None:
