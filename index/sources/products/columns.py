@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
+from purlin.index.sources.products.values import CURRENCY_CODES
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -119,13 +120,7 @@ _ALIASES = {
     for standard, aliases in COLUMNS.items()
     for order, alias in enumerate(aliases)
 }
-_CURRENCIES = frozenset(
-    f"_{code}"
-    for code in (
-        "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd "
-        "try usd zar"
-    ).split()
-)
+_CURRENCIES = frozenset(f"_{code}" for code in CURRENCY_CODES)
 _CURRENCY_CHARS = len("_eur")
 # What names of columns add to that of a standard one: a language, markup, and of prices a tax.
 _LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")

@@ -37,6 +37,7 @@ from purlin.index.sources.products.values import (
     identifier,
     item_lines,
     line_of,
+    money,
     named_value,
     price_of,
     split_value,
@@ -77,7 +78,10 @@ def from_record(
     attributes, attribute_prose = attributes_of(record, values.get("attributes"), pairs)
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
     excluded = {*names.values(), *pairs, *pairs.values()}
-    others = dict(flat_fields({**_other_columns(record, excluded), **rest}))
+    others = {
+        name: money(value)
+        for name, value in flat_fields({**_other_columns(record, excluded), **rest})
+    }
 
     description = text_of(values.get("description"))
     lines = [

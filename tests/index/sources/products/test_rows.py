@@ -120,3 +120,26 @@ def test_the_category_is_the_shops_own() -> None:
     record = {"title": "T", "google_product_category": 499, "product_type": "Audio > Over-ear"}
 
     assert from_record(record).fields["category"] == "Audio > Over-ear"
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("999,00 EUR", 999.0),
+        ("1.299,00 €", 1299.0),
+        ("$5", 5.0),
+        ("¥9,900", 9900.0),
+        ("45,- kr.", 45.0),
+        ("5 to 9 EUR", "5 to 9 EUR"),
+        ("999", 999),
+        ("A 5", "A 5"),
+        ("EUR", "EUR"),
+    ],
+)
+def test_amounts_with_a_currency_are_numbers(tmp_path: Path, cell: str, value: object) -> None:
+    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis\nA;Sofa;{cell}\n")
+    (sofa,), _ = read_products(path)
+
+    assert sofa.fields == {"Sonderpreis": value}
+    nested = from_record({"title": "T", "shipping": {"cost": "4.95 EUR"}})
+    assert nested.fields == {"shipping.cost": 4.95}
