@@ -29,8 +29,9 @@ from purlin.index.search.lexical.spelling import (
     LONGEST_WORD,
     MOST_COMPOUNDS,
     corrected,
-    edits,
+    fewest_in_stem,
     most_edits,
+    words_near,
 )
 from purlin.index.search.lexical.tokens import split, tokens
 
@@ -165,27 +166,22 @@ class Lexical:
         return len(np.intersect1d(rows, others, assume_unique=True))
 
     def _nearest(self, word: str) -> str | None:
-        """Return the token fewest edits away from a word or its stem; of several, the most frequent."""
+        """Return the word fewest edits away, whose stem some live row has; of several, that of most rows."""
         most = most_edits(word)
-        (stem,) = split(word, self.language)
-        sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
         # Among very many texts, tokens that only few have are mostly misspellings, and they are many.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
+        sizes = range(fewest_in_stem(word, self.language), len(word) + most + 1)
         row_counts: Counter[bytes] = Counter()
         for segment in self._segments:
             row_counts.update(segment.words_like(word[0], sizes, fewest_rows))
-        if not row_counts:
-            return None
 
-        candidates = list(row_counts)
-        distances = np.minimum(edits(word, candidates), edits(stem, candidates)).tolist()
+        distances = words_near(word, list(row_counts), self.language)
         ranked = sorted(
-            (distance, -row_counts[token], token)
-            for distance, token in zip(distances, candidates, strict=True)
-            if distance <= most
+            (distance, -row_counts[token], spelled, token.decode())
+            for (token, spelled), distance in distances.items()
         )
         # A token whose rows have all been removed does not count.
-        return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
+        return next((spelled for *_, spelled, token in ranked if self.df(token)), None)
 
     def _completion(self, word: str) -> str | None:
         """The token that begins with a word; of several the most frequent."""

@@ -49,7 +49,7 @@ class Vocabulary(Protocol):
         ...
 
     def nearest(self, word: str) -> str | None:
-        """The token nearest to a word in lower case, or None if none is near."""
+        """The word nearest to one in lower case, or None if none is near."""
         ...
 
     def completion(self, word: str) -> str | None:
@@ -131,7 +131,7 @@ def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
         return two_words
     if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
         return " ".join(compounds)
-    return _nearest_word(word, vocabulary)
+    return vocabulary.nearest(word.lower())
 
 
 def _two_words(word: str, vocabulary: Vocabulary) -> str:
@@ -148,17 +148,6 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
 
     best = max(counts, key=counts.__getitem__, default="")
     return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
-
-
-def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
-    token = vocabulary.nearest(word.lower())
-    if token is None:
-        return None
-
-    spelled = _word_of(token, word.lower(), vocabulary.language)
-    # Stems are nearer than their words: that of "extension" is two edits from that of "external".
-    edit_count = int(edits(word.lower(), [spelled.encode()])[0])
-    return spelled if edit_count <= most_edits(word) else None
 
 
 def _completed(word: str, vocabulary: Vocabulary) -> str | None:
@@ -221,8 +210,37 @@ def most_edits(word: str) -> int:
     return 2 if len(word) >= _FEWEST_FOR_TWO_EDITS else 1
 
 
+def fewest_in_stem(word: str, language: Language) -> int:
+    """Return the fewest letters that the stem of a word near this one has."""
+    longest_ending = max(map(len, language.endings))
+    return max(len(word) - most_edits(word) - longest_ending, FEWEST_IN_PART)
+
+
+def words_near(
+    word: str, stems: Sequence[bytes], language: Language
+) -> dict[tuple[bytes, str], int]:
+    """Map (stem, word) to the edits between that word and this one, if these are few enough."""
+    most = most_edits(word)
+    # The last letter of a stem may stand for another: memori for memory.
+    _, of_beginnings = _edits(word, [stem.removesuffix(b"i") for stem in stems])
+    near = [stems[number] for number in np.flatnonzero(of_beginnings <= most)]
+    forms = [(stem, form) for stem in near for form in _forms(stem.decode(), language)]
+    distances = edits(word, [form.encode() for _, form in forms]).tolist()
+
+    return {
+        (stem, form): distance
+        for (stem, form), distance in zip(forms, distances, strict=True)
+        if distance <= most and split(form, language) == (stem.decode(),)
+    }
+
+
 def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
     """Return for each token (n,) how many letters differ: added, left out, replaced or swapped with the next."""
+    return _edits(word, tokens)[0]
+
+
+def _edits(word: str, tokens: Sequence[bytes]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return the edits (n,) of the word, and those of the beginning of the word that has fewest."""
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     width = int(lengths.max(initial=0))
     padded = b"".join(token.ljust(width, b"\0") for token in tokens)
@@ -231,6 +249,8 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
 
     before = np.zeros((width + 1, len(tokens)), np.int8)
     last = np.repeat(np.arange(width + 1, dtype=np.int8)[:, None], len(tokens), axis=1)
+    columns = np.arange(len(tokens))
+    of_beginnings = last[lengths, columns]
     codes = word.encode()
     for number, code in enumerate(codes):
         row = np.empty_like(last)
@@ -242,17 +262,25 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
         for column in range(width):
             np.minimum(row[column + 1], row[column] + np.int8(1), out=row[column + 1])
         before, last = last, row
+        np.minimum(of_beginnings, last[lengths, columns], out=of_beginnings)
 
-    distances: NDArray[np.int8] = last[lengths, np.arange(len(tokens))]
-    return distances
+    return last[lengths, columns], of_beginnings
 
 
 def _word_of(token: str, word: str, language: Language) -> str:
     """Return the word with this stem that is nearest to `word`, since encoders and people do not read stems."""
-    endings = [token + ending for ending in language.endings]
-    endings += [token[:-1] + end for end in _Y_ENDINGS]
-    words = [spelled for spelled in endings if split(spelled, language) == (token,)]
+    words = [form for form in _forms(token, language) if split(form, language) == (token,)]
     if not words:
         return token
-    distances = edits(word, [spelled.encode() for spelled in words])
+    distances = edits(word, [form.encode() for form in words])
     return words[int(distances.argmin())]
+
+
+def _forms(stem: str, language: Language) -> Iterator[str]:
+    """Yield what may be the words with this stem."""
+    for ending in language.endings:
+        # No ending begins with the e that its stem ends with, but coffee has one.
+        if ending == "e" or not (stem.endswith("e") and ending.startswith("e")):
+            yield stem + ending
+    for ending in _Y_ENDINGS:
+        yield stem[:-1] + ending

@@ -62,6 +62,10 @@ def _built(home: Path, name: str, rows: str) -> Corpus:
         ("wireless koyboard", "wireless keyboard"),
         ("headfones", "headphones"),
         ("batery", "battery"),
+        # Near the end of a word that is longer than its stem.
+        ("externla", "external"),
+        ("raeding", "reading"),
+        ("battrey", "battery"),
         # Two edits from a stem, but more from every word that has it.
         ("extension", "extension"),
         # A word that the catalogue has wins, and so do codes, short words and other first letters.
@@ -87,6 +91,13 @@ def test_query_is_searched_in_the_spelling_of_the_catalogue(
     result = catalogue.search(query)
     assert result.corrected == (None if query == searched else searched)
     assert result.hits == catalogue.search(searched).hits
+
+
+def test_words_are_compared_and_not_their_stems(tmp_path: Path) -> None:
+    titles = ["Wire", "Wired mouse", "Wires, 10 m", "Wireless mouse", "Coffee machine", "Housing"]
+    corpus = _catalogue(tmp_path, titles)
+    searched = {query: corpus.search(query).corrected for query in ("wireles", "cofee", "hosuing")}
+    assert searched == {"wireles": "wireless", "cofee": "coffee", "hosuing": "housing"}
 
 
 def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus) -> None:
