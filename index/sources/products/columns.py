@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
@@ -57,6 +58,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "brand": (
         "brand",
+        # WooCommerce's.
+        "brands",
         "product_brand",
         "brand_name",
         "vendor",
@@ -102,7 +105,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "details",
         "properties",
         # Magento's, schema.org's and Shopify's.
-        *("custom_attributes", "additionalproperty", "options"),
+        *("custom_attributes", "additional_attributes", "additionalproperty", "options"),
         # Google Merchant's, and those of feeds in XML.
         *("product_detail", "param", "params", "attribute"),
     ),
@@ -122,6 +125,13 @@ _ALIASES = {
 }
 _CURRENCIES = frozenset(f"_{code}" for code in CURRENCY_CODES)
 _CURRENCY_CHARS = len("_eur")
+# Columns whose cells list several items, by their names in the plural.
+_LISTING = re.compile(
+    r"(?:\w*_)?(?:categories|kategorien|categorias|tags|keywords|schlag(?:wo|woe)rter|stich(?:wo|woe)rter"
+    r"|mots_cles|etiquetas|trefwoorden)|attribute_\d{1,2}_values?(?:_s)?"
+)
+# The columns by which exports of WooCommerce are told from others.
+_WOOCOMMERCE = frozenset(("id", "sku", "parent", "tax_status"))
 # What names of columns add to that of a standard one: a language, markup, and of prices a tax.
 _LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")
 _MARKUP = re.compile(r"_html$")
@@ -145,8 +155,9 @@ def column_names(
     `present` are all columns of the file, if `names` are only those that a row has values in.
     """
     names = list(names)
+    present = names if present is None else list(present)
     explicit = {standard: name for standard, name in columns.items() if name in names}
-    several_currencies = sum(map(_has_currency, names if present is None else present)) > 1
+    several_currencies = sum(map(_has_currency, present)) > 1
     recognised = sorted(
         (*alias, name)
         for name in names
@@ -157,7 +168,11 @@ def column_names(
     )
 
     # Reversed, so that the preferred alias is the last to be set.
-    return {standard: name for _, standard, name in reversed(recognised)} | explicit
+    aliases = {standard: name for _, standard, name in reversed(recognised)}
+    if _WOOCOMMERCE.issubset(map(key_of, present)):
+        # There, rows name their parent by its SKU, if it has one.
+        aliases.update(("id", name) for name in names if key_of(name) == "sku")
+    return aliases | explicit
 
 
 def _alias(name: str) -> tuple[int, str] | None:
@@ -201,6 +216,12 @@ def named_freely(names: Iterable[str]) -> list[str]:
     names = list(names)
     judgement = _JUDGEMENT_COLUMNS if "query_id" in names else frozenset()
     return [name for name in names if name and name not in judgement and not ICECAT.match(name)]
+
+
+@lru_cache(maxsize=4096)
+def lists_items(name: str) -> bool:
+    """Whether the cells of a column list several items: `Categories`, `Attribute 1 value(s)`."""
+    return any(map(_LISTING.fullmatch, keys_of(name)))
 
 
 def check_roles(columns: Mapping[str, str]) -> None:

@@ -52,6 +52,8 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
+# Between the items of a cell that lists several; in "1,5 l" the comma is a decimal one.
+_ITEM_END = re.compile(r"[;|]|(?<!\\),(?!\d)")
 CURRENCY_CODES = (
     "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd try usd "
     "zar"
@@ -185,6 +187,12 @@ def _text_items(text: str) -> list[str]:
         except (ValueError, RecursionError):
             pass
     return text.split("\n") if "\n" in text.strip() else re.split(r"[|•]", text)
+
+
+def listed_items(cell: str) -> list[str]:
+    """The items of a cell that lists several: categories, tags, the sizes of a product."""
+    items = (item.strip().replace("\\,", ",") for item in _ITEM_END.split(plain(cell)))
+    return list(dict.fromkeys(item for item in items if item))
 
 
 def displayed(value: Value) -> str:
