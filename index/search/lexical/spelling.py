@@ -21,6 +21,8 @@ _FEWEST_BEGUN = 3
 FEWEST_IN_PART = 3
 # So many compounds replace a word that the catalogue has only in compounds.
 MOST_COMPOUNDS = 8
+# So many codes replace the beginning of one.
+MOST_CODES = 8
 # At least so many passages must have both parts of a compound; a single one may have them by chance.
 _FEWEST_TOGETHER = 2
 # So many words are looked up, each of which reads all tokens with its first letter, and so many pairs.
@@ -28,6 +30,11 @@ _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
 LONGEST_WORD = 32
 _WORD = re.compile(rf"(?<![\w'’./-])[^\W\d_]{{3,{LONGEST_WORD}}}(?![\w'’/-]|\.\w)")
+# What may be a code without separators, which few digits are not.
+_CODE = re.compile(
+    rf"(?<![\w'’./-])(?:(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{{4,{LONGEST_WORD}}}|\d{{5,{LONGEST_WORD}}})(?![\w'’/-]|\.\w)",
+    re.IGNORECASE | re.ASCII,
+)
 # What the English stemmer replaces by i.
 _Y_ENDINGS = ("y", "ies", "ied")
 
@@ -44,8 +51,8 @@ class Vocabulary(Protocol):
         """Count the passages that have a token."""
         ...
 
-    def together(self, first: str, second: str) -> int:
-        """Count the passages that have both tokens."""
+    def together(self, *tokens: str) -> int:
+        """Count the passages that have all tokens."""
         ...
 
     def nearest(self, word: str) -> str | None:
@@ -54,6 +61,10 @@ class Vocabulary(Protocol):
 
     def completion(self, word: str) -> str | None:
         """The token that begins with a word in lower case, or None if none does."""
+        ...
+
+    def codes(self, beginning: str) -> Sequence[str]:
+        """Some codes that begin with letters and digits in lower case, those of most passages first."""
         ...
 
     def compounds(self, word: str) -> Sequence[str]:
@@ -67,9 +78,10 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
     A word that no passage has is replaced by the two words that it consists of; else, in a language
     that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
     two words that are mostly written as one, that one is appended. The last word of the query may be the
-    beginning of one, as it is while people type. The unit of a quantity stays as it is, because passages
-    are searched by another spelling of it.
+    beginning of one, as it is while people type, and any word with digits the beginning of a code. The
+    unit of a quantity stays as it is, because passages are searched by another spelling of it.
     """
+    query = _with_whole_codes(query, vocabulary)
     lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
     query_end = len(query.rstrip())
@@ -123,6 +135,23 @@ def as_written(
         return next(same, match[0]).lower()
 
     return _WORD.sub(written, text)
+
+
+def _with_whole_codes(query: str, vocabulary: Vocabulary) -> str:
+    """Return the query with the codes that begin with a word of it in place of that word.
+
+    A word of which some passage has all parts stays: "xps8700" finds "XPS 8700" by these.
+    """
+    quantity_starts = {quantity.start for quantity in quantities(query)}
+
+    def completed(match: re.Match[str]) -> str:
+        whole, *parts = split(match[0], vocabulary.language)
+        has_tokens = vocabulary.df(whole) or (parts and vocabulary.together(*parts))
+        if has_tokens or match.start() in quantity_starts:
+            return match[0]
+        return " ".join(vocabulary.codes(whole)) or match[0]
+
+    return _CODE.sub(completed, query, count=_MOST_LOOKED_UP)
 
 
 def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:

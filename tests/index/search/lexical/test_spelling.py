@@ -100,6 +100,25 @@ def test_words_are_compared_and_not_their_stems(tmp_path: Path) -> None:
     assert searched == {"wireles": "wireless", "cofee": "coffee", "hosuing": "housing"}
 
 
+def test_the_beginning_of_a_code_is_searched_as_the_codes_that_begin_so(tmp_path: Path) -> None:
+    titles = ["CLP-M660A toner", "CLP-M660B toner", "OKI 43459433", "006R90321", "XPS 8700 PC"]
+    corpus = _catalogue(tmp_path, [*titles, "Phaser 006 R 500", "903 screws", "Lamp, 40 W"])
+    searched = {
+        "CLPM660 toner": "clpm660a clpm660b toner",
+        "oki 43459": "oki 43459433",
+        # One passage has each of its parts, but none has all.
+        "006r903": "006r90321",
+        # The parts of a name, a number of few digits, a quantity, a code of none, and whole codes stay.
+        "xps8700": None,
+        "4345": None,
+        "43459 g": None,
+        "clpx660": None,
+        "clp-m660a": None,
+    }
+    assert {query: corpus.search(query).corrected for query in searched} == searched
+    assert {hit.title for hit in corpus.search("clpm660", k=2).hits} == set(titles[:2])
+
+
 def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus) -> None:
     hit = catalogue.search("kebyoard tablets", k=1, mode="lexical").hits[0]
     assert (hit.title, hit.score) == (
