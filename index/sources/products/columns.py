@@ -30,6 +30,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         # RSS's, which is often an address.
         "guid",
         *("reference", "reference_produit", "referencia", "codigo", "codice"),
+        *("商品番号", "商品コード", "商品管理番号", "商品id", "品番"),
     ),
     "title": (
         *("title", "name", "product_title", "product_name", "item_name", "display_name"),
@@ -37,6 +38,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("bezeichnung", "titre", "nom", "nom_du_produit", "nom_produit", "designation"),
         *("libelle", "titulo", "nombre", "nombre_del_producto", "titolo", "nome"),
         *("nome_prodotto", "naam", "productnaam"),
+        *("商品名", "商品名称", "製品名", "品名"),
     ),
     "description": (
         *("description", "product_description", "body_html", "long_description", "long_text"),
@@ -46,6 +48,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("beschreibung", "artikelbeschreibung", "produktbeschreibung", "langbeschreibung"),
         *("langtext", "kurzbeschreibung", "kurztext", "description_longue"),
         *("description_courte", "descripcion", "descrizione", "omschrijving"),
+        *("商品説明", "商品説明文", "商品の説明", "説明"),
     ),
     "bullets": (
         "bullets",
@@ -69,10 +72,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("mfr", "mfg", "manufacturer_name", "mfr_name"),
         *("marke", "hersteller", "herstellername", "lieferant"),
         *("marque", "fabricant", "marca", "fabricante", "produttore", "merk", "fabrikant"),
+        *("ブランド", "ブランド名", "メーカー", "メーカー名"),
     ),
     "colour": (
         *("colour", "color", "product_colour", "product_color", "color_name"),
         *("farbe", "farbname", "couleur", "coloris", "colore", "kleur"),
+        *("色", "カラー"),
     ),
     "category": (
         *(
@@ -87,12 +92,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("product_class", "main_category", "category_path", "product_group"),
         *("kategorie", "kategorien", "kategoriepfad", "warengruppe", "artikelgruppe"),
         *("produktgruppe", "produktkategorie", "categorie", "rayon", "categoria", "categorias"),
+        *("カテゴリ", "カテゴリー", "商品カテゴリ", "ジャンル"),
     ),
     "price": (
         *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
         *("selling_price", "retail_price", "preis", "verkaufspreis", "vk_preis", "vk", "endpreis"),
         *("prix", "prix_de_vente", "precio", "precio_de_venta", "pvp", "prezzo", "prijs"),
         *("verkoopprijs", "unit_price", "net_price", "gross_price", "rrp", "msrp", "uvp"),
+        *("販売価格", "価格", "通常価格", "定価"),
     ),
     "url": ("url", "link", "product_url", "permalink", "deeplink", "produkt_url", "lien"),
     "locale": ("locale", "product_locale", "lang"),
@@ -116,10 +123,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("vaterartikel", "vaterartikelnummer", "hauptartikel", "sku_parent", "reference_parent"),
     ),
 }
-"""Standard columns and the names they go by, the preferred first, as `key_of` writes them."""
+"""Standard columns and the names they go by, the preferred first."""
 
 _ALIASES = {
-    alias: (order, standard)
+    key_of(alias): (order, standard)
     for standard, aliases in COLUMNS.items()
     for order, alias in enumerate(aliases)
 }
