@@ -23,9 +23,11 @@ _CODE_NAME = re.compile(
     # In German: of articles, makers, models and parts; the maker's is the HAN.
     r"|(?:\w*_)?(?:hersteller_?)?(?:artikel|hersteller|modell|teile|bestell)_?(?:code|nr|nummer)|han"
     r"|(?:reference|ref|code)_(?:fabricant|fournisseur|barres?)"
+    # In Japanese, without the marks of its kana, as `key_of` writes them: numbers of models, JAN codes.
+    r"|(?:メーカー)?型番|janコート"
 )
 _OPTION_NAME = re.compile(
-    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur)"
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|サイス|色|カラー)"
 )
 _TRAIT_NAME = re.compile(
     r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"

@@ -14,7 +14,7 @@ from purlin.index.classify.texts import (
     readable_rows,
 )
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.sources.tables import Row, read_rows
+from purlin.index.sources.tables import TABLE_SUFFIXES, Row, read_rows, table_format
 
 MAX_LABELLED_ROWS = 1_000_000
 MAX_LABELS_OF_ROW = 1_000
@@ -43,12 +43,26 @@ def read_labelled(
     if not path.is_file():
         raise NotFound(f"{name} does not exist or is not a file.", field="rows")
 
-    rows = read_rows(path, name)
-    for row in readable_rows(rows, name, field="rows", most=MAX_LABELLED_ROWS):
+    for row in _rows(path, name):
         text = cell(row, column, name, "column").strip()
         where = f"Row {row.number} of {name}"
         check_text_length(text, where, field="rows")
         yield LabelledRow(str(row.number), text, _labels(row, label_column, name, several))
+
+
+def _rows(path: Path, name: str) -> Iterator[Row]:
+    """Yield the rows of a table; raises InvalidInput for the first that cannot be read."""
+    try:
+        yield from readable_rows(read_rows(path, name), name, field="rows", most=MAX_LABELLED_ROWS)
+    except InvalidInput as error:
+        if table_format(path):
+            raise
+        suffixes = ", ".join(TABLE_SUFFIXES)
+        raise InvalidInput(
+            f"{error.message} (A file is read as JSON Lines if its name ends in none of {suffixes}: "
+            "rename another table.)",
+            field="rows",
+        ) from error
 
 
 def _labels(row: Row, column: str, name: str, several: bool) -> tuple[str, ...]:

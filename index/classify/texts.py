@@ -7,8 +7,8 @@ not valid in the encoding of their file become U+FFFD.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,13 @@ MAX_TEXT_CHARS = MAX_ROW
 REPLACEMENT = "\ufffd"
 _SHOWN_COLUMNS = 20
 _SHOWN_IDS = 10
+# How an array of records begins, also where each value has its own line.
+_JSON = re.compile(r"[\[{]|\[\s*\{.*")
+# Names of columns: no sentence has separators without spaces alone.
+_HEADER = re.compile(r"[^\s,;\t]{1,40}(?:[,;\t][^\s,;\t]{1,40}){1,50}")
+# Lines that tell whether a file is a table.
+_SAMPLE_LINES = 20
+_HTML = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*>|<br ?/?>|&nbsp;")
 # Tables have them for invalid bytes, JSON for escapes; no encoder takes them.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -53,8 +60,8 @@ def read_texts(
     for option, value in (("column", column), ("id", id_column)):
         if value is not None and not is_table:
             raise InvalidInput(
-                f"{name} has one text a line, and no columns: leave --{option} out, or give CSV or "
-                "JSON Lines.",
+                f"{name} has one text a line, and no columns: leave --{option} out, or give CSV, TSV or "
+                "JSON Lines, in a file named so. (Spreadsheets save TSV as .txt: rename it to .tsv.)",
                 field=option,
             )
     if path.is_dir():
@@ -69,6 +76,47 @@ def read_texts(
         check_text_length(text, f"Row {row.number} of {name}")
         row_id = str(row.number) if id_column is None else cell(row, id_column, name, "id")
         yield TextRow(row_id, text.strip())
+
+
+def format_of_lines(lines: Sequence[str]) -> str | None:
+    """Return the format of the table that lines of a text are: json, jsonl, csv or tsv; None of any other."""
+    first = lines[0] if lines else ""
+    if _JSON.fullmatch(first):
+        return "json"
+    if first.startswith('{"'):
+        return "jsonl"
+
+    tab_counts = {line.count("\t") for line in lines[:_SAMPLE_LINES]}
+    if "\t" in first and (_HEADER.fullmatch(first) or (len(lines) > 1 and len(tab_counts) == 1)):
+        return "tsv"
+    return "csv" if _HEADER.fullmatch(first) else None
+
+
+def without_tags(rows: Iterable[AnyTextRow]) -> Iterator[AnyTextRow]:
+    """Yield the rows with the HTML tags taken out of their texts."""
+    from purlin.index.sources.products.values import plain
+
+    return (replace(row, text=plain(row.text)) for row in rows)
+
+
+def tag_warnings(texts: Sequence[str]) -> list[str]:
+    """Warn of texts with HTML tags."""
+    count = sum(bool(_HTML.search(text)) for text in texts)
+    return _of_count(count, "HTML tags, which are read as words: --html removes them")
+
+
+def undecoded_warnings(texts: Sequence[str]) -> list[str]:
+    """Warn of texts with bytes that could not be decoded."""
+    return _of_count(
+        sum(REPLACEMENT in text for text in texts),
+        f"{REPLACEMENT} where bytes are no text in the encoding of their file: "
+        "convert it first, such as with `iconv -f latin1 -t utf-8`",
+    )
+
+
+def _of_count(count: int, problem: str) -> list[str]:
+    texts = "1 text has" if count == 1 else f"{count:,} texts have"
+    return [f"{texts} {problem}"] if count else []
 
 
 def filled_rows(rows: Iterable[AnyTextRow], note: Callable[[str], None]) -> list[AnyTextRow]:

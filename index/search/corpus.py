@@ -575,6 +575,8 @@ class Corpus:
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name
+        if query.text != query.written:
+            explanation["corrected"] = query.text
 
         return explanation | {
             "dense_weight": fusion.dense_weight,

@@ -32,6 +32,8 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
+    query = as_searched(query, hit)
+
     if (name := used_name(query)) and _uses(name, hit):
         return f"uses {name}"
 
@@ -41,6 +43,11 @@ def why(query: str, hit: Hit) -> str:
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
+
+
+def as_searched(query: str, hit: Hit) -> str:
+    """Return the query in the spelling that found a hit, which must have its explanation."""
+    return str((hit.explanation or {}).get("corrected", query))
 
 
 def _uses(name: str, hit: Hit) -> bool:

@@ -149,7 +149,9 @@ def _may_be(standard: str, name: str, cells: Sequence[object]) -> bool:
         return bool(_PRICE_NAME.search(name)) and any(map(_is_price, values))
     if standard == "id":
         return bool(values) and len(set(values)) == len(cells)
-    return any(isinstance(value, str) for value in values)
+    texts = [value for value in values if isinstance(value, str)]
+    # Prose has several words: a date or a code does not describe a product.
+    return any(" " in text for text in texts) if standard == "description" else bool(texts)
 
 
 def _is_price(value: object) -> bool:

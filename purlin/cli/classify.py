@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +33,6 @@ error."""
 EXAMPLE = 'purlin classify "The match ended 2:1 after extra time." --labels sports,business'
 _SHOWN_CHARS = 80
 _FORMATS = ("lines", "whole", "json", "jsonl", "csv", "tsv")
-_HTML = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*>|<br ?/?>|&nbsp;")
-# How an array of records begins, also where each value has its own line.
-_JSON = re.compile(r"[\[{]|\[\s*\{.*")
-# Names of columns: no sentence has separators without spaces alone.
-_HEADER = re.compile(r"[^\s,;\t]{1,40}(?:[,;\t][^\s,;\t]{1,40}){1,50}")
-
 # Texts that are classified before their results are printed.
 _BLOCK = 256
 
@@ -54,8 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     check_texts([row.text for row in rows])
     classify, label_set, encoder = _trained(options) if options.classifier else _untrained(options)
 
-    for warning in (*label_set.warnings(), *text_warnings(encoder, [row.text for row in rows])):
-        terminal.print_note(f"warning: {warning}")
+    _note_warnings([*label_set.warnings(), *text_warnings(encoder, [row.text for row in rows])])
 
     # Texts that are classified together, or printed in another order, are not classified in blocks.
     size = len(rows) if options.transductive or options.review is not None else _BLOCK
@@ -231,20 +223,22 @@ def _filled_rows(options: argparse.Namespace) -> list[TextRow]:
 
     Raises NotFound and InvalidInput.
     """
-    from purlin.index.classify.texts import filled_rows
+    from purlin.index.classify.texts import (
+        filled_rows,
+        tag_warnings,
+        undecoded_warnings,
+        without_tags,
+    )
     from purlin.index.sources.tables import table_format
 
     rows = list(_file_rows(options))
     if not options.format and not table_format(Path(options.texts)):
-        _note_table(rows[0].text, options.texts)
+        _note_table([row.text for row in rows], options.texts)
     if options.html:
-        from purlin.index.sources.products.values import plain
-
-        rows = [replace(row, text=plain(row.text)) for row in rows]
+        rows = list(without_tags(rows))
     else:
-        tagged = sum(bool(_HTML.search(row.text)) for row in rows)
-        _note_texts(tagged, "HTML tags, which are read as words: --html removes them")
-    _note_undecoded(rows)
+        _note_warnings(tag_warnings([row.text for row in rows]))
+    _note_warnings(undecoded_warnings([row.text for row in rows]))
     return filled_rows(rows, terminal.print_note)
 
 
@@ -276,21 +270,9 @@ def _stdin_rows(
         yield from read_texts(Path(file.name), "stdin", column=column, id_column=id_column)
 
 
-def _note_undecoded(rows: Sequence[TextRow]) -> None:
-    from purlin.index.classify.texts import REPLACEMENT
-
-    _note_texts(
-        sum(REPLACEMENT in row.text for row in rows),
-        f"{REPLACEMENT} where bytes are no text in the encoding of their file: "
-        "convert it first, such as with `iconv -f latin1 -t utf-8`",
-    )
-
-
-def _note_texts(count: int, problem: str) -> None:
-    """Warn that so many texts have a problem."""
-    if count:
-        texts = "1 text has" if count == 1 else f"{count:,} texts have"
-        terminal.print_note(f"warning: {texts} {problem}")
+def _note_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        terminal.print_note(f"warning: {warning}")
 
 
 def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
@@ -298,15 +280,15 @@ def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
 
     Raises InvalidInput for lines that cannot be read.
     """
-    from purlin.index.classify.texts import TextRow
+    from purlin.index.classify.texts import TextRow, undecoded_warnings
 
     texts: list[str] = []
     for argument in arguments:
         if argument == "-":
-            rows = list(_stdin_rows())
-            _note_undecoded(rows)
-            _note_table(rows[0].text)
-            texts += (row.text for row in rows)
+            lines = [row.text for row in _stdin_rows()]
+            _note_warnings(undecoded_warnings(lines))
+            _note_table(lines)
+            texts += lines
         else:
             texts.append(argument)
             if len(argument) < _SHOWN_CHARS and Path(argument).is_file():
@@ -317,13 +299,11 @@ def _argument_rows(arguments: Sequence[str]) -> list[TextRow]:
     return [TextRow(str(number), text) for number, text in enumerate(texts, 1)]
 
 
-def _note_table(line: str, path: str = "-") -> None:
-    """Warn if the first line of a file, or of stdin, begins a table."""
-    kind = "json" if _JSON.fullmatch(line) else "csv" if _HEADER.fullmatch(line) else None
-    if line.startswith('{"'):
-        kind = "jsonl"
+def _note_table(lines: Sequence[str], path: str = "-") -> None:
+    """Warn if the lines of a file, or of stdin, are a table."""
+    from purlin.index.classify.texts import format_of_lines
 
-    if kind:
+    if kind := format_of_lines(lines):
         name, redirection = ("stdin", "") if path == "-" else (path, f" < {path}")
         terminal.print_note(
             f"warning: {name} looks like {kind.upper()}, and each line was read as a text: "

@@ -72,6 +72,7 @@ TrainedClassifierName = Annotated[
 ]
 Templates = Annotated[list[str] | None, typer.Option(help="With {label} in it; may be repeated.")]
 LeastScore = Annotated[float, typer.Option(min=0, max=1, help="Below it no label is given.")]
+WithoutTags = Annotated[bool, typer.Option("--html", help="Remove HTML tags from the texts.")]
 Together = Annotated[
     bool,
     typer.Option("--transductive", help="Let each text's neighbours among the others count."),
@@ -126,6 +127,7 @@ def evaluate_classify(
     labels: LabelNames = None,
     column: TextColumn = "text",
     label_column: LabelColumn = "label",
+    html: WithoutTags = False,
     multi: SeveralLabels = False,
     classifier: TrainedClassifierName = None,
     template: Templates = None,
@@ -141,15 +143,22 @@ def evaluate_classify(
     """
     from purlin.index import builds
     from purlin.index.classify.labelled import check_truth, read_labelled
-    from purlin.index.classify.texts import filled_rows, read_label_lines
+    from purlin.index.classify.texts import (
+        filled_rows,
+        read_label_lines,
+        tag_warnings,
+        undecoded_warnings,
+        without_tags,
+    )
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
 
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
-    labelled = filled_rows(
-        read_labelled(rows, column=column, label_column=label_column, several=multi), err.print
-    )
+    read = read_labelled(rows, column=column, label_column=label_column, several=multi)
+    labelled = filled_rows(without_tags(read) if html else read, err.print)
     texts = [row.text for row in labelled]
+    for warning in [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]:
+        err.print(f"warning: {warning}")
 
     if labels is not None:
         names = read_label_lines(labels)

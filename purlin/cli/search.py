@@ -330,8 +330,9 @@ def _shown_lines(query: str, hit: Hit, count: int) -> dict[str, object]:
     `text_row` is how many lines of the text are above them.
     """
     from purlin.index.search.snippets import telling_row
+    from purlin.index.search.why import as_searched
 
-    row = telling_row(query, hit.text, count) if count else 0
+    row = telling_row(as_searched(query, hit), hit.text, count) if count else 0
     lines = hit.text.split("\n")
     start = sum(len(line) + 1 for line in lines[:row])
     text = "\n".join(lines[row : row + count])
@@ -350,7 +351,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     it is.
     """
     from purlin.index.search.snippets import first_line, telling_row
-    from purlin.index.search.why import why
+    from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
     corpus = f"[{hit.corpus}] " if named else ""
@@ -369,7 +370,8 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
 
     count = _LINES if options.lines is None else max(options.lines, 0)
     # The first line, which is mostly a signature, and a mark of what is left out take two.
-    row = telling_row(options.query, hit.text, count - 2) if count > _FEW_LINES else 0
+    query = as_searched(options.query, hit)
+    row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
         start = first_line(hit)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"

@@ -232,6 +232,9 @@ def pesco_command(
         typer.Option(help="The column of the texts in a table, also in --dev [default: text]."),
     ] = None,
     label_column: Annotated[str, typer.Option(help="The column of the labels in --dev.")] = "label",
+    html: Annotated[
+        bool, typer.Option("--html", help="Remove HTML tags from the texts, also of --dev.")
+    ] = False,
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,
@@ -254,12 +257,19 @@ def pesco_command(
     recipe = read_recipe(config, templates)
     names = read.read_labels(labels)
     pool = read.read_pool(
-        texts, labels=len(names), limit=recipe.limit, seed=recipe.seed, column=column
+        texts, labels=len(names), limit=recipe.limit, seed=recipe.seed, column=column, html=html
     )
+    for warning in read.pool_warnings(pool, texts, html=html):
+        err.print(f"warning: {warning}")
     dev_texts = None
     if dev is not None:
         dev_texts = read.read_labelled_texts(
-            dev, names, err.print, column=column or "text", label_column=label_column
+            dev,
+            names,
+            err.print,
+            column=column or "text",
+            label_column=label_column,
+            html=html,
         )
     run_dir = to or home / "training" / name
     with (

@@ -737,7 +737,13 @@ def test_classify_warns_of_what_is_hardly_meant(
 
     (shop / "export.txt").write_text(TICKETS.replace(",", "\t"))
     assert _purlin("classify", "--texts", "export.txt", *options) == 0
-    assert "--texts - --format csv < export.txt reads its rows" in capsys.readouterr().err
+    assert "--texts - --format tsv < export.txt reads its rows" in capsys.readouterr().err
+    (shop / "rows.txt").write_text("A 1\tformat a price\nA 2\tsend a receipt\n")
+    assert _purlin("classify", "--texts", "rows.txt", *options) == 0
+    assert "rows.txt looks like TSV" in capsys.readouterr().err
+    (shop / "lines.txt").write_text("format\ta price\nsend a receipt\n")
+    assert _purlin("classify", "--texts", "lines.txt", *options) == 0
+    assert "looks like" not in capsys.readouterr().err
 
     _stdin(monkeypatch, b"format price\nr\xc3\xa9sum\xc3\xa9 caf\xe9\n")
     assert _purlin("classify", "-", *options) == 0

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from purlin.index.classify.labelled import read_labelled
-from purlin.index.classify.texts import REPLACEMENT, filled_rows, read_label_lines, read_texts
+from purlin.index.classify.texts import (
+    REPLACEMENT,
+    filled_rows,
+    format_of_lines,
+    read_label_lines,
+    read_texts,
+    tag_warnings,
+    without_tags,
+)
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_list
+from purlin.index.sources.tables import table_format
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
@@ -74,17 +83,24 @@ class Labelled:
 
 
 def read_pool(
-    path: Path, *, labels: int, limit: int, seed: int, column: str | None = None
+    path: Path,
+    *,
+    labels: int,
+    limit: int,
+    seed: int,
+    column: str | None = None,
+    html: bool = False,
 ) -> TextPool:
     """Read the different texts of a file, as `read_texts` does, cut to MAX_POOL_TEXT_CHARS.
 
-    If there are more than `limit`, that many are sampled. Raises as `read_texts` does, and
-    InvalidInput if there are too few to learn `labels` labels from.
+    With `html`, tags are taken out. If there are more than `limit`, that many are sampled. Raises as
+    `read_texts` does, and InvalidInput if there are too few to learn `labels` labels from.
     """
     # A dict keeps the order and finds repeated texts.
     distinct: dict[str, None] = {}
     empty = repeated = cut = undecoded = 0
-    for row in read_texts(path, str(path), column=column):
+    rows = read_texts(path, str(path), column=column)
+    for row in without_tags(rows) if html else rows:
         cut += len(row.text) > MAX_POOL_TEXT_CHARS
         text = row.text[:MAX_POOL_TEXT_CHARS]
         empty += not text
@@ -109,6 +125,17 @@ def read_pool(
     )
 
 
+def pool_warnings(pool: TextPool, path: Path, *, html: bool) -> Iterator[str]:
+    """Warn of a table that was read as lines and, unless `html` has them taken out, of tags."""
+    if not table_format(path) and (kind := format_of_lines(pool.texts)):
+        yield (
+            f"{path} looks like {kind.upper()}, and each line was read as a text: rename it to "
+            f".{kind} to read its rows"
+        )
+    if not html:
+        yield from tag_warnings(pool.texts)
+
+
 def _check_enough(count: int, repeated: int, labels: int) -> None:
     minimum = max(MIN_TEXTS, TEXTS_PER_LABEL * labels)
     if count >= minimum:
@@ -131,16 +158,17 @@ def read_labelled_texts(
     *,
     column: str = "text",
     label_column: str = "label",
+    html: bool = False,
 ) -> Labelled:
     """Read labelled texts: a table with a column of texts and one of labels.
 
-    `note` is told how many rows have no text. Raises InvalidInput naming the row whose label is not
-    in `labels`, and if no row has a text.
+    With `html`, tags are taken out. `note` is told how many rows have no text. Raises InvalidInput
+    naming the row whose label is not in `labels`, and if no row has a text.
     """
     numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
     rows = read_labelled(path, column=column, label_column=label_column)
-    for row in filled_rows(rows, note):
+    for row in filled_rows(without_tags(rows) if html else rows, note):
         label = next(iter(row.labels), "")
         if label not in numbers:
             raise InvalidInput(

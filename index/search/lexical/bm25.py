@@ -16,8 +16,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
+from functools import lru_cache, partial, reduce
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +27,12 @@ from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
 from purlin.index.search.lexical.spelling import (
     FEWEST_IN_PART,
     LONGEST_WORD,
+    MOST_CODES,
     MOST_COMPOUNDS,
     corrected,
-    edits,
+    fewest_in_stem,
     most_edits,
+    words_near,
 )
 from purlin.index.search.lexical.tokens import split, tokens
 
@@ -130,6 +132,7 @@ class Lexical:
         self.df = lru_cache(_COUNTED_TOKENS)(self._df)
         self.nearest = lru_cache(_CORRECTED_WORDS)(self._nearest)
         self.completion = lru_cache(_CORRECTED_WORDS)(self._completion)
+        self.codes = lru_cache(_CORRECTED_WORDS)(self._codes)
         self.compounds = lru_cache(_CORRECTED_WORDS)(self._compounds)
 
     def weights(self, query: str) -> dict[str, float]:
@@ -159,33 +162,28 @@ class Lexical:
         """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
         return corrected(query, self)
 
-    def together(self, first: str, second: str) -> int:
-        """Count the live rows that have both tokens."""
-        rows, others = (self.matching({token: 1.0}) for token in (first, second))
-        return len(np.intersect1d(rows, others, assume_unique=True))
+    def together(self, *tokens: str) -> int:
+        """Count the live rows that have all tokens."""
+        rows = (self.matching({token: 1.0}) for token in tokens)
+        return len(reduce(partial(np.intersect1d, assume_unique=True), rows))
 
     def _nearest(self, word: str) -> str | None:
-        """Return the token fewest edits away from a word or its stem; of several, the most frequent."""
+        """Return the word fewest edits away, whose stem some live row has; of several, that of most rows."""
         most = most_edits(word)
-        (stem,) = split(word, self.language)
-        sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
         # Among very many texts, tokens that only few have are mostly misspellings, and they are many.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
+        sizes = range(fewest_in_stem(word, self.language), len(word) + most + 1)
         row_counts: Counter[bytes] = Counter()
         for segment in self._segments:
             row_counts.update(segment.words_like(word[0], sizes, fewest_rows))
-        if not row_counts:
-            return None
 
-        candidates = list(row_counts)
-        distances = np.minimum(edits(word, candidates), edits(stem, candidates)).tolist()
+        distances = words_near(word, list(row_counts), self.language)
         ranked = sorted(
-            (distance, -row_counts[token], token)
-            for distance, token in zip(distances, candidates, strict=True)
-            if distance <= most
+            (distance, -row_counts[token], spelled, token.decode())
+            for (token, spelled), distance in distances.items()
         )
         # A token whose rows have all been removed does not count.
-        return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
+        return next((spelled for *_, spelled, token in ranked if self.df(token)), None)
 
     def _completion(self, word: str) -> str | None:
         """The token that begins with a word; of several the most frequent."""
@@ -195,6 +193,15 @@ class Lexical:
         ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
         # Rows that were removed since count no more.
         return next(filter(self.df, map(bytes.decode, ranked)), None)
+
+    def _codes(self, beginning: str) -> list[str]:
+        """Return some codes that begin with these letters and digits, those of most rows first."""
+        sizes = range(len(beginning) + 1, LONGEST_WORD + 1)
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(segment.words_like(beginning, sizes, 1, digits=True))
+        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
+        return list(islice(filter(self.df, map(bytes.decode, ranked)), MOST_CODES))
 
     def _compounds(self, word: str) -> list[str]:
         """Return some words that end with a word, the most frequent first."""

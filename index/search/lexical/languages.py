@@ -49,7 +49,7 @@ ENGLISH = _language(
     "a an and are as at be by can do does for from how i if in into is it its of on or so that the their then there "
     "these this to was what when where which with you your",
     "all also been but has have more no not our out than up we will without they",
-    "s e es ed er ers or ors ion ions ator ators ation ing ings al ic able ment ness",
+    "s e es ed er ers or ors ion ions ator ators ation ing ings al ic able ment ness ity ive",
 )
 GERMAN = _language(
     "german",

@@ -175,10 +175,12 @@ class Postings:
         sizes = record_bytes(counts)
         return names, start + np.cumsum(sizes) - sizes, counts
 
-    def words_like(self, beginning: str, sizes: range, fewest_rows: int) -> dict[bytes, int]:
+    def words_like(
+        self, beginning: str, sizes: range, fewest_rows: int, *, digits: bool = False
+    ) -> dict[bytes, int]:
         """Return tokens of ASCII letters with this beginning and one of these sizes, and their row counts.
 
-        Tokens in fewer than `fewest_rows` rows are left out. Raises Altered.
+        With `digits`, tokens may have these, too. Tokens in fewer than `fewest_rows` rows are left out. Raises Altered.
         """
         letters = beginning.encode()
         first = max(bisect_right(self._firsts, letters) - 1, 0)
@@ -189,7 +191,7 @@ class Postings:
             lengths = ends - starts
             fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
 
-            for token, count in _words(content, starts[fits], ends[fits], counts[fits]):
+            for token, count in _words(content, starts[fits], ends[fits], counts[fits], digits):
                 if token.startswith(letters):
                     row_counts[token] = count
 
@@ -265,11 +267,15 @@ class Postings:
 
 
 def _words(
-    content: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], counts: NDArray[np.uint32]
+    content: bytes,
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    counts: NDArray[np.uint32],
+    digits: bool = False,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield the tokens of ASCII letters alone among those from `starts` to `ends`, and their rows."""
+    """Yield the tokens of ASCII letters alone, or of `digits`, too, from `starts` to `ends`, and their rows."""
     spans = zip(starts.tolist(), ends.tolist(), strict=True)
     for (start, end), count in zip(spans, counts.tolist(), strict=True):
         token = content[start:end]
-        if token.isalpha():
+        if token.isalpha() or (digits and token.isalnum()):
             yield token, count

@@ -21,6 +21,8 @@ _FEWEST_BEGUN = 3
 FEWEST_IN_PART = 3
 # So many compounds replace a word that the catalogue has only in compounds.
 MOST_COMPOUNDS = 8
+# So many codes replace the beginning of one.
+MOST_CODES = 8
 # At least so many passages must have both parts of a compound; a single one may have them by chance.
 _FEWEST_TOGETHER = 2
 # So many words are looked up, each of which reads all tokens with its first letter, and so many pairs.
@@ -28,6 +30,11 @@ _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
 LONGEST_WORD = 32
 _WORD = re.compile(rf"(?<![\w'’./-])[^\W\d_]{{3,{LONGEST_WORD}}}(?![\w'’/-]|\.\w)")
+# What may be a code without separators, which few digits are not.
+_CODE = re.compile(
+    rf"(?<![\w'’./-])(?:(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{{4,{LONGEST_WORD}}}|\d{{5,{LONGEST_WORD}}})(?![\w'’/-]|\.\w)",
+    re.IGNORECASE | re.ASCII,
+)
 # What the English stemmer replaces by i.
 _Y_ENDINGS = ("y", "ies", "ied")
 
@@ -44,16 +51,20 @@ class Vocabulary(Protocol):
         """Count the passages that have a token."""
         ...
 
-    def together(self, first: str, second: str) -> int:
-        """Count the passages that have both tokens."""
+    def together(self, *tokens: str) -> int:
+        """Count the passages that have all tokens."""
         ...
 
     def nearest(self, word: str) -> str | None:
-        """The token nearest to a word in lower case, or None if none is near."""
+        """The word nearest to one in lower case, or None if none is near."""
         ...
 
     def completion(self, word: str) -> str | None:
         """The token that begins with a word in lower case, or None if none does."""
+        ...
+
+    def codes(self, beginning: str) -> Sequence[str]:
+        """Some codes that begin with letters and digits in lower case, those of most passages first."""
         ...
 
     def compounds(self, word: str) -> Sequence[str]:
@@ -67,9 +78,10 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
     A word that no passage has is replaced by the two words that it consists of; else, in a language
     that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
     two words that are mostly written as one, that one is appended. The last word of the query may be the
-    beginning of one, as it is while people type. The unit of a quantity stays as it is, because passages
-    are searched by another spelling of it.
+    beginning of one, as it is while people type, and any word with digits the beginning of a code. The
+    unit of a quantity stays as it is, because passages are searched by another spelling of it.
     """
+    query = _with_whole_codes(query, vocabulary)
     lookups, language = 0, vocabulary.language
     unit_ends = {quantity.end for quantity in quantities(query)}
     query_end = len(query.rstrip())
@@ -125,13 +137,30 @@ def as_written(
     return _WORD.sub(written, text)
 
 
+def _with_whole_codes(query: str, vocabulary: Vocabulary) -> str:
+    """Return the query with the codes that begin with a word of it in place of that word.
+
+    A word of which some passage has all parts stays: "xps8700" finds "XPS 8700" by these.
+    """
+    quantity_starts = {quantity.start for quantity in quantities(query)}
+
+    def completed(match: re.Match[str]) -> str:
+        whole, *parts = split(match[0], vocabulary.language)
+        has_tokens = vocabulary.df(whole) or (parts and vocabulary.together(*parts))
+        if has_tokens or match.start() in quantity_starts:
+            return match[0]
+        return " ".join(vocabulary.codes(whole)) or match[0]
+
+    return _CODE.sub(completed, query, count=_MOST_LOOKED_UP)
+
+
 def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
     """Return an unknown word in the passages' spelling; None if they have nothing like it."""
     if two_words := _two_words(word, vocabulary):
         return two_words
     if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
         return " ".join(compounds)
-    return _nearest_word(word, vocabulary)
+    return vocabulary.nearest(word.lower())
 
 
 def _two_words(word: str, vocabulary: Vocabulary) -> str:
@@ -148,17 +177,6 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
 
     best = max(counts, key=counts.__getitem__, default="")
     return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
-
-
-def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
-    token = vocabulary.nearest(word.lower())
-    if token is None:
-        return None
-
-    spelled = _word_of(token, word.lower(), vocabulary.language)
-    # Stems are nearer than their words: that of "extension" is two edits from that of "external".
-    edit_count = int(edits(word.lower(), [spelled.encode()])[0])
-    return spelled if edit_count <= most_edits(word) else None
 
 
 def _completed(word: str, vocabulary: Vocabulary) -> str | None:
@@ -221,8 +239,37 @@ def most_edits(word: str) -> int:
     return 2 if len(word) >= _FEWEST_FOR_TWO_EDITS else 1
 
 
+def fewest_in_stem(word: str, language: Language) -> int:
+    """Return the fewest letters that the stem of a word near this one has."""
+    longest_ending = max(map(len, language.endings))
+    return max(len(word) - most_edits(word) - longest_ending, FEWEST_IN_PART)
+
+
+def words_near(
+    word: str, stems: Sequence[bytes], language: Language
+) -> dict[tuple[bytes, str], int]:
+    """Map (stem, word) to the edits between that word and this one, if these are few enough."""
+    most = most_edits(word)
+    # The last letter of a stem may stand for another: memori for memory.
+    _, of_beginnings = _edits(word, [stem.removesuffix(b"i") for stem in stems])
+    near = [stems[number] for number in np.flatnonzero(of_beginnings <= most)]
+    forms = [(stem, form) for stem in near for form in _forms(stem.decode(), language)]
+    distances = edits(word, [form.encode() for _, form in forms]).tolist()
+
+    return {
+        (stem, form): distance
+        for (stem, form), distance in zip(forms, distances, strict=True)
+        if distance <= most and split(form, language) == (stem.decode(),)
+    }
+
+
 def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
     """Return for each token (n,) how many letters differ: added, left out, replaced or swapped with the next."""
+    return _edits(word, tokens)[0]
+
+
+def _edits(word: str, tokens: Sequence[bytes]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return the edits (n,) of the word, and those of the beginning of the word that has fewest."""
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     width = int(lengths.max(initial=0))
     padded = b"".join(token.ljust(width, b"\0") for token in tokens)
@@ -231,6 +278,8 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
 
     before = np.zeros((width + 1, len(tokens)), np.int8)
     last = np.repeat(np.arange(width + 1, dtype=np.int8)[:, None], len(tokens), axis=1)
+    columns = np.arange(len(tokens))
+    of_beginnings = last[lengths, columns]
     codes = word.encode()
     for number, code in enumerate(codes):
         row = np.empty_like(last)
@@ -242,17 +291,25 @@ def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
         for column in range(width):
             np.minimum(row[column + 1], row[column] + np.int8(1), out=row[column + 1])
         before, last = last, row
+        np.minimum(of_beginnings, last[lengths, columns], out=of_beginnings)
 
-    distances: NDArray[np.int8] = last[lengths, np.arange(len(tokens))]
-    return distances
+    return last[lengths, columns], of_beginnings
 
 
 def _word_of(token: str, word: str, language: Language) -> str:
     """Return the word with this stem that is nearest to `word`, since encoders and people do not read stems."""
-    endings = [token + ending for ending in language.endings]
-    endings += [token[:-1] + end for end in _Y_ENDINGS]
-    words = [spelled for spelled in endings if split(spelled, language) == (token,)]
+    words = [form for form in _forms(token, language) if split(form, language) == (token,)]
     if not words:
         return token
-    distances = edits(word, [spelled.encode() for spelled in words])
+    distances = edits(word, [form.encode() for form in words])
     return words[int(distances.argmin())]
+
+
+def _forms(stem: str, language: Language) -> Iterator[str]:
+    """Yield what may be the words with this stem."""
+    for ending in language.endings:
+        # No ending begins with the e that its stem ends with, but coffee has one.
+        if ending == "e" or not (stem.endswith("e") and ending.startswith("e")):
+            yield stem + ending
+    for ending in _Y_ENDINGS:
+        yield stem[:-1] + ending

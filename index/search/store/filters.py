@@ -59,7 +59,8 @@ def _folded_condition(condition: Condition) -> Condition:
 
 
 def _folded(value: Scalar) -> Scalar:
-    return value.casefold() if isinstance(value, str) else value
+    """Return a text in one case, without blanks around it and with single ones between its words."""
+    return " ".join(value.casefold().split()) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +293,8 @@ def filterable(
 ) -> Iterator[tuple[str, Scalar]]:
     """Yield (name, value) of all fields that are short enough; a list yields each of its values.
 
-    With `any_case`, as for products, texts are case-folded, and a category that is a path yields the
-    categories above it, too.
+    With `any_case`, as for products, texts are folded in case and blanks, and a category that is a path
+    yields the categories above it, too.
     """
     for name, field_value in fields.items():
         values: Iterable[Scalar]
@@ -304,7 +305,7 @@ def filterable(
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:
-                    yield name, value.casefold() if any_case else value
+                    yield name, _folded(value) if any_case else value
             elif isinstance(value, bool):
                 yield name, str(value).lower()
             # Nothing compares with what is not a number.

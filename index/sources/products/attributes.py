@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ _NAME_KEYS = ("name", "key", "label", "attribute_code", "attribute_name")
 _VALUE_KEYS = ("value", "values", "options", "attribute_value")
 _UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
+# How an attribute begins in Magento's "colour=Blue,material=Cotton|Linen".
+_ASSIGNMENT = re.compile(r"(?:^|,)([A-Za-z]\w{0,63})=")
+
 # What Shopify writes as the only option of a product without variants.
 _NO_VARIANTS = "Default Title"
 
@@ -31,6 +35,9 @@ def attributes_of(
     """
     if isinstance(column, str) and column.startswith(("{", "[{")):
         column = _json_cell(column)
+
+    elif isinstance(column, str) and _ASSIGNMENT.match(column):
+        column = _assigned(column)
 
     # A list of attributes with a single element is a mapping in XML.
     if isinstance(column, Mapping) and _is_attribute(column):
@@ -120,6 +127,15 @@ def values_by_key(mappings: Iterable[Mapping[str, object]]) -> dict[str, object]
         for key, value in mapping.items():
             values.setdefault(str(key), []).extend(value if isinstance(value, list) else [value])
     return values
+
+
+def _assigned(cell: str) -> dict[str, object]:
+    """Attributes of a cell such as "colour=Blue,material=Cotton|Linen"; bars are between several values."""
+    _, *parts = _ASSIGNMENT.split(cell)
+    return {
+        name: listed if len(listed := value.split("|")) > 1 else value
+        for name, value in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def _json_cell(cell: str) -> object:

@@ -35,7 +35,7 @@ from purlin.index.sources.tables import (
     why_no_table,
 )
 
-VERSION = 10
+VERSION = 11
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50

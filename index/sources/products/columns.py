@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
+from purlin.index.sources.products.values import CURRENCY_CODES
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -28,6 +30,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         # RSS's, which is often an address.
         "guid",
         *("reference", "reference_produit", "referencia", "codigo", "codice"),
+        *("商品番号", "商品コード", "商品管理番号", "商品id", "品番"),
     ),
     "title": (
         *("title", "name", "product_title", "product_name", "item_name", "display_name"),
@@ -35,6 +38,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("bezeichnung", "titre", "nom", "nom_du_produit", "nom_produit", "designation"),
         *("libelle", "titulo", "nombre", "nombre_del_producto", "titolo", "nome"),
         *("nome_prodotto", "naam", "productnaam"),
+        *("商品名", "商品名称", "製品名", "品名"),
     ),
     "description": (
         *("description", "product_description", "body_html", "long_description", "long_text"),
@@ -44,6 +48,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("beschreibung", "artikelbeschreibung", "produktbeschreibung", "langbeschreibung"),
         *("langtext", "kurzbeschreibung", "kurztext", "description_longue"),
         *("description_courte", "descripcion", "descrizione", "omschrijving"),
+        *("商品説明", "商品説明文", "商品の説明", "説明"),
     ),
     "bullets": (
         "bullets",
@@ -56,6 +61,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "brand": (
         "brand",
+        # WooCommerce's.
+        "brands",
         "product_brand",
         "brand_name",
         "vendor",
@@ -65,10 +72,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("mfr", "mfg", "manufacturer_name", "mfr_name"),
         *("marke", "hersteller", "herstellername", "lieferant"),
         *("marque", "fabricant", "marca", "fabricante", "produttore", "merk", "fabrikant"),
+        *("ブランド", "ブランド名", "メーカー", "メーカー名"),
     ),
     "colour": (
         *("colour", "color", "product_colour", "product_color", "color_name"),
         *("farbe", "farbname", "couleur", "coloris", "colore", "kleur"),
+        *("色", "カラー"),
     ),
     "category": (
         *(
@@ -83,12 +92,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("product_class", "main_category", "category_path", "product_group"),
         *("kategorie", "kategorien", "kategoriepfad", "warengruppe", "artikelgruppe"),
         *("produktgruppe", "produktkategorie", "categorie", "rayon", "categoria", "categorias"),
+        *("カテゴリ", "カテゴリー", "商品カテゴリ", "ジャンル"),
     ),
     "price": (
         *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
         *("selling_price", "retail_price", "preis", "verkaufspreis", "vk_preis", "vk", "endpreis"),
         *("prix", "prix_de_vente", "precio", "precio_de_venta", "pvp", "prezzo", "prijs"),
         *("verkoopprijs", "unit_price", "net_price", "gross_price", "rrp", "msrp", "uvp"),
+        *("販売価格", "価格", "通常価格", "定価"),
     ),
     "url": ("url", "link", "product_url", "permalink", "deeplink", "produkt_url", "lien"),
     "locale": ("locale", "product_locale", "lang"),
@@ -101,7 +112,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "details",
         "properties",
         # Magento's, schema.org's and Shopify's.
-        *("custom_attributes", "additionalproperty", "options"),
+        *("custom_attributes", "additional_attributes", "additionalproperty", "options"),
         # Google Merchant's, and those of feeds in XML.
         *("product_detail", "param", "params", "attribute"),
     ),
@@ -112,21 +123,22 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("vaterartikel", "vaterartikelnummer", "hauptartikel", "sku_parent", "reference_parent"),
     ),
 }
-"""Standard columns and the names they go by, the preferred first, as `key_of` writes them."""
+"""Standard columns and the names they go by, the preferred first."""
 
 _ALIASES = {
-    alias: (order, standard)
+    key_of(alias): (order, standard)
     for standard, aliases in COLUMNS.items()
     for order, alias in enumerate(aliases)
 }
-_CURRENCIES = frozenset(
-    f"_{code}"
-    for code in (
-        "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd "
-        "try usd zar"
-    ).split()
-)
+_CURRENCIES = frozenset(f"_{code}" for code in CURRENCY_CODES)
 _CURRENCY_CHARS = len("_eur")
+# Columns whose cells list several items, by their names in the plural.
+_LISTING = re.compile(
+    r"(?:\w*_)?(?:categories|kategorien|categorias|tags|keywords|schlag(?:wo|woe)rter|stich(?:wo|woe)rter"
+    r"|mots_cles|etiquetas|trefwoorden)|attribute_\d{1,2}_values?(?:_s)?"
+)
+# The columns by which exports of WooCommerce are told from others.
+_WOOCOMMERCE = frozenset(("id", "sku", "parent", "tax_status"))
 # What names of columns add to that of a standard one: a language, markup, and of prices a tax.
 _LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")
 _MARKUP = re.compile(r"_html$")
@@ -150,8 +162,9 @@ def column_names(
     `present` are all columns of the file, if `names` are only those that a row has values in.
     """
     names = list(names)
+    present = names if present is None else list(present)
     explicit = {standard: name for standard, name in columns.items() if name in names}
-    several_currencies = sum(map(_has_currency, names if present is None else present)) > 1
+    several_currencies = sum(map(_has_currency, present)) > 1
     recognised = sorted(
         (*alias, name)
         for name in names
@@ -162,7 +175,11 @@ def column_names(
     )
 
     # Reversed, so that the preferred alias is the last to be set.
-    return {standard: name for _, standard, name in reversed(recognised)} | explicit
+    aliases = {standard: name for _, standard, name in reversed(recognised)}
+    if _WOOCOMMERCE.issubset(map(key_of, present)):
+        # There, rows name their parent by its SKU, if it has one.
+        aliases.update(("id", name) for name in names if key_of(name) == "sku")
+    return aliases | explicit
 
 
 def _alias(name: str) -> tuple[int, str] | None:
@@ -206,6 +223,12 @@ def named_freely(names: Iterable[str]) -> list[str]:
     names = list(names)
     judgement = _JUDGEMENT_COLUMNS if "query_id" in names else frozenset()
     return [name for name in names if name and name not in judgement and not ICECAT.match(name)]
+
+
+@lru_cache(maxsize=4096)
+def lists_items(name: str) -> bool:
+    """Whether the cells of a column list several items: `Categories`, `Attribute 1 value(s)`."""
+    return any(map(_LISTING.fullmatch, keys_of(name)))
 
 
 def check_roles(columns: Mapping[str, str]) -> None:

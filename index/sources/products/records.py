@@ -28,6 +28,7 @@ from purlin.index.sources.products.attributes import (
 )
 from purlin.index.sources.products.columns import (
     column_names,
+    lists_items,
     named_freely,
     standard_of,
 )
@@ -36,6 +37,8 @@ from purlin.index.sources.products.values import (
     identifier,
     item_lines,
     line_of,
+    listed_items,
+    money,
     named_value,
     price_of,
     split_value,
@@ -68,6 +71,7 @@ def from_record(
     Raises InvalidInput for a record without text, with characters that are not valid text, or
     beyond the limits on length, depth and number of fields.
     """
+    record = _with_listed_items(record)
     names = _recognised(record, columns or {})
     values, rest = _standard_values(record, names)
 
@@ -75,7 +79,10 @@ def from_record(
     attributes, attribute_prose = attributes_of(record, values.get("attributes"), pairs)
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
     excluded = {*names.values(), *pairs, *pairs.values()}
-    others = dict(flat_fields({**_other_columns(record, excluded), **rest}))
+    others = {
+        name: money(value)
+        for name, value in flat_fields({**_other_columns(record, excluded), **rest})
+    }
 
     description = text_of(values.get("description"))
     lines = [
@@ -121,6 +128,16 @@ def _recognised(record: Mapping[str, object], columns: Mapping[str, str]) -> dic
     """The standard columns in which a record has values, and their names in it."""
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
     return column_names(filled_names, columns, record)
+
+
+def _with_listed_items(record: Mapping[str, object]) -> dict[str, object]:
+    """The record with a list for each text that lists several items, so that each can be filtered by."""
+    lists = {
+        name: items
+        for name, cell in record.items()
+        if isinstance(cell, str) and lists_items(name) and len(items := listed_items(cell)) > 1
+    }
+    return {**record, **lists}
 
 
 # Fields

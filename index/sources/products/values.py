@@ -52,6 +52,17 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
+# Between the items of a cell that lists several; in "1,5 l" the comma is a decimal one.
+_ITEM_END = re.compile(r"[;|]|(?<!\\),(?!\d)")
+CURRENCY_CODES = (
+    "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd try usd "
+    "zar"
+).split()
+_CURRENCY = rf"[$€£¥₹₽₺₩円元]|zł|kr\.?|{'|'.join(CURRENCY_CODES)}"
+_MONEY = re.compile(
+    rf"(?:{_CURRENCY})\s*\d[\d.,' \u00a0]*(?:,-)?|\d[\d.,' \u00a0]*(?:,-)?\s*(?:{_CURRENCY})",
+    re.IGNORECASE,
+)
 # An abbreviation before the amount may end in a dot: "Rs. 500", "MRP S.R. 20".
 _AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 
@@ -178,6 +189,12 @@ def _text_items(text: str) -> list[str]:
     return text.split("\n") if "\n" in text.strip() else re.split(r"[|•]", text)
 
 
+def listed_items(cell: str) -> list[str]:
+    """The items of a cell that lists several: categories, tags, the sizes of a product."""
+    items = (item.strip().replace("\\,", ",") for item in _ITEM_END.split(plain(cell)))
+    return list(dict.fromkeys(item for item in items if item))
+
+
 def displayed(value: Value) -> str:
     """A field's value as people read it."""
     if isinstance(value, bool):
@@ -215,6 +232,14 @@ def price_of(raw: object) -> float | None:
     whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
 
     return float(f"{whole}.{cents[1] if cents else 0}")
+
+
+def money(value: Value) -> Value:
+    """The number of an amount with its currency, "4,90 €", so that it can be filtered by; else the value."""
+    if not isinstance(value, str) or not _MONEY.fullmatch(value):
+        return value
+    price = price_of(value)
+    return value if price is None else price
 
 
 def web_address(raw: object) -> str | None:

@@ -84,6 +84,36 @@ def test_rows_without_a_text_are_left_out_and_noted(
         evaluate.evaluate_classify(empty, labels=labels, encoder=encoder)
 
 
+def test_tags_are_measured_or_taken_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = [{"text": "sports news today", "label": "sports"}]
+    tagged = [{"text": "<p>sports</p>news <b>today</b>", "label": "sports"}]
+    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    encoder = staged(tmp_path / "staged") / "encoder"
+
+    measured = []
+    for number, (row, html) in enumerate([(plain, False), (tagged, True), (tagged, False)]):
+        rows = _write(tmp_path / f"{number}.jsonl", json.dumps(row[0]).encode())
+        evaluate.evaluate_classify(rows, labels=labels, html=html, as_json=True, encoder=encoder)
+        captured = capsys.readouterr()
+        measured.append(
+            (json.loads(captured.out)[1]["mean"], "1 text has HTML tags" in captured.err)
+        )
+
+    (score, _), without_tags, (with_tags, is_warned) = measured
+    assert without_tags == (score, False)
+    assert is_warned
+    assert with_tags != score
+
+
+def test_a_table_with_another_suffix_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    rows = _write(tmp_path / "rows.txt", b"text\tlabel\nsports news\tsports\n")
+    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    with pytest.raises(
+        InvalidInput, match=r"read as JSON Lines if its name ends in none of .*rename"
+    ):
+        evaluate.evaluate_classify(rows, labels=labels)
+
+
 def test_a_text_without_a_label_is_right_if_it_gets_none() -> None:
     results = [Classification(None, 0.2, 0.1, ()), Classification(None, 0.3, 0.1, ())]
     measures = {each.name: each.mean for each in evaluate_labels(results, [None, "a"])}

@@ -318,16 +318,20 @@ def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter
     [
         ({"brand": "sony"}, ["a", "b"]),
         ({"brand": ["SONY", "LÖWE"]}, ["a", "b", "c"]),
+        ({"brand": " sony "}, ["a", "b"]),
+        ({"brand": "bang &  olufsen"}, ["d"]),
         ({"brand": "sonya"}, []),
         ({"colour": "black"}, ["a"]),
         ({"brand": {"gte": "m", "lte": "SONY"}}, ["a", "b"]),
         ({"stock": 3, "brand": "Sony"}, ["b"]),
-        ({"brand": {"not": "sony"}}, ["c"]),
+        ({"brand": {"not": "sony "}}, ["c", "d"]),
         ({"brand": {"gte": "m", "not": ["LÖWE", "x"]}}, ["a", "b"]),
     ],
     ids=repr,
 )
-def test_filters_of_products_ignore_case(shop: Corpus, conditions: Filter, ids: list[str]) -> None:
+def test_filters_of_products_ignore_case_and_blanks(
+    shop: Corpus, conditions: Filter, ids: list[str]
+) -> None:
     hits = shop.search("radio", mode="dense", filter=conditions).hits
     assert sorted(hit.id for hit in hits) == ids
 
@@ -340,6 +344,7 @@ def shop(
         "a": {"brand": "Sony", "colour": ("Black", "Red")},
         "b": {"brand": "SONY", "stock": 3},
         "c": {"brand": "Löwe", "stock": 3},
+        "d": {"brand": "Bang  & Olufsen "},
     }
     made = [
         Document(id_, "product", f"Radio {id_}", "Plays.", fields=own)

@@ -62,6 +62,8 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
         "id,title,description,brand,Rating\n1,Saw,Cuts wood,Acme,4.5\n",
         # Nor is a size.
         "id,title,brand,price,Größe\n1,Saw,Acme,5,M\n",
+        # Nor does a date describe a product.
+        "id,title,brand,price,Released\n1,Saw,Acme,5,2021-09-01\n",
         # Codes, units and what is true or false are no brands.
         "id,title,description,price,weight,weight_unit,mpn,new\n1,Saw,Cuts wood,5,2,kg,A-1,TRUE\n",
     ],

@@ -15,6 +15,7 @@ from purlin.training.pesco.texts import (
     MAX_POOL_TEXT_CHARS,
     MAX_SENTENCES,
     TextPool,
+    pool_warnings,
     read_labelled_texts,
     read_labels,
     read_pool,
@@ -49,6 +50,37 @@ def test_texts_are_stripped_and_deduplicated(tmp_path: Path, name: str) -> None:
 def test_plain_lines_are_texts(tmp_path: Path) -> None:
     path = write_file(tmp_path / "texts.txt", "\n".join(["", *MANY]))
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "problems"),
+    [
+        ("a.txt", "A {}\ttext number {}", ["looks like TSV, and each line was read as a text"]),
+        ("a.tsv", "A {}\ttext number {}", []),
+        ("a.txt", "text <b>number</b> {}", ["40 texts have HTML tags"]),
+        ("a.txt", "text number {}", []),
+    ],
+)
+def test_what_is_hardly_meant_is_warned_of(
+    tmp_path: Path, name: str, line: str, problems: list[str]
+) -> None:
+    header = "id\ttext\n" if "\t" in line else ""
+    path = listed(tmp_path / name, header + "\n".join(line.format(n, n) for n in range(40)))
+    pool = read_pool(path, labels=2, limit=1000, seed=1)
+    warnings = list(pool_warnings(pool, path, html=False))
+    assert len(warnings) == len(problems)
+    assert all(problem in warning for problem, warning in zip(problems, warnings, strict=True))
+
+
+def test_tags_are_taken_out(tmp_path: Path) -> None:
+    path = rows(tmp_path / "a.jsonl", [f"<p>{text}</p>" for text in MANY])
+    pool = read_pool(path, labels=2, limit=1000, seed=1, html=True)
+    assert pool.texts == tuple(MANY)
+    assert list(pool_warnings(pool, path, html=True)) == []
+
+    path.write_text('{"text": "<i>Lost</i>", "label": "delivery"}')
+    labelled = read_labelled_texts(path, ["delivery"], print, html=True)
+    assert labelled.texts == ("Lost",)
 
 
 def test_texts_with_what_is_not_utf_8_are_counted(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from purlin.index.indexing.build import build
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.spelling import edits
 from purlin.index.search.several import search_corpora
+from purlin.index.search.why import why
 from purlin.index.sources import open_source
 from tests.support.hash_encoder import HashEncoder
 
@@ -61,6 +62,10 @@ def _built(home: Path, name: str, rows: str) -> Corpus:
         ("wireless koyboard", "wireless keyboard"),
         ("headfones", "headphones"),
         ("batery", "battery"),
+        # Near the end of a word that is longer than its stem.
+        ("externla", "external"),
+        ("raeding", "reading"),
+        ("battrey", "battery"),
         # Two edits from a stem, but more from every word that has it.
         ("extension", "extension"),
         # A word that the catalogue has wins, and so do codes, short words and other first letters.
@@ -88,12 +93,43 @@ def test_query_is_searched_in_the_spelling_of_the_catalogue(
     assert result.hits == catalogue.search(searched).hits
 
 
+def test_words_are_compared_and_not_their_stems(tmp_path: Path) -> None:
+    titles = ["Wire", "Wired mouse", "Wires, 10 m", "Wireless mouse", "Coffee machine", "Housing"]
+    corpus = _catalogue(tmp_path, titles)
+    searched = {query: corpus.search(query).corrected for query in ("wireles", "cofee", "hosuing")}
+    assert searched == {"wireles": "wireless", "cofee": "coffee", "hosuing": "housing"}
+
+
+def test_the_beginning_of_a_code_is_searched_as_the_codes_that_begin_so(tmp_path: Path) -> None:
+    titles = ["CLP-M660A toner", "CLP-M660B toner", "OKI 43459433", "006R90321", "XPS 8700 PC"]
+    corpus = _catalogue(tmp_path, [*titles, "Phaser 006 R 500", "903 screws", "Lamp, 40 W"])
+    searched = {
+        "CLPM660 toner": "clpm660a clpm660b toner",
+        "oki 43459": "oki 43459433",
+        # One passage has each of its parts, but none has all.
+        "006r903": "006r90321",
+        # The parts of a name, a number of few digits, a quantity, a code of none, and whole codes stay.
+        "xps8700": None,
+        "4345": None,
+        "43459 g": None,
+        "clpx660": None,
+        "clp-m660a": None,
+    }
+    assert {query: corpus.search(query).corrected for query in searched} == searched
+    assert {hit.title for hit in corpus.search("clpm660", k=2).hits} == set(titles[:2])
+
+
 def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus) -> None:
     hit = catalogue.search("kebyoard tablets", k=1, mode="lexical").hits[0]
     assert (hit.title, hit.score) == (
         "Keyboard for tablets",
         catalogue.search("keyboard tablets", k=1, mode="lexical").hits[0].score,
     )
+
+
+def test_reason_of_a_hit_tells_the_corrected_words(catalogue: Corpus) -> None:
+    hit = catalogue.search("kebyoard tablets", k=1, mode="lexical", explain=True).hits[0]
+    assert why("kebyoard tablets", hit).startswith("name: keyboard, tablets")
 
 
 def test_query_that_names_a_product_is_not_corrected(tmp_path: Path) -> None:

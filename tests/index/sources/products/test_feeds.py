@@ -67,7 +67,7 @@ def test_google_merchant_rss(tmp_path: Path) -> None:
         "sale_price": 349.0,
         "gtin": "05901234123457",
         "shipping.country": "US",
-        "shipping.price": "5 USD",
+        "shipping.price": 5.0,
         "attrs.Panel": "IPS",
         "brand": "Dell",
         "price": 399.0,

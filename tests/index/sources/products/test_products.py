@@ -800,3 +800,25 @@ def test_what_variants_share_is_named_once() -> None:
 
     assert document.body == "Variants sku: A-S, A-M\nVariants color: Red\nVariants size: S, M"
     assert document.fields["variants.color"] == ("Red", "Red")
+
+
+def test_japanese_columns_are_recognised(tmp_path: Path) -> None:
+    table = "商品番号,商品名,商品説明,ブランド,カテゴリ,価格,色,サイズ,JANコード\n"
+    table += (
+        'S-1,ランニングシューズ,軽量。,アシックス,スポーツ > 靴,"9,900円",白,27cm,4901234567894\n'
+    )
+    path = tmp_path / "a.csv"
+    path.write_bytes(table.encode("cp932"))
+    (shoe,), skipped = read_products(path)
+
+    assert skipped == []
+    assert (shoe.id, shoe.title) == ("S-1", "ランニングシューズ")
+    assert shoe.body.split("\n") == [
+        "軽量。",
+        "Brand: アシックス",
+        "Category: スポーツ > 靴",
+        "Colour: 白",
+        "サイズ: 27cm",
+        "JANコード: 4901234567894",
+    ]
+    assert shoe.fields["price"] == 9900.0

@@ -120,3 +120,73 @@ def test_the_category_is_the_shops_own() -> None:
     record = {"title": "T", "google_product_category": 499, "product_type": "Audio > Over-ear"}
 
     assert from_record(record).fields["category"] == "Audio > Over-ear"
+
+
+def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
+    header = "sku,title,Categories,Tags,Attribute 1 name,Attribute 1 value(s),Category"
+    table = (
+        f'{header}\nA,Hoodie,"Clothing > Hoodies, Sale","winter; warm, soft",Size,"S, M, 1,5 l",\n'
+        'B,Paint,"Arts\\, Crafts, Kids &amp; Co",,,,\n'
+        'C,Clay,,,,,"Arts, Crafts"\n'
+    )
+    (hoodie, paint, clay), _ = read_products(write(tmp_path / "a.csv", table))
+
+    assert hoodie.fields == {
+        "category": ("Clothing > Hoodies", "Sale"),
+        "Tags": ("winter", "warm", "soft"),
+        "attrs.Size": ("S", "M", "1,5 l"),
+    }
+    assert paint.fields["category"] == ("Arts, Crafts", "Kids & Co")
+    assert clay.fields == {"category": "Arts, Crafts"}
+
+
+def test_attributes_of_magento_are_told_apart(tmp_path: Path) -> None:
+    table = "sku,name,additional_attributes\n"
+    table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen,size=S"\n'
+    (tee,), _ = read_products(write(tmp_path / "magento.csv", table))
+
+    assert tee.fields == {
+        "attrs.color": "Blue, dark",
+        "attrs.material": ("Cotton", "Linen"),
+        "attrs.size": "S",
+    }
+    assert atom_texts(tee) == ["Color: Blue, dark", "Material: Cotton, Linen", "Size: S"]
+
+
+def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> None:
+    table = (
+        "ID,Type,SKU,Name,Tax status,Parent\n"
+        "1,variable,H-1,Hoodie,taxable,\n2,variation,H-1-S,Hoodie - S,taxable,H-1\n"
+        "3,variable,,Cap,taxable,\n4,variation,C-R,Cap - red,taxable,id:3\n"
+    )
+    documents, _ = read_products(write(tmp_path / "woocommerce.csv", table))
+
+    assert [(document.id, document.fields.get("parent")) for document in documents] == [
+        ("H-1", None),
+        ("H-1-S", "H-1"),
+        ("3", None),
+        ("C-R", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("999,00 EUR", 999.0),
+        ("1.299,00 €", 1299.0),
+        ("$5", 5.0),
+        ("¥9,900", 9900.0),
+        ("45,- kr.", 45.0),
+        ("5 to 9 EUR", "5 to 9 EUR"),
+        ("999", 999),
+        ("A 5", "A 5"),
+        ("EUR", "EUR"),
+    ],
+)
+def test_amounts_with_a_currency_are_numbers(tmp_path: Path, cell: str, value: object) -> None:
+    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis\nA;Sofa;{cell}\n")
+    (sofa,), _ = read_products(path)
+
+    assert sofa.fields == {"Sonderpreis": value}
+    nested = from_record({"title": "T", "shipping": {"cost": "4.95 EUR"}})
+    assert nested.fields == {"shipping.cost": 4.95}
