@@ -8,7 +8,7 @@ from typing import Any
 from purlin.index.records import Hit
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.lexical.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
-from purlin.index.search.ranking.uses import used_name
+from purlin.index.search.ranking.uses import asks_for_heirs, used_name
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
@@ -33,7 +33,7 @@ def why(query: str, hit: Hit) -> str:
         return "it is what you named"
 
     if (name := used_name(query)) and _uses(name, hit):
-        return f"uses {name}"
+        return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
 
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
     largest = _largest(hit.scores, explanation)

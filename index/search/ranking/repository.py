@@ -11,7 +11,7 @@ words of the path and of the definition's name match, `file` is the mean text sc
 other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
 puts tests, examples and the like after other code. `path` and `file` count for the best hit of a
 file alone: its further hits stand where their own words put them. Where the query asks who uses a
-symbol, `definition` is that of passages that use it. All parts are in 0-1, so scores are, too.
+symbol, or what inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
+from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking import feedback, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
-from purlin.index.search.ranking.uses import users
+from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -104,11 +105,14 @@ class Retrievers:
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
-        """Return which rows use the name whose uses the query asks for; None if it asks for none."""
+        """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
         if query.used_name is None:
             return None
-        stored = self._passages.fetch(rows.tolist())
-        return users(query.used_name, [passage.document for passage in stored])
+        find = heirs if asks_for_heirs(query.text) else users
+        return find(query.used_name, self._documents(rows))
+
+    def _documents(self, rows: Rows) -> list[Document]:
+        return [stored.document for stored in self._passages.fetch(rows.tolist())]
 
     def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows also by how similar they are to the first of them."""
