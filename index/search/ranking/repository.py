@@ -9,7 +9,8 @@ several hits is a better place to look than one with a single hit. The model wei
 `text` is the fused score of the retrievers, `path` and `name` are the shares of the query that the
 words of the path and of the definition's name match, `file` is the mean text score of the file's
 other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
-puts tests, examples and the like after other code. `path` and `file` count for the best hit of a
+puts tests, examples and the like after other code, or other code after tests if the query asks for
+these. `path` and `file` count for the best hit of a
 file alone: its further hits stand where their own words put them. Where the query asks who uses a
 symbol, or what inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 

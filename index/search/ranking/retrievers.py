@@ -15,6 +15,7 @@ from purlin.index.search.ranking import feedback, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
+from purlin.index.search.ranking.roles import asks_for_tests, is_test
 from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 
 _FIRST_DEPTH = 200
@@ -89,6 +90,8 @@ class Retrievers:
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
+        elif asks_for_tests(query.text):
+            details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
             query.used_name or query.text,
@@ -110,6 +113,10 @@ class Retrievers:
             return None
         find = heirs if asks_for_heirs(query.text) else users
         return find(query.used_name, self._documents(rows))
+
+    def _tests(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return which rows are those of tests."""
+        return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
 
     def _documents(self, rows: Rows) -> list[Document]:
         return [stored.document for stored in self._passages.fetch(rows.tolist())]
