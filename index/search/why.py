@@ -15,7 +15,13 @@ _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
 # Words that are listed for each part of a hit.
 _LISTED = 4
 # The parts of a score in words.
-_PARTS = {"path": "its path", "name": "its name", "file": "its file", "definition": "its name"}
+_PARTS = {
+    "path": "its path",
+    "name": "its name",
+    "file": "its file",
+    "definition": "its name",
+    "quote": "what you quoted",
+}
 
 
 def relevant(hits: Sequence[Hit]) -> list[Hit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import feedback, repository
+from purlin.index.search.ranking import feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
@@ -101,6 +102,7 @@ class Retrievers:
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
             self._using(query, ranking.rows),
+            self._quoting(query, ranking, details.titles),
         )
 
         order = evidence.order()
@@ -117,6 +119,22 @@ class Retrievers:
     def _tests(self, rows: Rows) -> NDArray[np.bool_]:
         """Return which rows are those of tests."""
         return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
+
+    def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
+        """Return how much of the query each row has word for word; None if the query quotes nothing."""
+        share = quotes.quotes(query.text, query.weights, titles)
+        if share is None or query.used_name is not None:
+            return None
+
+        first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]
+        needed = quotes.MIN_SHARE * sum(query.weights.values())
+        terms = self._lexical.explain(query.weights, ranking.rows[first])
+        weights = [sum(query.weights[token] for token in parts) for parts in terms]
+        first = first[np.array(weights, dtype=np.float64) >= needed]
+
+        quoted = np.zeros(len(ranking.rows), dtype=np.float32)
+        quoted[first] = [share(document) for document in self._documents(ranking.rows[first])]
+        return quoted
 
     def _documents(self, rows: Rows) -> list[Document]:
         return [stored.document for stored in self._passages.fetch(rows.tolist())]
