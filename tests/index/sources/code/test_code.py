@@ -901,6 +901,10 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          "typedef struct e e_t;\nstruct f { int g; };\n",
          [("a_t", "struct"), ("c", "enum"), ("e_t", "type"), ("f", "struct")]),
         (".cpp", "typedef struct A {\n  int b() { return 1; }\n} C;\n", [("C", "struct"), ("C.b", "method")]),
+        (".cpp", "struct A {\n  explicit operator bool() const { return b; }\n"
+         "  void* operator new(size_t c) { return d; }\n};\nA::operator std::string() const { return e; }\n",
+         [("A", "struct"), ("A.operator bool", "method"), ("A.operator new", "method"),
+          ("A.operator std::string", "method")]),
         (".h", "#define A 1\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\nextern int limit;\n",
          [("MAX", "macro"), ("one", "module")]),
         (".ex", 'defmodule A do\n  @doc "Twice."\n  defmacro b(c), do: c\nend\n', [("A", "module"), ("A.b", "macro")]),
