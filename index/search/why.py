@@ -8,14 +8,20 @@ from typing import Any
 from purlin.index.records import Hit
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.lexical.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
-from purlin.index.search.ranking.uses import used_name
+from purlin.index.search.ranking.uses import asks_for_heirs, used_name
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
 # Words that are listed for each part of a hit.
 _LISTED = 4
 # The parts of a score in words.
-_PARTS = {"path": "its path", "name": "its name", "file": "its file", "definition": "its name"}
+_PARTS = {
+    "path": "its path",
+    "name": "its name",
+    "file": "its file",
+    "definition": "its name",
+    "quote": "what you quoted",
+}
 
 
 def relevant(hits: Sequence[Hit]) -> list[Hit]:
@@ -35,7 +41,7 @@ def why(query: str, hit: Hit) -> str:
     query = as_searched(query, hit)
 
     if (name := used_name(query)) and _uses(name, hit):
-        return f"uses {name}"
+        return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
 
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
     largest = _largest(hit.scores, explanation)

@@ -10,19 +10,27 @@ from itertools import islice
 from purlin.index.records import Document
 
 MAX_PLACES = 20
-# `src/pump.py:12`, `File "src/pump.py", line 12`, `Pump.php(12)`, `Pump.cs:line 12`, `pump.pl line 12`.
+# `src/pump.py:12`, `File "src/pump.py", line 12`, `Pump.php(12)`, `Pump.cs:line 12`, `pump.pl line 12`,
+# `pump.sh: line 12: `, `pump.sh: 12: `.
 _PLACE = re.compile(
-    r"(?<![\w@$.+~/\\-])(?P<path>[\w@$.+~/\\-]{1,400}\.\w{1,12})"
-    r"(?:\"?,? (?:on )?line |:(?:line )?|\()(?P<line>[1-9]\d{0,6})\b"
+    r"(?<![\w@$.+~/\\-])(?P<path>[\w@$.+~/\\-]{1,400})"
+    r"(?:(?P<word>\"?,? (?:on )?line |: line )|:(?:line )?|: (?=\d+: )|\()(?P<line>[1-9]\d{0,6})\b"
 )
+_SUFFIX = re.compile(r"\.\w{1,12}$")
 
 
 def places(query: str) -> dict[str, set[int]]:
     """Map the files in a query to the lines that it names there, by its first MAX_PLACES places."""
     lines: dict[str, set[int]] = defaultdict(set)
-    for match in islice(_PLACE.finditer(query), MAX_PLACES):
+    for match in islice(filter(_is_place, _PLACE.finditer(query)), MAX_PLACES):
         lines[match["path"]].add(int(match["line"]))
     return lines
+
+
+def _is_place(match: re.Match[str]) -> bool:
+    """Return whether a path is that of a file: with a suffix, or in a directory with "line" behind it."""
+    is_script = match["word"] is not None and "/" in match["path"]
+    return is_script or _SUFFIX.search(match["path"]) is not None
 
 
 def endings(path: str) -> Iterator[str]:

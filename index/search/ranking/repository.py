@@ -4,14 +4,15 @@ In a repository, the names of files and definitions say what the code inside is 
 several hits is a better place to look than one with a single hit. The model weighs this evidence:
 
     relevance = 0.49 text + 0.29 path + 0.07 name + 0.15 file
-    score     = (relevance + definition * (1 - relevance)) * role
+    score     = (relevance + max(definition, quote) * (1 - relevance)) * role
 
 `text` is the fused score of the retrievers, `path` and `name` are the shares of the query that the
 words of the path and of the definition's name match, `file` is the mean text score of the file's
-other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
-puts tests, examples and the like after other code. `path` and `file` count for the best hit of a
+other hits. `definition` is how much of the query names the symbol that the passage defines, `quote` how
+much of it is in the passage word for word. `role` puts tests, examples and the like after other code, or
+other code after tests if the query asks for these. `path` and `file` count for the best hit of a
 file alone: its further hits stand where their own words put them. Where the query asks who uses a
-symbol, `definition` is that of passages that use it. All parts are in 0-1, so scores are, too.
+symbol, or what inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.
@@ -72,11 +73,12 @@ class Evidence:
     name: Vectors
     file: Vectors
     definition: Vectors
+    quote: Vectors
     role: Vectors
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
-        missing = (1.0 - self._relevance()) * (1.0 - self.definition)
+        missing = (1.0 - self._relevance()) * (1.0 - np.maximum(self.definition, self.quote))
         return np.asarray((1.0 - missing) * self.role, dtype=np.float32)
 
     def order(self) -> Rows:
@@ -102,7 +104,9 @@ class Evidence:
         """Map each part to what it adds; score = their sum * role."""
         parts = {part: float(values[row]) for part, values in self._weighted().items()}
         rest = 1.0 - sum(parts.values())
-        return parts | {"definition": float(self.definition[row]) * rest}
+        definition, quote = float(self.definition[row]), float(self.quote[row])
+        beyond = max(quote - definition, 0.0)
+        return parts | {"definition": definition * rest, "quote": beyond * rest}
 
 
 def weigh(
@@ -113,6 +117,7 @@ def weigh(
     named: NDArray[np.bool_],
     existing_paths: Callable[[Iterable[str]], set[str]],
     users: NDArray[np.bool_] | None = None,
+    quoted: Vectors | None = None,
 ) -> Evidence:
     """Weigh documents (n,) with their text scores, best first.
 
@@ -120,7 +125,8 @@ def weigh(
     query, or whose file and line are in it. The order of the documents decides which of a file's equal
     hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
     those of some paths that the corpus has. If the query asks who uses a symbol, `query` is that
-    symbol, and `users` masks the documents that use it.
+    symbol, and `users` masks the documents that use it. `quoted` (n,) is how much of the query each
+    document has word for word.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
@@ -151,6 +157,7 @@ def weigh(
         name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
         file=_other_hits(file_of, text),
         definition=definition,
+        quote=np.zeros_like(text) if quoted is None else quoted,
         role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
     )
     is_first = _is_first_of_file(file_of, evidence.order())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
+from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import feedback, repository
+from purlin.index.search.ranking import feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
-from purlin.index.search.ranking.uses import users
+from purlin.index.search.ranking.roles import asks_for_tests, is_test
+from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -88,6 +91,8 @@ class Retrievers:
         details = self._passages.details(self._passages.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
+        elif asks_for_tests(query.text):
+            details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
             query.used_name or query.text,
@@ -97,6 +102,7 @@ class Retrievers:
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
             self._using(query, ranking.rows),
+            self._quoting(query, ranking, details.titles),
         )
 
         order = evidence.order()
@@ -104,11 +110,34 @@ class Retrievers:
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
-        """Return which rows use the name whose uses the query asks for; None if it asks for none."""
+        """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
         if query.used_name is None:
             return None
-        stored = self._passages.fetch(rows.tolist())
-        return users(query.used_name, [passage.document for passage in stored])
+        find = heirs if asks_for_heirs(query.text) else users
+        return find(query.used_name, self._documents(rows))
+
+    def _tests(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return which rows are those of tests."""
+        return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
+
+    def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
+        """Return how much of the query each row has word for word; None if the query quotes nothing."""
+        share = quotes.quotes(query.text, query.weights, titles)
+        if share is None or query.used_name is not None:
+            return None
+
+        first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]
+        needed = quotes.MIN_SHARE * sum(query.weights.values())
+        terms = self._lexical.explain(query.weights, ranking.rows[first])
+        weights = [sum(query.weights[token] for token in parts) for parts in terms]
+        first = first[np.array(weights, dtype=np.float64) >= needed]
+
+        quoted = np.zeros(len(ranking.rows), dtype=np.float32)
+        quoted[first] = [share(document) for document in self._documents(ranking.rows[first])]
+        return quoted
+
+    def _documents(self, rows: Rows) -> list[Document]:
+        return [stored.document for stored in self._passages.fetch(rows.tolist())]
 
     def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows also by how similar they are to the first of them."""

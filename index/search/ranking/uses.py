@@ -1,4 +1,8 @@
-"""Queries for the uses of a name, such as "who calls parse_header", and the code that answers them."""
+"""Queries for what uses a name or inherits from it, and the code that answers them.
+
+"Who calls parse_header" wants uses, "what implements Codec" heirs: classes and the like that name it
+as what they extend, implement or include.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +25,42 @@ _QUESTION = re.compile(
     rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?",
     re.IGNORECASE,
 )
+_INHERITS = (
+    "(?:implement(?:s|ing)?|extend(?:s|ing)?|subclass(?:es|ing)?"
+    "|(?:inherit(?:s|ing)?|deriv(?:es?|ed|ing)) from|conform(?:s|ing)? to)"
+)
+_TYPE = "(?:interface|class|trait|protocol|behaviou?r|type ?class|module|mixin)"
+_QUESTION_ON_HEIRS = re.compile(
+    rf"(?:(?:who|what|which \w+) {_INHERITS}"
+    r"|(?:find |list |show )?(?:all )?(?:the )?"
+    rf"(?:(?:implementations?|implement[eo]rs|subclasses|subtypes|heirs|derived classes) of"
+    rf"|(?:classes|types|structs|modules) (?:that |which )?{_INHERITS}))"
+    rf" {_SYMBOL.format('parent')}(?: {_TYPE})?",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"[^\W\d][\w$]*")
+# What a class may have in parentheses, other than in Python: parameters.
+_PARENTHESES = re.compile(r"\([^()]*\)")
+# Lines in a body that name what it inherits from: Elixir's, Ruby's, Perl's, and those of PHP's traits.
+_HERITAGE = r"^[ \t]*(?:@behaviou?r|use|include|extend|prepend|extends|with)\b[^\n]{{0,200}}{word}"
 
 
 def used_name(query: str) -> str | None:
-    """Return the last name of the symbol whose uses a query asks for; None for other queries."""
-    match = _QUESTION.fullmatch(" ".join(query.split()).rstrip("?.! "))
-    if match is None:
+    """Return the last name of the symbol whose uses or heirs a query asks for; None for other queries."""
+    text = " ".join(query.split()).rstrip("?.! ")
+    if match := _QUESTION.fullmatch(text):
+        symbol = match["used"] or match["subject"]
+    elif match := _QUESTION_ON_HEIRS.fullmatch(text):
+        symbol = match["parent"]
+    else:
         return None
-    name = SEPARATOR.split(match["used"] or match["subject"])[-1]
+    name = SEPARATOR.split(symbol)[-1]
     return name if _NAME.fullmatch(name) else None
+
+
+def asks_for_heirs(query: str) -> bool:
+    """Return whether a query that has a `used_name` asks for what inherits from it."""
+    return _QUESTION_ON_HEIRS.fullmatch(" ".join(query.split()).rstrip("?.! ")) is not None
 
 
 def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
@@ -38,7 +68,7 @@ def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
 
     The outline of a class that defines the name does not count; a comment with the name does.
     """
-    word = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+    word = re.compile(_word(name))
     owners = {
         (document.location.path, _parts(document.title)[:-1])
         for document in documents
@@ -54,6 +84,38 @@ def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
         ],
         dtype=np.bool_,
     )
+
+
+def heirs(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
+    """Return which (n,) of the documents inherit from a name: by their heads, or by lines inside.
+
+    Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is
+    what its context says.
+    """
+    word = re.compile(_word(name))
+    heritage = re.compile(_HERITAGE.format(word=_word(name)), re.MULTILINE)
+    return np.array(
+        [
+            _parts(document.title)[-1] != name and _inherits(document, word, heritage)
+            for document in documents
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _inherits(document: Document, word: re.Pattern[str], heritage: re.Pattern[str]) -> bool:
+    if document.fields.get("kind") in ("function", "method"):
+        # Only the head of a scope has several words.
+        return any(" " in outer and word.search(outer) for outer in document.context)
+    head = str(document.fields.get("signature", ""))
+    if document.fields.get("language") != "python":
+        head = _PARENTHESES.sub("", head)
+    return bool(word.search(head) or heritage.search(document.body))
+
+
+def _word(name: str) -> str:
+    """Return a pattern of a name as a whole word."""
+    return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
 
 
 def _parts(title: str) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
 # Parts of a qualified name, the last of which may be an operator.
 _DOTTED = re.compile(r"[\w$#~]+((\.|::|\\|:|-+)[\w$#~]+)*((\.|::)operator\W+)?")
 _BACKTICKS = re.compile(r"`([^`]+)`")
+# C++'s `operator new`, and operators that convert to a type.
+_OPERATOR_WORD = re.compile(r"((?:\w+::)*)(operator [\w: ]+)")
 _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
@@ -327,6 +329,8 @@ class _Walk:
             return (text,)
         if (quoted := _BACKTICKS.fullmatch(text)) is not None:
             return (*self._owner(node), quoted[1])
+        if (operator := _OPERATOR_WORD.fullmatch(text)) is not None:
+            return (*operator[1].split("::")[:-1], operator[2])
 
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         telling_parts = tuple(part for part in parts if part not in self._language.silent)

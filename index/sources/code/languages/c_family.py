@@ -106,9 +106,20 @@ def _cpp_kind(node: ts.Node) -> str | None:
 def _cpp_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a test, what its macro is given: `Suite.Case`."""
     if node.type != "function_definition" or not _is_cpp_test(node):
-        return _c_name(node)
+        return _conversion(node) or _c_name(node)
     parameters = first_child(node.child_by_field_name("declarator"), "parameter_list")
     return ".".join(map(node_text, parameters.named_children)) if parameters else None
+
+
+def _conversion(node: ts.Node) -> str | None:
+    """The name of an operator that converts to a type: `Gate::operator bool`."""
+    declarator, scope = node.child_by_field_name("declarator"), ""
+    while declarator is not None and declarator.type == "qualified_identifier":
+        scope += f"{node_text(declarator.child_by_field_name('scope'))}::"
+        declarator = declarator.child_by_field_name("name")
+    if declarator is None or declarator.type != "operator_cast":
+        return None
+    return f"{scope}operator {node_text(declarator.child_by_field_name('type'))}"
 
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:

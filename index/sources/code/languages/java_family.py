@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.code.languages.nodes import (
+    block_kind,
+    block_name,
+    first_child,
+    kinds,
+    node_text,
+    types,
+    unquoted,
+)
 from purlin.index.sources.code.syntax import Language
 
 # ---- Java
@@ -109,7 +117,54 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "enum_entry":
         return first_child(node, "identifier")
 
+    if node.type == "call_expression":
+        return _lambda_name(node)
+
     return node.child_by_field_name("name") or node.child_by_field_name("type")
+
+
+def _lambda_kind(call: ts.Node) -> str | None:
+    """The kind of what a call with a name and a lambda defines: `test("adds") { … }`."""
+    callee, name = _lambda_call(call)
+    return block_kind(call, callee) if callee and name is not None else None
+
+
+def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
+    """What a call of Kotlin, Scala or Swift with a lambda behind it calls, and its first string."""
+    if call.type != "call_expression" or first_child(_lambda_parent(call), *_LAMBDAS) is None:
+        return "", None
+    callee = call.named_child(0)
+    # Swift has the arguments beside the lambda, the others a call without the lambda.
+    holder = first_child(call, "call_suffix")
+    if holder is None:
+        holder = callee
+        callee = callee.named_child(0) if callee is not None and callee.type == call.type else None
+    arguments = first_child(holder, "value_arguments", "arguments")
+    value = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+    string = (
+        value if value is not None and value.type in _STRINGS else first_child(value, *_STRINGS)
+    )
+    return node_text(callee), string
+
+
+def _lambda_parent(call: ts.Node) -> ts.Node:
+    return first_child(call, "call_suffix", "annotated_lambda") or call
+
+
+_LAMBDAS = types("lambda_literal block")
+_STRINGS = types("string string_literal line_string_literal")
+
+
+def _lambda_name(call: ts.Node) -> str:
+    callee, name = _lambda_call(call)
+    return block_name(callee, _lambda_kind(call), unquoted(name))
+
+
+def _lambda(node: ts.Node) -> ts.Node | None:
+    """The lambda of a call that is a block of its own."""
+    if node.type != "call_expression":
+        return None
+    return first_child(_lambda_parent(node), *_LAMBDAS)
 
 
 KOTLIN = Language(
@@ -129,9 +184,16 @@ KOTLIN = Language(
         "property_declaration": lambda node: (
             "function" if first_child(node, "getter", "setter") else "constant"
         ),
+        "call_expression": _lambda_kind,
     },
     find_name=_kotlin_name,
-    inside=types("class_body enum_class_body"),
+    find_inner=_lambda,
+    # Kotest has the tests of a class in a lambda that its head gives to the class above.
+    inside=types(
+        "class_body enum_class_body delegation_specifiers delegation_specifier constructor_invocation value_arguments"
+        " value_argument annotated_lambda lambda_literal anonymous_initializer block"
+    ),
+    opaque=types("lambda_literal anonymous_initializer"),
     comments=types("line_comment block_comment"),
     annotations=types("annotation"),
     body_starts=types("{ class_body enum_class_body function_body block getter setter"),
@@ -142,6 +204,41 @@ KOTLIN = Language(
 
 
 # ---- Scala
+
+
+def _scala_infix_kind(node: ts.Node) -> str | None:
+    """A sentence with a block, as ScalaTest has them: `"A gate" should "open" in { … }`."""
+    operator = node_text(node.child_by_field_name("operator"))
+    is_block = first_child(node, "block") is not None and _scala_sentence(node)
+    return _SCALA_SENTENCES.get(operator) if is_block else None
+
+
+_SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "when": "namespace"}
+
+
+def _scala_sentence(node: ts.Node) -> str:
+    """The words before the block: `A gate should open`; empty if they are no strings."""
+    left = node.child_by_field_name("left")
+    if left is None or left.type == "string":
+        return unquoted(left)
+    if left.type != "infix_expression":
+        return ""
+    sides = (left.child_by_field_name(side) for side in ("left", "right"))
+    first, last = (_scala_word(side) for side in sides)
+    return " ".join([first, node_text(left.child_by_field_name("operator")), last]) if last else ""
+
+
+def _scala_word(side: ts.Node | None) -> str:
+    """A string's text, or a word such as `it`."""
+    return unquoted(side) or (node_text(side) if side and side.type == "identifier" else "")
+
+
+def _scala_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type == "call_expression":
+        return _lambda_name(node)
+    if node.type == "infix_expression":
+        return _scala_sentence(node)
+    return node.child_by_field_name("name") or node.child_by_field_name("pattern")
 
 
 SCALA = Language(
@@ -158,12 +255,15 @@ SCALA = Language(
         constant="val_definition var_definition",
         instance="given_definition",
         namespace="package_clause",
-    ),
-    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
-    inside=types("template_body enum_body extension_definition package_clause"),
+    )
+    | {"call_expression": _lambda_kind, "infix_expression": _scala_infix_kind},
+    find_name=_scala_name,
+    find_inner=_lambda,
+    inside=types("template_body enum_body extension_definition package_clause block"),
+    opaque=types("block"),
     comments=types("comment block_comment"),
     annotations=types("annotation"),
-    body_starts=types("template_body enum_body = {"),
+    body_starts=types("template_body enum_body = { block"),
     dull=types("import_declaration"),
     is_dull=lambda node: (
         node.type == "package_clause" and first_child(node, "template_body") is None
@@ -180,7 +280,21 @@ def _swift_kind(node: ts.Node) -> str:
     return "scope" if word == "extension" else "class" if word == "actor" else word
 
 
+def _swift_function(node: ts.Node) -> str:
+    """A function, or where Quick has the tests of a class, `override func spec()`."""
+    is_spec = node_text(node.child_by_field_name("name")) == "spec"
+    return (
+        "scope"
+        if is_spec and "override" in node_text(first_child(node, "modifiers"))
+        else "function"
+    )
+
+
 def _swift_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type == "call_expression":
+        return _lambda_name(node)
+    if node.type == "function_declaration" and _swift_function(node) == "scope":
+        return ""
     if node.type in ("deinit_declaration", "subscript_declaration"):
         return node.type.partition("_")[0]
     name = node.child_by_field_name("name")
@@ -193,8 +307,10 @@ SWIFT = Language(
     module="tree_sitter_swift",
     definitions={
         "class_declaration": _swift_kind,
+        "function_declaration": _swift_function,
+        "call_expression": _lambda_kind,
         **kinds(
-            function="function_declaration protocol_function_declaration",
+            function="protocol_function_declaration",
             method="init_declaration deinit_declaration subscript_declaration",
             protocol="protocol_declaration",
             type="typealias_declaration",
@@ -204,7 +320,11 @@ SWIFT = Language(
         ),
     },
     find_name=_swift_name,
-    inside=types("class_body enum_class_body protocol_body"),
+    find_inner=_lambda,
+    inside=types(
+        "class_body enum_class_body protocol_body function_body statements call_suffix lambda_literal"
+    ),
+    opaque=types("function_body lambda_literal"),
     comments=types("comment multiline_comment"),
     annotations=types("attribute"),
     body_starts=types("{ class_body enum_class_body protocol_body function_body computed_property"),

@@ -80,25 +80,95 @@ PYTHON = Language(
 # ---- PHP
 
 
+_PHP_CLOSURES = types("anonymous_function arrow_function")
+
+
+def _php_argument(call: ts.Node, *argument_types: str) -> ts.Node | None:
+    """The first argument of one of these types."""
+    arguments = first_child(call, "arguments")
+    values = (
+        (first_child(each, *argument_types) for each in arguments.named_children)
+        if arguments
+        else ()
+    )
+    return next(filter(None, values), None)
+
+
+def _php_call(statement: ts.Node) -> ts.Node | None:
+    """Of a chain such as `Route::get('/orders', fn () => …)->name('orders')`, the call with a closure."""
+    call: ts.Node | None = statement
+    while call is not None and _php_argument(call, *_PHP_CLOSURES) is None:
+        call = call.child_by_field_name("object")
+    return call
+
+
+def _php_closure(statement: ts.Node) -> ts.Node | None:
+    call = _php_call(statement) if statement.type.endswith("call_expression") else None
+    return _php_argument(call, *_PHP_CLOSURES) if call is not None else None
+
+
+def _php_call_kind(node: ts.Node) -> str | None:
+    """The kind of what a statement defines that calls something with a name and a closure."""
+    call = _php_call(node)
+    is_statement = node.parent is not None and node.parent.type == "expression_statement"
+    if not is_statement or call is None or _php_argument(call, *_PHP_STRINGS) is None:
+        return None
+    return block_kind(node, _php_callee(call))
+
+
+_PHP_STRINGS = types("string encapsed_string")
+
+
+def _php_callee(call: ts.Node) -> str:
+    """What is called: `it`, `Route::get`, `$app->get`; of a longer chain only its last call."""
+    if (function := call.child_by_field_name("function")) is not None:
+        return node_text(function)
+    owner = call.child_by_field_name("scope") or call.child_by_field_name("object")
+    name = node_text(call.child_by_field_name("name"))
+    if owner is None or owner.type.endswith("call_expression"):
+        return name
+    return f"{node_text(owner)}{'->' if call.type == 'member_call_expression' else '::'}{name}"
+
+
+def _php_name(node: ts.Node) -> ts.Node | str | None:
+    call = _php_call(node) if node.type.endswith("call_expression") else None
+    if call is None:
+        return node.child_by_field_name("name")
+    name = unquoted(_php_argument(call, *_PHP_STRINGS))
+    return block_name(_php_callee(call), _php_call_kind(node), name)
+
+
 PHP = Language(
     name="php",
     suffixes=(".php", ".phtml", ".phpt"),
     module="tree_sitter_php",
     function="language_php",
-    definitions=kinds(
-        function="function_definition",
-        method="method_declaration",
-        class_="class_declaration",
-        interface="interface_declaration",
-        trait="trait_declaration",
-        enum="enum_declaration",
-        namespace="namespace_definition",
-    ),
+    definitions={
+        **kinds(
+            function="function_definition",
+            method="method_declaration",
+            class_="class_declaration",
+            interface="interface_declaration",
+            trait="trait_declaration",
+            enum="enum_declaration",
+            namespace="namespace_definition",
+        ),
+        **dict.fromkeys(
+            ("function_call_expression", "member_call_expression", "scoped_call_expression"),
+            _php_call_kind,
+        ),
+    },
+    find_name=_php_name,
+    find_inner=_php_closure,
     inside=types(
         "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
-        " try_statement"
+        " try_statement expression_statement function_call_expression member_call_expression scoped_call_expression"
+        " arguments argument anonymous_function"
     ),
     identifiers=types("name"),
+    assignments={"assignment_expression": ("left/name", "right")},
+    values=kinds(function="anonymous_function arrow_function"),
+    wrappers=types("expression_statement"),
     annotations=types("attribute_list"),
     dull=types("php_tag namespace_use_declaration declare_statement"),
 )
@@ -311,14 +381,39 @@ JULIA = Language(
 # ---- Lua
 
 
+def _lua_callback(call: ts.Node) -> ts.Node | None:
+    """The function that a statement calls another with, after a name: `it("adds", function() … end)`."""
+    arguments = call.child_by_field_name("arguments")
+    is_statement = call.parent is not None and call.parent.type in ("chunk", "block")
+    if not is_statement or first_child(arguments, "string") is None:
+        return None
+    return first_child(arguments, "function_definition")
+
+
+def _lua_call_kind(call: ts.Node) -> str | None:
+    callee = node_text(call.child_by_field_name("name")) if _lua_callback(call) is not None else ""
+    return block_kind(call, callee) if callee else None
+
+
+def _lua_name(node: ts.Node) -> ts.Node | str | None:
+    name = node.child_by_field_name("name")
+    if node.type != "function_call":
+        return name
+    string = first_child(node.child_by_field_name("arguments"), "string")
+    text = node_text(string.child_by_field_name("content")) if string is not None else ""
+    return block_name(node_text(name), _lua_call_kind(node), text)
+
+
 LUA = Language(
     name="lua",
     suffixes=(".lua",),
     module="tree_sitter_lua",
-    definitions=kinds(function="function_declaration"),
+    definitions={**kinds(function="function_declaration"), "function_call": _lua_call_kind},
+    find_name=_lua_name,
+    find_inner=lambda node: _lua_callback(node) if node.type == "function_call" else None,
     inside=types(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
-        " else_statement elseif_statement block return_statement expression_list"
+        " else_statement elseif_statement block return_statement expression_list arguments function_definition"
     ),
     assignments={
         "assignment_statement": ("variable_list/name", "expression_list/value"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.uses import used_name, users
+from purlin.index.search.ranking.uses import asks_for_heirs, heirs, used_name, users
 from purlin.index.search.why import why
 from tests.support.repositories import open_repository
 
@@ -40,7 +41,29 @@ def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
 
 def test_long_questions_take_no_time_to_speak_of() -> None:
     for piece in ("which ", "a.", "::", "- ", "where is a called "):
-        assert used_name("who calls " + piece * 20_000 + "!") is None
+        for question in ("who calls ", "what implements ", "all the classes "):
+            assert used_name(question + piece * 20_000 + "!") is None
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("what implements Codec", "Codec"),
+        ("which classes extend http.BaseHandler?", "BaseHandler"),
+        ("Which modules implement the Mix.SCM behaviour", "SCM"),
+        ("subclasses of Codec", "Codec"),
+        ("show all the implementations of the Codec interface", "Codec"),
+        ("types that conform to Codec", "Codec"),
+        ("classes derived from `Codec`", "Codec"),
+        ("who calls Codec", None),
+        ("what implements the handling of retries", None),
+        ("implementation of the codec for gzip", None),
+        ("extend the deadline", None),
+    ],
+)
+def test_the_name_in_a_question_on_heirs(query: str, name: str | None) -> None:
+    assert asks_for_heirs(query) == (name is not None)
+    assert name is None or used_name(query) == name
 
 
 def _document(title: str, body: str, path: str = "a.py") -> Document:
@@ -61,6 +84,49 @@ def test_users_have_the_name_as_a_word() -> None:
     assert users("parse_header", documents).tolist() == [
         *(True, False, False, False, False, True, True)
     ]
+
+
+def _type(signature: str, language: str, body: str = "", *context: str) -> Document:
+    kind = "method" if context else "class"
+    fields = {"kind": kind, "signature": signature, "language": language}
+    return Document(
+        "a::Gzip", "code", "Gzip", f"{signature}\n{body}", context=context, fields=fields
+    )
+
+
+@pytest.mark.parametrize(
+    "heir",
+    [
+        _type("class Gzip(Base, Codec)", "python"),
+        _type("public sealed class Gzip : Stream, ICodec, Codec<byte>", "csharp"),
+        _type("class Gzip(level: Int) : Codec()", "kotlin"),
+        _type("final class Gzip extends Base implements Codec", "php"),
+        _type("instance Codec Gzip where", "haskell"),
+        _type("defmodule Gzip do", "elixir", "  @behaviour Files.Codec\n"),
+        _type("class Gzip", "ruby", "  include Codec\n"),
+        _type("", "perl", "with 'Files::Codec';\n"),
+        _type("fn pack(&self)", "rust", "", "Gzip", "impl Codec for Gzip"),
+        _type("func pack()", "swift", "", "Gzip", "extension Gzip: Codec"),
+    ],
+    ids=lambda heir: heir.fields["language"],
+)
+def test_heirs_name_what_they_inherit_from(heir: Document) -> None:
+    assert heirs("Codec", [heir]).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _type("class Gzip(val codec: Codec)", "kotlin"),
+        _type("class Gzip : Codecs", "csharp"),
+        _type("class Gzip", "ruby", "  codec = Codec.new\n"),
+        _type("def pack(codec: Codec)", "python", "", "Gzip"),
+        _type("fn pack(&self)", "rust", "", "Codec"),
+    ],
+    ids=lambda other: other.fields["language"],
+)
+def test_others_only_use_it(other: Document) -> None:
+    assert heirs("Codec", [other]).tolist() == [False]
 
 
 FILES = {
@@ -88,6 +154,19 @@ def test_users_come_before_the_definition(corpus: Corpus) -> None:
     assert [hit.title for hit in hits[:3]] == expected
     assert why(query, hits[0]) == "uses parse_header"
     assert why(query, hits[1]).startswith("name: parse_header; ")
+
+
+def test_heirs_come_before_what_they_inherit_from(tmp_path: Path) -> None:
+    files = {
+        "codecs/codec.py": "class Codec:\n    def pack(self, data): ...\n",
+        "codecs/gzip.py": "class Gzip(Codec):\n    def pack(self, data):\n        return data\n",
+        "codecs/codec_list.py": "def codec_list():\n    # Every Codec.\n    return [Codec()]\n",
+    }
+    query = "what implements Codec?"
+    with open_repository(tmp_path, files) as corpus:
+        hits = corpus.search(query, explain=True).hits
+    assert hits[0].title == "Gzip"
+    assert why(query, hits[0]) == "inherits from Codec"
 
 
 def test_names_without_uses_and_other_words_are_searched_as_before(corpus: Corpus) -> None:

@@ -825,6 +825,32 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".rake", "namespace :a do\n  task b: :c do\n    d\n  end\nend\n"
          "E.new(:f) do\n  g\nend\nh(i: 1) do\n  j\nend\n",
          [("namespace a", "block"), ("namespace a.task b", "block"), ("one", "module")]),
+        (".lua", "describe('A', function()\n  before_each(function() b() end)\n"
+         "  it([[refuses]], function() local function c() end end)\nend)\n"
+         "client:on('d', function(e)\n  local function f() end\n  e:g()\nend)\nh('i', 1)\n",
+         [("A.refuses", "test"), ("client:on d", "block"), ("client:on d.f", "function"), ("one", "module")]),
+        (".php", "<?php\nit('refuses', function () { a(); });\n"
+         "describe('B', function () {\n  test('c', fn () => 1)->group('d');\n});\n"
+         "Route::middleware('e')->group(function () {\n  Route::get('/f/{g}', function ($g) {\n    return 1;\n"
+         "  })->name('h');\n});\n$app->get('/i', function () {\n  return 2;\n});\n$j = fn ($k) => $k;\n",
+         [("refuses", "test"), ("B.c", "test"), ("Route::get /f/{g}", "block"), ("$app->get /i", "block"),
+          ("j", "function"), ("one", "module")]),
+        (".php", "<?php\nclass A {\n  function b() { it('c', function () {}); }\n}\n",
+         [("A", "class"), ("A.b", "method")]),
+        (".swift", 'class A: QuickSpec {\n  override class func spec() {\n    describe("b") {\n'
+         '      beforeEach { c() }\n      it("refuses") { d() }\n    }\n  }\n  func spec() { it("e") {} }\n}\n',
+         [("A", "class"), ("A.b.refuses", "test"), ("A.spec", "method")]),
+        (".kt", 'class A : FunSpec({\n  test("adds") { b() }\n  context("full") {\n    it("refuses") { c() }\n  }\n})\n'
+         'class D : DescribeSpec() {\n  init {\n    describe("e") { it("f") {} }\n  }\n}\nfun g() { test("h") {} }\n',
+         [("A", "class"), ("A.adds", "test"), ("A.full.refuses", "test"), ("D", "class"), ("D.e.f", "test"),
+          ("g", "function")]),
+        (".kts", 'tasks.register("hello") {\n  doLast { a() }\n}\n', [("tasks.register hello", "block")]),
+        (".scala", 'class A extends AnyFunSuite {\n  test("adds") { b }\n  describe("c") { it("refuses") { d } }\n}\n'
+         'class E extends AnyWordSpec {\n  "A lock" should "open" in { f }\n  it should "close" in { g }\n'
+         '  "A gate" when { "wet" in { h } }\n  def i = { test("j") { 1 } }\n}\n',
+         [("A", "class"), ("A.adds", "test"), ("A.c.refuses", "test"), ("E", "class"),
+          ("E.A lock should open", "test"), ("E.it should close", "test"), ("E.A gate.wet", "test"),
+          ("E.i", "method")]),
         # An overloaded function is one, with its signatures.
         (".ts", "/** Adds. */\nexport function a(b: string): void;\nexport function a(b: any) {}\n"
          "declare function c(): void;\nclass D {\n  e(f: string): void;\n  e(f: any) {}\n}\n",
@@ -859,6 +885,10 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          "typedef struct e e_t;\nstruct f { int g; };\n",
          [("a_t", "struct"), ("c", "enum"), ("e_t", "type"), ("f", "struct")]),
         (".cpp", "typedef struct A {\n  int b() { return 1; }\n} C;\n", [("C", "struct"), ("C.b", "method")]),
+        (".cpp", "struct A {\n  explicit operator bool() const { return b; }\n"
+         "  void* operator new(size_t c) { return d; }\n};\nA::operator std::string() const { return e; }\n",
+         [("A", "struct"), ("A.operator bool", "method"), ("A.operator new", "method"),
+          ("A.operator std::string", "method")]),
         (".h", "#define A 1\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\nextern int limit;\n",
          [("MAX", "macro"), ("one", "module")]),
         (".ex", 'defmodule A do\n  @doc "Twice."\n  defmacro b(c), do: c\nend\n', [("A", "module"), ("A.b", "macro")]),

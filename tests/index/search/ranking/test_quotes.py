@@ -1,0 +1,112 @@
+"""What queries quote from code: messages, flags, and names without a definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from purlin.index.records import Document
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.ranking.quotes import quotes
+from purlin.index.search.why import why
+from tests.support.repositories import open_repository
+
+
+def share(query: str, body: str, titles: Sequence[str] = ()) -> float | None:
+    """How much of a query a body has word for word, every token with the weight 1."""
+    quoted = quotes(query, dict.fromkeys(tokens(query), 1.0), titles)
+    return None if quoted is None else quoted(Document("a::b", "code", "b", body))
+
+
+def test_a_message_counts_however_it_is_put_together() -> None:
+    message = "the gauge of the upper lock is not calibrated"
+    assert share(message, 'raise Fault("The gauge of the upper lock is not calibrated!")') == 0.9
+    assert share(message, '"the gauge of the upper " .\n    "lock is not calibrated"') == 0.9
+    assert share(message, "# calibrated? The lock of the gauge is not the upper one") == 0.0
+
+
+def test_a_part_of_a_message_counts_by_its_square_from_a_half_on() -> None:
+    message = "gauge seven failed while reading lock nine"
+    code = 'f"{name} seven failed while reading lock {number}"'
+    assert share(message, code) == pytest.approx(0.9 * (5 / 7) ** 2)
+    assert share(f"{message} of the northern upper canal in rain", code) == 0.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "parser.add_argument('--keep-gates')",
+        'struct option o = { "keep-gates", 0, NULL, 1 };',
+        "GetOptions('keep-gates|k=s' => \\$keep)",
+        'eval "$(getopt -l keep-gates: --keep-gates)"',
+        "| `--keep-gates` | leaves the gates as they are |",
+    ],
+)
+def test_flags_count_where_they_are_read_or_described(code: str) -> None:
+    assert share("--keep-gates", code) == 0.9
+
+
+@pytest.mark.parametrize(
+    "code", ["keep gates", "--keep-gates-open", "x--keep-gates", "keep-gates", "--no-keep-gates"]
+)
+def test_other_words_are_no_flags(code: str) -> None:
+    assert share("--keep-gates", code) == 0.0
+
+
+def test_a_name_counts_where_nothing_defines_it() -> None:
+    assert share("LOCK_GATE_DELAY", "delay = environ['LOCK_GATE_DELAY']") == 0.9
+    assert share("LOCK_GATE_DELAY", "LOCK_GATE_DELAYS") == 0.0
+    assert share("open_gate", "open_gate()", ["Lock.Open_Gate"]) is None
+
+
+def test_most_queries_quote_nothing() -> None:
+    for query in ("", "open the gate", "-", "--", "a-b-c", "gate -k"):
+        assert share(query, query) is None
+    assert quotes("the of and is", {}, ()) is None
+
+
+def test_long_queries_and_bodies_take_no_time_to_speak_of() -> None:
+    words = "gate lock weir sluice " * 20_000
+    for query in (words, "--a" * 20_000, "a_b" * 20_000):
+        share(query, words)
+
+
+FILES = {
+    "lock/gauge.py": (
+        "def read_gauge(gauge):\n"
+        + "    level = gauge.level()\n" * 40
+        + "    if not gauge.ready:\n"
+        + '        raise Fault("Only one gauge can be read while the lock is open.")\n'
+        + "    level = gauge.level()\n" * 40
+    ),
+    "lock/open.py": "def open_lock(lock):\n    read_gauge(lock)\n    return lock.open()\n",
+    "lock/main.py": (
+        "def main(arguments):\n    parser.add_argument('--keep-gates', action='store_true')\n"
+        "    parser.add_argument('--port')\n    return parser.parse_args(arguments)\n"
+    ),
+    "lock/gates.py": "def keep_gates(gates):\n    return [gate for gate in gates if gate.keep]\n",
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
+    with open_repository(tmp_path_factory.mktemp("repository"), FILES) as corpus:
+        yield corpus
+
+
+def test_what_has_the_message_comes_first(corpus: Corpus) -> None:
+    query = "Only one gauge can be read while the lock is open."
+    hits = corpus.search(query, explain=True).hits
+    assert hits[0].title == "read_gauge"
+    assert hits[0].score > 0.9 > hits[1].score
+    assert why(query, hits[0]).endswith("mostly what you quoted")
+    parts = (hits[0].explanation or {})["parts"]
+    assert sum(parts.values()) == pytest.approx(hits[0].score, abs=1e-3)
+
+
+def test_what_reads_the_flag_comes_first(corpus: Corpus) -> None:
+    hits = corpus.search("--keep-gates").hits
+    assert hits[0].title == "main"
+    assert hits[0].score > 0.9
