@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -34,6 +35,10 @@ from purlin.index.text_encoder import normalize
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
     from tokenizers import Tokenizer
+
+# onnxruntime reports to its maker and keeps an id below the home directory, unless this is set before
+# it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 Sessions: TypeAlias = "dict[Role, onnxruntime.InferenceSession]"
 

@@ -40,7 +40,10 @@ def find_root(path: Path) -> Path:
     A `.git` of the whole home directory, or of the file system's root, does not count for what is
     below. Raises NotFound, and InvalidInput for a file and for these two directories.
     """
-    directory = path.expanduser().resolve()
+    try:
+        directory = path.expanduser().resolve()
+    except FileNotFoundError:
+        raise NotFound("The working directory was removed; change to another one.") from None
     if not directory.exists():
         raise NotFound(f"There is no directory {str(path)!r}.", field="path")
     if not directory.is_dir():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,6 +16,9 @@ from purlin.index.search.several import MAX_CORPORA
 from purlin.replies import QaReply, SearchReply
 
 _FILE_LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
+
+# A path with a suffix, and nothing that ids of code or lines of files have.
+_FILE = re.compile(r"[^:#]+\.\w+")
 
 ReplyT = TypeVar("ReplyT", SearchReply, QaReply)
 
@@ -71,6 +75,18 @@ def only_name(names: Sequence[str]) -> str:
             f"There are several: set `corpus` to one of {listed(names)}.", field="corpus"
         )
     return names[0]
+
+
+@contextlib.contextmanager
+def place_wanted(identifier: str) -> Iterator[None]:
+    """Tell whoever names a file without a line to name one: its documents are what is read."""
+    try:
+        yield
+    except NotFound as error:
+        if error.field != "id" or not _FILE.fullmatch(identifier):
+            raise
+        message = f"{error.message} Of a file, name a line as well: {identifier[:200]}:1"
+        raise NotFound(message, field="id") from None
 
 
 def parse_where(backend: Backend, corpus: str, identifier: str) -> Where:

@@ -1,6 +1,6 @@
 """The Model Context Protocol without a transport: messages of JSON-RPC, methods and their results.
 
-It serves clients that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that
+It serves clients that begin with `initialize` (versions 2024-11-05 to 2025-11-25) and clients that
 send version and capabilities with each request (2026-07-28). There are no sessions, streams or
 batches. https://modelcontextprotocol.io/specification
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from purlin.app.agents.tool import Tool
 
 # Versions of the protocol that begin with `initialize`, and those that send all with each request.
-HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
 
 # Error codes of JSON-RPC and of the protocol.

@@ -7,6 +7,7 @@ only when a command needs it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -33,10 +34,13 @@ def main() -> None:
     from purlin.index.errors import PurlinError
 
     signal.signal(signal.SIGTERM, _terminate)  # as Ctrl-C: what is under way is undone
+    terminal.prepare_streams()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         if name in QUICK_COMMANDS:
-            raise SystemExit(run_quick(name, sys.argv[2:]))
+            status = run_quick(name, sys.argv[2:])
+            sys.stdout.flush()
+            raise SystemExit(status)
         from purlin.cli.commands import app
 
         app()
@@ -47,14 +51,38 @@ def main() -> None:
         terminal.print_note("interrupted")
         raise SystemExit(130) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise SystemExit(0) from None
+    except (OSError, MemoryError) as error:
+        terminal.print_error(_system_message(error))
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        _drop_output()
+        raise SystemExit(2 if name in QUICK_COMMANDS else 1) from None
 
 
 def run_quick(name: str, arguments: list[str]) -> int:
     """Run a quick command; returns its exit status."""
     status: int = import_module(f"purlin.cli.{name}").run(arguments)
     return status
+
+
+def _drop_output() -> None:
+    """Let what is not yet printed go nowhere, so that no second error is printed at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _system_message(error: OSError | MemoryError) -> str:
+    """What the system refused, and the remedy where it is the same for every file."""
+    from purlin.index.errors import read_problem
+
+    if isinstance(error, MemoryError):
+        return "Memory ran out: raise the limit of this shell (`ulimit -v`) or of the container."
+    if error.filename is None:
+        return f"{error.strerror or error}."
+    if isinstance(error, PermissionError):
+        return f"{error.filename} {read_problem(error)}."
+    return f"{error.filename}: {error.strerror}."
 
 
 def _terminate(number: int, frame: object) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
 from purlin.cli.search import add_home
-from purlin.cli.terminal import Parser, print_line, print_quoted, styled, visible
+from purlin.cli.terminal import Parser, print_line, print_quoted, print_record, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.qa.ask import AskResult
@@ -120,7 +119,7 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
         "encoder": corpus.manifest.encoder["name"],
     }
 
-    print_line(json.dumps(record, ensure_ascii=False))
+    print_record(record)
 
 
 def _print_answers(result: AskResult, root: Path | None) -> None:

@@ -41,7 +41,9 @@ def run(arguments: Sequence[str]) -> int:
     if action == "clear":
         in_use = [entry for entry in entries if not cache.remove(directory, entry)]
         for entry in in_use:
-            terminal.print_note(f"{entry.root} is being indexed just now, and stays")
+            terminal.print_note(
+                f"{entry.root} stays: it is being indexed just now, or this user may not remove it"
+            )
         print_line(f"{directory}: {len(entries) - len(in_use)} removed")
         return 1 if in_use else 0
 

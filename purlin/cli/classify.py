@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
 from purlin.cli.search import add_home
-from purlin.cli.terminal import Parser, print_line, styled
+from purlin.cli.terminal import Parser, print_line, print_record, styled
 from purlin.index.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
@@ -346,7 +345,7 @@ def _print_result(row: TextRow, result: Classification, *, as_json: bool, with_i
         if result.labels is None:
             del values["labels"]
         record = ({"id": row.id} if with_id else {}) | {"text": row.text, **values}
-        print_line(json.dumps(record, ensure_ascii=False))
+        print_record(record)
         return
 
     label = styled(", ".join(_labels_of(result)) or "-", terminal.CYAN)

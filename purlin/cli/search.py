@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
-from purlin.cli.terminal import Parser, print_line, print_quoted, styled, visible
+from purlin.cli.terminal import Parser, print_line, print_quoted, print_record, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.records import Hit
@@ -321,7 +320,7 @@ def _print_json(options: argparse.Namespace, hit: Hit, corpus: Corpus, root: Pat
     }
     if options.lines is not None:
         record |= _shown_lines(options.query, hit, max(options.lines, 0))
-    print_line(json.dumps(record, ensure_ascii=False))
+    print_record(record)
 
 
 def _shown_lines(query: str, hit: Hit, count: int) -> dict[str, object]:

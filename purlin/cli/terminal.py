@@ -6,12 +6,16 @@ Rich would take longer to load than a search takes.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
+import io
+import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from purlin.index.pace import Lines, Pace, Progress
@@ -23,6 +27,16 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 # What begins a line that is as deep as the first one of a definition.
 _BRACKET = re.compile(r"\s*(?:[{}\])]|end\b)")
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
+
+
+def prepare_streams() -> None:
+    """Let every text be printed, whatever the encoding of a stream, and also if it is closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def print_error(message: str) -> None:
@@ -38,6 +52,12 @@ def print_note(message: str) -> None:
 def print_line(line: str = "") -> None:
     """Print a line of the answer on stdout."""
     sys.stdout.write(f"{_printable(line)}\n")
+
+
+def print_record(record: Mapping[str, object]) -> None:
+    """Print a line of JSON on stdout, in escapes where not every text has its letters."""
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    print_line(json.dumps(record, ensure_ascii=not is_utf8))
 
 
 def print_quoted(line: str) -> None:
@@ -110,10 +130,14 @@ def surplus_indentation(code: str, language: str) -> int:
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     """Text in a style, if the stream (by default, stdout) is a terminal that wants colours."""
-    stream = stream or sys.stdout
-    if not text or not stream.isatty() or "NO_COLOR" in os.environ:
+    if not text or "NO_COLOR" in os.environ or not _is_terminal(stream or sys.stdout):
         return text
     return f"\x1b[{style}m{text}\x1b[0m"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that moves its cursor and has colours."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def highlighted(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -131,7 +155,7 @@ def progress() -> Iterator[Progress]:
 
     Elsewhere nothing is printed in the first seconds: most searches are over then.
     """
-    if not sys.stderr.isatty():
+    if not _is_terminal(sys.stderr):
         lines, started = Lines(print_note), time.monotonic()
 
         def show_later(stage: str, finished_count: int, total: int | None) -> None:

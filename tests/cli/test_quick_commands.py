@@ -845,3 +845,69 @@ def test_two_searches_at_once_both_answer(shop: Path, encoder: str) -> None:
     ]
     printed = [child.communicate(timeout=60)[0] for child in children]
     assert [text.splitlines()[0].split()[0] for text in printed] == ["mail.py:1-3"] * 2
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "printed"),
+    [
+        ("", 0, "mail.py:1-3"),
+        (">&-", 0, ""),
+        ("2>&-", 0, "mail.py:1-3"),
+        ("2>&1 >/dev/full", 2, "error: No space left on device."),
+    ],
+)
+def test_streams_may_be_closed_or_full(
+    shop: Path, encoder: str, redirection: str, status: int, printed: str
+) -> None:
+    command = f"{sys.executable} -m purlin search send_receipt --encoder {encoder}"
+    subprocess.run(command, shell=True, capture_output=True, check=True)
+    done = subprocess.run(
+        f"{command} {redirection}", shell=True, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.startswith(printed)
+    assert "Traceback" not in done.stdout
+
+
+def test_output_needs_no_utf8(shop: Path, encoder: str) -> None:
+    (shop / "size.py").write_text('def measure():\n    """Größe"""\n', encoding="utf-8")
+    arguments = [sys.executable, "-m", "purlin", "search", "measure", "--encoder", encoder]
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+
+    def printed(*options: str) -> str:
+        done = subprocess.run(
+            [*arguments, *options], capture_output=True, env=environment, check=True
+        )
+        return done.stdout.decode("latin-1")
+
+    assert '? """Größe' in " ".join(printed().split())
+    assert json.loads(printed("--json", "-k", "1"))["text"].endswith('"""Größe"""')
+
+
+def test_the_working_directory_may_be_gone(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shop / "gone").mkdir()
+    monkeypatch.chdir(shop / "gone")
+    (shop / "gone").rmdir()
+    monkeypatch.setattr(sys, "argv", ["purlin", "search", "receipt"])
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    assert exit.value.code == 2
+    assert (
+        capsys.readouterr().err
+        == "error: The working directory was removed; change to another one.\n"
+    )
+
+
+def test_a_dumb_terminal_gets_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    with terminal.progress() as progress:
+        progress("read", 1, 2)
+    terminal.print_line(terminal.styled("word", terminal.BOLD))
+    assert "\x1b" not in "".join(capsys.readouterr())

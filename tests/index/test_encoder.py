@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -293,3 +296,24 @@ def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyP
         Encoder.load(TRANSFORMER_ENCODER)
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
         load_encoder(ENSEMBLE_ENCODER)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "from purlin.index.encoder import *; Encoder.load(TRANSFORMER_ENCODER)",
+        "import purlin.training.exporting.layer_inputs",
+    ],
+)
+def test_onnxruntime_sends_nothing_to_its_maker(script: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    }
+    subprocess.run(
+        [sys.executable, "-c", script], env={**environment, "HOME": str(tmp_path)}, check=True
+    )
+    # It would keep the id of the machine and what is not sent yet here.
+    assert list(tmp_path.rglob("*onnxruntime*")) == []

@@ -407,6 +407,8 @@ def test_texts_are_classified_together(client: TestClient) -> None:
             "within 1-3, the lines of this document, which begins at line 4 of its file",
         ),
         ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
+        ("read_document", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
+        ("find_related", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
         ("search_products", {"query": "x"}, "no corpus of kind product"),
         ("search_products", {"query": "x", "filter": {"a": {}, "b": [[]]}}, "must be a value"),
         # Optional arguments are named without the null that they may be.
@@ -834,7 +836,7 @@ def test_any_message_is_answered(
             assert response.json()["jsonrpc"] == "2.0"
 
 
-@pytest.mark.parametrize("requested", [*HANDSHAKE, "2024-11-05", "2099-01-01", VERSION])
+@pytest.mark.parametrize("requested", [*HANDSHAKE, "2024-10-07", "2099-01-01", VERSION])
 def test_the_protocol_version_is_negotiated(client: TestClient, requested: str) -> None:
     result = rpc(
         client, "initialize", {"protocolVersion": requested, "capabilities": {}, "clientInfo": {}}
@@ -842,6 +844,11 @@ def test_the_protocol_version_is_negotiated(client: TestClient, requested: str) 
     assert result["protocolVersion"] == (requested if requested in HANDSHAKE else HANDSHAKE[-1])
     assert result["capabilities"] == {"tools": {}}
     assert result["serverInfo"]["name"] == "purlin"
+
+
+def test_clients_of_2024_get_their_version() -> None:
+    # They end the connection where they are offered a later one.
+    assert "2024-11-05" in HANDSHAKE
 
 
 def test_an_unknown_version_is_refused(client: TestClient) -> None:
