@@ -112,8 +112,8 @@ def read_pool(
     _check_enough(len(distinct), repeated, labels)
     texts = list(distinct)
     if len(texts) > limit:
-        rows = random.Random(seed).sample(range(len(texts)), limit)
-        texts = [texts[row] for row in sorted(rows)]
+        positions = random.Random(seed).sample(range(len(texts)), limit)
+        texts = [texts[position] for position in sorted(positions)]
 
     return TextPool(
         tuple(texts),

@@ -35,6 +35,8 @@ _CODE = re.compile(
     rf"(?<![\w'’./-])(?:(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{{4,{LONGEST_WORD}}}|\d{{5,{LONGEST_WORD}}})(?![\w'’/-]|\.\w)",
     re.IGNORECASE | re.ASCII,
 )
+# A part of a code between blanks.
+_PIECE = re.compile(r"(?<!\S)[a-z0-9]+(?!\S)")
 # What the English stemmer replaces by i.
 _Y_ENDINGS = ("y", "ies", "ied")
 
@@ -77,9 +79,10 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
 
     A word that no passage has is replaced by the two words that it consists of; else, in a language
     that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
-    two words that are mostly written as one, that one is appended. The last word of the query may be the
-    beginning of one, as it is while people type, and any word with digits the beginning of a code. The
-    unit of a quantity stays as it is, because passages are searched by another spelling of it.
+    two words that are mostly written as one, and for two pieces of a code, that one is appended. The last
+    word of the query may be the beginning of one, as it is while people type, and any word with digits
+    the beginning of a code. The unit of a quantity stays as it is, because passages are searched by
+    another spelling of it.
     """
     query = _with_whole_codes(query, vocabulary)
     lookups, language = 0, vocabulary.language
@@ -109,7 +112,7 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
         return spelling or match[0]
 
     text = _WORD.sub(spelled, query)
-    return " ".join([text, *_compounds(text, vocabulary)])
+    return " ".join([text, *_compounds(text, vocabulary), *_joined_codes(text, vocabulary)])
 
 
 def as_written(
@@ -208,6 +211,22 @@ def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
             yield best
 
 
+def _joined_codes(text: str, vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield the code of each two pieces, if more passages have it than have both: "4345 9433", "10 000"."""
+    pieces = list(_PIECE.finditer(text.lower()))[: _MOST_PAIRS + 1]
+    for first, second in pairwise(pieces):
+        code = first[0] + second[0]
+        if second.start() - first.end() != 1 or not _CODE.fullmatch(code):
+            continue
+
+        tokens = [split(piece, vocabulary.language)[:1] for piece in (first[0], second[0], code)]
+        # Common words have no token.
+        if all(tokens):
+            [of_first], [of_second], [of_code] = tokens
+            if vocabulary.df(of_code) > vocabulary.together(of_first, of_second):
+                yield code
+
+
 def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
@@ -252,7 +271,7 @@ def words_near(
     most = most_edits(word)
     # The last letter of a stem may stand for another: memori for memory.
     _, of_beginnings = _edits(word, [stem.removesuffix(b"i") for stem in stems])
-    near = [stems[number] for number in np.flatnonzero(of_beginnings <= most)]
+    near = [stems[row] for row in np.flatnonzero(of_beginnings <= most).tolist()]
     forms = [(stem, form) for stem in near for form in _forms(stem.decode(), language)]
     distances = edits(word, [form.encode() for _, form in forms]).tolist()
 

@@ -87,12 +87,12 @@ def test_rows_without_a_text_are_left_out_and_noted(
 def test_tags_are_measured_or_taken_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = [{"text": "sports news today", "label": "sports"}]
     tagged = [{"text": "<p>sports</p>news <b>today</b>", "label": "sports"}]
-    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\n")
     encoder = staged(tmp_path / "staged") / "encoder"
 
     measured = []
     for number, (row, html) in enumerate([(plain, False), (tagged, True), (tagged, False)]):
-        rows = _write(tmp_path / f"{number}.jsonl", json.dumps(row[0]).encode())
+        rows = write_file(tmp_path / f"{number}.jsonl", json.dumps(row[0]).encode())
         evaluate.evaluate_classify(rows, labels=labels, html=html, as_json=True, encoder=encoder)
         captured = capsys.readouterr()
         measured.append(
@@ -106,8 +106,8 @@ def test_tags_are_measured_or_taken_out(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_table_with_another_suffix_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    rows = _write(tmp_path / "rows.txt", b"text\tlabel\nsports news\tsports\n")
-    labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    rows = write_file(tmp_path / "rows.txt", b"text\tlabel\nsports news\tsports\n")
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\n")
     with pytest.raises(
         InvalidInput, match=r"read as JSON Lines if its name ends in none of .*rename"
     ):

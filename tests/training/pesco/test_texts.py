@@ -65,7 +65,7 @@ def test_what_is_hardly_meant_is_warned_of(
     tmp_path: Path, name: str, line: str, problems: list[str]
 ) -> None:
     header = "id\ttext\n" if "\t" in line else ""
-    path = listed(tmp_path / name, header + "\n".join(line.format(n, n) for n in range(40)))
+    path = write_file(tmp_path / name, header + "\n".join(line.format(n, n) for n in range(40)))
     pool = read_pool(path, labels=2, limit=1000, seed=1)
     warnings = list(pool_warnings(pool, path, html=False))
     assert len(warnings) == len(problems)

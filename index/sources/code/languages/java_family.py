@@ -133,7 +133,7 @@ def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
     """What a call of Kotlin, Scala or Swift with a lambda behind it calls, and its first string."""
     if call.type != "call_expression" or first_child(_lambda_parent(call), *_LAMBDAS) is None:
         return "", None
-    callee = call.named_child(0)
+    callee: ts.Node | None = call.named_child(0)
     # Swift has the arguments beside the lambda, the others a call without the lambda.
     holder = first_child(call, "call_suffix")
     if holder is None:

@@ -119,6 +119,28 @@ def test_the_beginning_of_a_code_is_searched_as_the_codes_that_begin_so(tmp_path
     assert {hit.title for hit in corpus.search("clpm660", k=2).hits} == set(titles[:2])
 
 
+def test_the_pieces_of_a_code_are_searched_as_the_code(tmp_path: Path) -> None:
+    titles = [
+        "OKI 43459433",
+        "Power bank 10000 mAh",
+        "Sony WH-1000XM4",
+        "iPhone 5000",
+        "iPhone5000",
+    ]
+    corpus = _catalogue(tmp_path, [*titles, "Lamp"])
+    searched = {
+        "4345 9433": "4345 9433 43459433",
+        "10 000 mah": "10 000 mah 10000",
+        "1000 xm4 sony": "1000 xm4 sony 1000xm4",
+        # As many passages have the pieces as the whole.
+        "iphone 5000": None,
+        "wh 1000xm4": None,
+        "4345-9433": None,
+    }
+    assert {query: corpus.search(query).corrected for query in searched} == searched
+    assert corpus.search("4345 9433", k=1).hits[0].title == titles[0]
+
+
 def test_hits_are_found_and_highlighted_by_the_corrected_word(catalogue: Corpus) -> None:
     hit = catalogue.search("kebyoard tablets", k=1, mode="lexical").hits[0]
     assert (hit.title, hit.score) == (
