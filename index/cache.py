@@ -68,7 +68,7 @@ def state_directory(home: Path, name: str) -> Path:
     return home / "workspaces" / name
 
 
-def prepare(cache: Path) -> None:
+def create(cache: Path) -> None:
     """Create the cache directory, which only this user may read. Raises OSError."""
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not os.access(cache, os.W_OK | os.X_OK):

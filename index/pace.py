@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-Clock = Callable[[], float]
+_Clock = Callable[[], float]
 
 # Called with the stage, the finished units, and the total, which is None while it is unknown.
 Progress = Callable[[str, int, int | None], None]
@@ -37,7 +37,7 @@ class Pace:
     back, as in a second pass, the clock starts again.
     """
 
-    def __init__(self, clock: Clock = time.monotonic, stage: str = "") -> None:
+    def __init__(self, clock: _Clock = time.monotonic, stage: str = "") -> None:
         self._clock = clock
         self._later_s = _LATER_S.get(stage, 0.0)
         # (seconds, finished units), oldest first.
@@ -102,7 +102,7 @@ class Lines:
     30 s, and a last one at its end.
     """
 
-    def __init__(self, write: Callable[[str], object], clock: Clock = time.monotonic) -> None:
+    def __init__(self, write: Callable[[str], object], clock: _Clock = time.monotonic) -> None:
         self._write, self._clock = write, clock
         self._stage, self._finished_count = "", 0
         self._pace = Pace(clock)

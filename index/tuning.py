@@ -194,7 +194,7 @@ def _remember(file: Path, key: Mapping[str, Any], plan: Plan) -> None:
     content = {"key": key, "plan": {name: asdict(plan)[name] for name in LIMITS}}
     # Without a cache directory, the next process measures again.
     with contextlib.suppress(OSError):
-        cache.prepare(cache.cache_directory())
+        cache.create(cache.cache_directory())
         file.parent.mkdir(exist_ok=True)
         with atomic_write(file) as out:
             out.write(json.dumps(content, indent=2).encode())

@@ -106,7 +106,7 @@ class Workspace:
     def _writable(self, directory: Path) -> Path:
         """The cache directory, or a temporary one if it cannot be written to."""
         try:
-            cache.prepare(directory)
+            cache.create(directory)
         except OSError as error:
             self._temporary = tempfile.TemporaryDirectory(prefix="purlin-")
             self._temporary_note = (

@@ -40,7 +40,7 @@ ID_HASH, TITLE_HASH, PATH_HASH = "id_hash", "title_hash", "path_hash"
 TITLE, PATH, ID = "title", "path", "document_id"
 HASHES = (ID_HASH, TITLE_HASH, PATH_HASH)
 # Milvus returns no more rows of one search or query.
-MAX_ROWS = 16_384
+MAX_REPLY_ROWS = 16_384
 MAX_PASSAGES, MAX_CHUNKS = 2**20, 2**12
 SECONDARY, MODULE, FLAGS = 1, 2, 4
 # Bytes of UTF-8; Milvus takes 65,535 in one text.
@@ -206,7 +206,7 @@ def chunks(text: str) -> Iterator[str]:
 def pack(document: Document, passages: Sequence[Passage]) -> str:
     """A document with its passages as JSON."""
     values = asdict(document)
-    del values["kind"], values["entities"]
+    del values["kind"]
     spans = [(item.number, item.start, item.end, item.context) for item in passages]
     return json.dumps(values | {"passages": spans}, ensure_ascii=False, separators=(",", ":"))
 
@@ -215,8 +215,6 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
     """Return what `pack` packed."""
     values = json.loads(text)
     spans = values.pop("passages")
-    # Earlier versions packed them as well, always empty.
-    values.pop("entities", None)
     document = Document(
         **values
         | {
@@ -227,6 +225,7 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values["fields"].items()
             },
+            "entities": (),
             "atoms": tuple(Span(**span) for span in values["atoms"]),
         }
     )

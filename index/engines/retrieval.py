@@ -53,7 +53,7 @@ class Collection:
 
         A `slow` search has no time limit; see `Milvus.call`.
         """
-        limit = min(depth, layout.MAX_ROWS)
+        limit = min(depth, layout.MAX_REPLY_ROWS)
         # Searches a graph as far as is needed; other indexes ignore it.
         params = {"ef": max(limit, 128)} if column == layout.DENSE else {}
 
@@ -81,7 +81,7 @@ class Collection:
             collection,
             filter=condition,
             output_fields=[layout.ROW, *columns],
-            limit=layout.MAX_ROWS,
+            limit=layout.MAX_REPLY_ROWS,
             consistency_level="Bounded",
         )
         return sorted(rows, key=lambda row: int(row[layout.ROW]))
@@ -207,7 +207,7 @@ class MilvusLexical:
 
     def matching(self, weights: Mapping[str, float], allowed: str | None = None) -> Rows:
         """Return allowed rows with any of the tokens, in ascending order; at most 16,384."""
-        rows, _ = self.search(weights, layout.MAX_ROWS, allowed)
+        rows, _ = self.search(weights, layout.MAX_REPLY_ROWS, allowed)
         return np.sort(rows)
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:

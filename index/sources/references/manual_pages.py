@@ -15,9 +15,9 @@ from purlin.index.sources.references import mdoc
 from purlin.index.sources.references.roff import BOLD, ITALIC, PLAIN, Macros, Page, Strings, tokens
 
 # Characters at the beginning of a page in which its first macro stands.
-MAX_HEAD = 64_000
-MAX_TERM = 300  # characters
-MAX_ROWS = 10_000
+MAX_HEAD_CHARS = 64_000
+MAX_TERM_CHARS = 300
+MAX_TABLE_ROWS = 10_000
 
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 _FIRST_SECTION = re.compile(
@@ -48,12 +48,12 @@ def anchor_lines(source: str) -> dict[str, int]:
 
 def _read(source: str) -> tuple[Page, str, str]:
     """The page, its name and its section of the manual."""
-    first = _MANUAL.search(source, 0, MAX_HEAD)
+    first = _MANUAL.search(source, 0, MAX_HEAD_CHARS)
     if first is None or first[1] == "so":
         return Page(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
         return mdoc.MdocReader().read(source)
-    return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD]).read(source)
+    return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD_CHARS]).read(source)
 
 
 def command(title: str) -> str:
@@ -192,7 +192,7 @@ class _Reader:
             bool(paragraph)
             and self._paragraph == "PP"
             and not self._page.is_code
-            and len(paragraph) <= MAX_TERM
+            and len(paragraph) <= MAX_TERM_CHARS
             and (
                 self._is_docbook
                 or (paragraph[0] in f"-{BOLD}{ITALIC}" and paragraph[-1] not in ".:;,")
@@ -230,7 +230,7 @@ class _Reader:
 
         if not plain:
             # As help2man writes options: a hanging paragraph, then what it means.
-            if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM:
+            if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM_CHARS:
                 self._page.term(self._page.take_paragraph())
             else:
                 self._page.blank_line()
@@ -251,7 +251,7 @@ class _Reader:
         self._rows = []
 
     def _add_row(self, macro: str, arguments: str) -> None:
-        if self._rows is None or len(self._rows) > MAX_ROWS:
+        if self._rows is None or len(self._rows) > MAX_TABLE_ROWS:
             return
 
         if macro in _FONT_MACROS:

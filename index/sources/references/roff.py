@@ -17,7 +17,7 @@ from purlin.index.unspaced import is_unspaced
 MAX_STRINGS = 500
 MAX_STRING = 500  # characters
 MAX_LEVELS = 30
-MAX_CONDITIONS = 8  # in one line
+MAX_LINE_CONDITIONS = 8
 MAX_MACROS = 500
 MAX_BODY = 100  # lines of a macro
 MAX_BODY_LINE = 500  # characters
@@ -26,7 +26,7 @@ MAX_CALLS = 8  # of macros by macros, within each other
 MAX_RUN = 2 << 20  # characters of all lines that macros stand for
 LINE_COST = 20  # characters that a line counts beside its own
 MAX_NAME = 100  # characters
-MAX_NAMED = 1000  # characters of a term in which its names stand
+MAX_NAMED_CHARS = 1000  # of a term, in which its names stand
 
 # Around the words of a bold or italic font, in text that is not yet written.
 BOLD, ITALIC, PLAIN = "\x01", "\x02", "\x03"
@@ -279,7 +279,7 @@ class _Conditions:
             self._hidden = max(self._hidden, 0)
             return self.NOTHING
 
-        for _ in range(MAX_CONDITIONS):
+        for _ in range(MAX_LINE_CONDITIONS):
             control = _CONTROL.match(line)
             if control is None or control[1] not in ("if", "ie", "el"):
                 break
@@ -533,7 +533,7 @@ def _names(term: str) -> list[str]:
 def _named(term: str) -> list[str]:
     """What a term names: its options, else the bold words that it begins with, else all of it."""
     plain = " ".join(term.translate(_NO_FONTS).split())
-    if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED])):
+    if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED_CHARS])):
         return options
 
     if term.lstrip().startswith(BOLD):

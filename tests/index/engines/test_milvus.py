@@ -125,8 +125,6 @@ def test_documents_are_unpacked_as_they_were() -> None:
     assert len(parts) > 1
     assert all(len(part.encode()) <= layout.CHUNK_BYTES for part in parts)
     assert layout.unpack("".join(parts), "code") == (document, passages)
-    by_earlier_version = '{"entities":[],' + "".join(parts).removeprefix("{")
-    assert layout.unpack(by_earlier_version, "code") == (document, passages)
 
 
 @given(st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from purlin.index import blocks
 from purlin.index.blocks import UNCHECKED
 from purlin.index.errors import Altered
 from purlin.index.search import ann, dense
@@ -207,8 +208,11 @@ def test_builds_are_the_same_whatever_the_threads(tmp_path: Path) -> None:
     assert contents[0] == contents[1] == contents[2]
 
 
-def test_vectors_that_change_on_disk_are_noticed(tmp_path: Path) -> None:
-    vectors = _vectors(20_000, 256, seed=6)
+def test_vectors_that_change_on_disk_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
+    vectors = _vectors(5000, 64, seed=6)
     opened = _dense(vectors, tmp_path)
     path = tmp_path / "vectors.npy"
     with path.open("r+b") as file:
@@ -276,7 +280,7 @@ def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> 
 def test_without_faiss_all_rows_are_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    vectors = _vectors(20_000, 64, seed=7)
+    vectors = _vectors(5000, 64, seed=7)
     np.save(tmp_path / "vectors.npy", vectors)
 
     with monkeypatch.context() as patch:
@@ -288,7 +292,7 @@ def test_without_faiss_all_rows_are_scored(
     opened = Dense([VectorSegment.load(tmp_path)])
 
     assert _recall(opened, vectors, 100, 100) == 1
-    allowed = np.random.default_rng(2).random(20_000) < 0.001
+    allowed = np.random.default_rng(2).random(5000) < 0.001
     assert _recall(opened, vectors, 100, 100, allowed) == 1
 
 
