@@ -25,6 +25,8 @@ def name_command(page: Page, page_format: str) -> None:
     """
     is_source = page_format in ("asciidoc", "manual")
     command = manual_pages.command(page.title) if is_source else _own_name(page)
+    if page_format == "help":
+        command = page.title
     is_callable = is_source and _CALLABLE.fullmatch(page.title) is not None
 
     for section in page.sections:

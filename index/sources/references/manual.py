@@ -27,6 +27,7 @@ from purlin.index.sources.references import (
     asciidoc,
     commands,
     docstrings,
+    help_text,
     includes,
     manual_pages,
     markup,
@@ -41,6 +42,7 @@ VERSION = 16
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
+PLAIN_TEXT = "plain text beside pages of other formats; build a corpus of it alone to read it"
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
@@ -77,8 +79,8 @@ def files(
 
     A document's URL is the page's canonical one (`rel="canonical"`), else its path below
     `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
-    reStructuredText if the directory also has `.rst`. Pages over 64 MiB (markup: 4 MiB) are
-    skipped. Manual pages are files such as `git.1` and `git.1.gz`.
+    reStructuredText, or as a program's help, if the directory also has `.rst` or nothing else.
+    Pages over 64 MiB (markup: 4 MiB) are skipped. Manual pages are files such as `git.1` and `git.1.gz`.
     Pages that only lead to another one have no documents, nor have other files with such names.
     AsciiDoc is read with the files below the directory that it includes. One that another page
     includes and that has no title is no page of its own.
@@ -157,11 +159,18 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     paths = [page for page in pages if isinstance(page, Path)]
     paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
-    # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
-    reads_txt = any(path.suffix == ".rst" for path in paths)
+    reads_text = _reads_text({path.suffix.lower() for path in paths})
     for path in paths:
-        if reads_txt or path.suffix.lower() != ".txt":
-            yield path, path.relative_to(root).as_posix()
+        name = path.relative_to(root).as_posix()
+        if reads_text or path.suffix.lower() != ".txt":
+            yield path, name
+        else:
+            yield Skipped(name, PLAIN_TEXT, by_choice=True)
+
+
+def _reads_text(suffixes: set[str]) -> bool:
+    """Whether a .txt is a page: beside .rst, or where nothing else is; elsewhere it may be anything."""
+    return ".rst" in suffixes or suffixes == {".txt"}
 
 
 def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
@@ -187,13 +196,14 @@ def names(root: Path) -> Iterator[str]:
     for path in _walk(root):
         if isinstance(path, Skipped):
             continue
-        suffixes.add(path.suffix)
+        suffixes.add(path.suffix.lower())
         if path.suffix.lower() == ".txt":
             texts.append(path)
         else:
             yield path.relative_to(root).as_posix()
 
-    yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
+    if _reads_text(suffixes):
+        yield from (path.relative_to(root).as_posix() for path in texts)
 
 
 def _walk(root: Path) -> Iterator[Path | Skipped]:
@@ -267,14 +277,17 @@ def _read(
         if remark := page_with_includes.remark(name):
             yield remark
 
+    page_format = _format(path.name) or "html"
+    if path.suffix.lower() == ".txt" and help_text.is_help(text):
+        page_format = "help"
     try:
-        html = _TO_HTML[_format(path.name) or "html"](text)
+        html = _TO_HTML[page_format](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
 
     page = read_page(html, whole=unit == "page")
-    commands.name_command(page, _format(path.name) or "html")
+    commands.name_command(page, page_format)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
@@ -309,6 +322,7 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "asciidoc": asciidoc.html,
+    "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
     "markdown": markup.markdown,
@@ -332,8 +346,6 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
-        if declared is None and is_escaped(content):
-            encoding = "iso2022_jp"
         if page_format == "manual":
             # Old ones are in other encodings; what is in none is no manual page.
             return decoded(content) or ""
@@ -343,6 +355,8 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
         encoding = text_codec(charset) or "utf-8-sig"
+        if declared is None and is_escaped(content):
+            encoding = "iso2022_jp"
 
     try:
         # cp1252 has a few bytes without a character.

@@ -871,10 +871,19 @@ def test_rst_neither_includes_nor_trusts() -> None:
     assert "alert" not in bodies
 
 
-def test_text_counts_as_rst_only_beside_rst(tmp_path: Path) -> None:
+def test_text_counts_as_rst_only_beside_rst_or_alone(tmp_path: Path) -> None:
     assert "notes.txt#notes" in by_id(REFERENCE / "markup")
     shutil.copy(REFERENCE / "markup" / "notes.txt", tmp_path)
-    assert read(tmp_path) == ([], [])
+    assert "notes.txt#notes" in by_id(tmp_path)
+    assert list(manual.names(tmp_path)) == ["notes.txt"]
+
+    (tmp_path / "page.md").write_text("Text.\n")
+    assert list(manual.names(tmp_path)) == ["page.md"]
+    documents, skipped = read(tmp_path)
+    assert [document.id for document in documents] == ["page.md"]
+    assert [(each.path, each.reason, each.by_choice) for each in skipped] == [
+        ("notes.txt", manual.PLAIN_TEXT, True)
+    ]
 
 
 def test_rst_without_a_title_is_titled_by_its_file(tmp_path: Path) -> None:
@@ -944,6 +953,19 @@ def test_undecodable_pages_are_skipped_with_the_reason(
     assert reason in only_skipped(tmp_path)
 
 
+@pytest.mark.parametrize("codec", ["euc_jp", "cp932", "iso2022_jp", "utf-8"])
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.rst", "page.adoc", "page.1"])
+def test_japanese_is_read_whatever_its_encoding(tmp_path: Path, name: str, codec: str) -> None:
+    text = "既定値は 30 です。\n接続が切れるまでの秒\n数を表します。\n"
+    head = {"page.1": ".TH PAGE 1\n.SH 説明\n", "page.html": "<p>"}.get(name, "")
+    (tmp_path / name).write_bytes(f"{head}{text}".encode(codec))
+    ((document,), skipped) = read(tmp_path)
+    assert (document.body, skipped) == (
+        "既定値は 30 です。接続が切れるまでの秒数を表します。",
+        [],
+    )
+
+
 def test_the_end_of_a_line_parts_words_but_in_chinese_and_japanese() -> None:
     page = read_page("<p>長い<b>名\n前</b>\n  の weft\n糸。 短い\nwool</p><p>한국\n어</p>")
     assert [block.text for block in page.sections[0].blocks] == [
@@ -958,19 +980,6 @@ def test_markdown_that_is_not_utf8_is_decoded_where_its_encoding_can_be_told(
     (tmp_path / "page.md").write_bytes("# Café\n\nDéjà vu.\n".encode("cp1252"))
     ((document,), skipped) = read(tmp_path)
     assert (document.title, document.body, skipped) == ("Café", "Déjà vu.", [])
-
-
-@pytest.mark.parametrize("codec", ["euc_jp", "cp932", "iso2022_jp", "utf-8"])
-@pytest.mark.parametrize("name", ["page.html", "page.md", "page.rst", "page.adoc", "page.1"])
-def test_japanese_is_read_whatever_its_encoding(tmp_path: Path, name: str, codec: str) -> None:
-    text = "既定値は 30 です。\n接続が切れるまでの秒\n数を表します。\n"
-    head = {"page.1": ".TH PAGE 1\n.SH 説明\n", "page.html": "<p>"}.get(name, "")
-    (tmp_path / name).write_bytes(f"{head}{text}".encode(codec))
-    ((document,), skipped) = read(tmp_path)
-    assert (document.body, skipped) == (
-        "既定値は 30 です。接続が切れるまでの秒数を表します。",
-        [],
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,170 @@
+"""What a program prints about its options becomes an entry per option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from purlin.index.records import Document, Skipped
+from purlin.index.sources.references import help_text, manual
+
+ARGPARSE = """usage: weave [-h] [-o FILE] [--keep | --drop]
+             THREAD [THREAD ...]
+
+Make cloth of threads.
+
+positional arguments:
+  THREAD                What to weave.
+
+options:
+  -h, --help            show this help message and exit
+  -o FILE, --output FILE
+                        Where the cloth goes, which is kept without
+                        --force (default: cloth.txt)
+  --keep
+  --drop                Drops the threads.
+
+Ask the loom for more.
+"""
+CLICK = """Usage: spin [OPTIONS] COMMAND [ARGS]...
+
+  Spins wool.
+
+Options:
+  --fibre [wool|silk]  What to spin.
+                       [default: wool]
+  --quiet / --loud     Says less.
+
+Commands:
+  card  Combs the wool.
+"""
+CLAP = """Makes felt
+
+Usage: felt [OPTIONS]
+
+Options:
+      --heat <DEGREES>
+          How hot the water is
+          [default: 60]
+  -v, --verbose
+          Says more
+"""
+CURL = """Usage: dye [options...] <cloth>
+     --colour <name> Which colour
+ -a, --again         Dyes it once more
+     --fast-dye <file name> Reads a dye
+"""
+PARAMETERS = """\tloom=\t\t[WOOD] How the loom runs.
+\t\t\tFormat: <int>
+\t\t\tDefault: 12
+
+\tnoweft [WOOL,SILK] Leaves out the weft.
+
+\tloom.width=\t[WOOD]
+\tloom.height=\t[WOOD]
+\t\t\tThe size.
+"""
+
+
+def read(directory: Path, text: str, name: str = "help.txt") -> list[Document]:
+    (directory / name).write_text(text)
+    documents: list[Document] = []
+    for file in manual.files(directory):
+        assert not isinstance(file, Skipped)
+        documents += (each for each in file.read() if isinstance(each, Document))
+    return documents
+
+
+def entries(directory: Path, text: str) -> list[tuple[str, str, str]]:
+    """The directive, the signature and the text of each entry."""
+    rows = []
+    for document in read(directory, text):
+        if signature := str(document.fields.get("signature", "")):
+            body = document.body.removeprefix(signature).strip()
+            rows.append((str(document.fields["directive"]), signature, body))
+    return rows
+
+
+def test_options_of_argparse_are_entries_of_the_program(tmp_path: Path) -> None:
+    assert entries(tmp_path, ARGPARSE) == [
+        ("parameter", "THREAD", "What to weave."),
+        ("option", "-h, --help", "show this help message and exit"),
+        (
+            "option",
+            "-o FILE, --output FILE",
+            "Where the cloth goes, which is kept without --force (default: cloth.txt)",
+        ),
+        ("option", "--keep", ""),
+        ("option", "--drop", "Drops the threads."),
+    ]
+
+    program, thread, _, output = read(tmp_path, ARGPARSE)[:4]
+    assert program.title == "weave"
+    assert program.body.endswith("Make cloth of threads.\n\nAsk the loom for more.")
+    assert thread.context == ("weave",)
+    assert output.fields["names"] == ("-o", "--output")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            CLICK,
+            [
+                ("option", "--fibre [wool|silk]", "What to spin. [default: wool]"),
+                ("option", "--quiet / --loud", "Says less."),
+                ("function", "card", "Combs the wool."),
+            ],
+        ),
+        (
+            CLAP,
+            [
+                ("option", "--heat <DEGREES>", "How hot the water is [default: 60]"),
+                ("option", "-v, --verbose", "Says more"),
+            ],
+        ),
+        (
+            CURL,
+            [
+                ("option", "--colour <name>", "Which colour"),
+                ("option", "-a, --again", "Dyes it once more"),
+                ("option", "--fast-dye <file name>", "Reads a dye"),
+            ],
+        ),
+        (
+            PARAMETERS,
+            [
+                ("option", "loom= [WOOD]", "How the loom runs.\nFormat: <int>\nDefault: 12"),
+                ("option", "noweft [WOOL,SILK]", "Leaves out the weft."),
+                ("option", "loom.width= [WOOD]\nloom.height= [WOOD]", "The size."),
+            ],
+        ),
+    ],
+    ids=["click", "clap", "curl", "parameters"],
+)
+def test_layouts_of_options(
+    tmp_path: Path, text: str, expected: list[tuple[str, str, str]]
+) -> None:
+    assert entries(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Wool is spun.\n\n  It is soft.\n",
+        "Usage: see below.\n",
+        "Looms\n=====\n\nUsage:\n\n-v  Say more.\n",
+        "    Only a quotation,\n    without a term.\n",
+    ],
+)
+def test_other_text_is_no_help(text: str) -> None:
+    assert not help_text.is_help(text)
+
+
+@pytest.mark.parametrize("piece", ["-", "-A ", "--a=", "A|", "[", " {", "x= [A", "usage: ", "\t"])
+def test_long_text_takes_no_time(piece: str) -> None:
+    text = f"usage: x\n  -o{piece * 30_000}\n"
+    assert isinstance(help_text.html(text), str)
+    assert isinstance(help_text.is_help(f"{text}{piece}\n" * 3), bool)
