@@ -174,6 +174,17 @@ class Entries:
         heading = self._generator.arguments
         return bool(heading) and self._outline.inner_heading == heading and self.is_in_entry
 
+    @property
+    def is_at_declaration(self) -> bool:
+        """Whether the rows that come next are lines of the declaration that the page is about."""
+        heading = self._generator.declaration
+        return bool(heading) and self._outline.inner_heading == heading and not self.is_in_entry
+
+    def declare(self, code: str) -> None:
+        """Make an entry of the section by its declaration."""
+        if not self._begin_entry(self._outline.section.title, code):
+            self._writer.write(code, atom=True)
+
     def _begin_entry(self, heading: str, code: str) -> Entry | None:
         """Make an entry of the section if code below its heading tells what it defines."""
         section = self._outline.section

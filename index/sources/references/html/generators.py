@@ -43,6 +43,27 @@ _RUST_DIRECTIVES = {
 _PYTHON_NAME = re.compile(r"(?P<call>(?:async )?def )?(?P<name>\w+)")
 _CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
 _ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
+_PASCAL_KIND = re.compile(r"(?:class )?(\w+)")
+_PASCAL_OVERLOAD = re.compile(r";? (?=(?:class )?(?:function|operator|procedure) )")
+_PASCAL_DIRECTIVES = {
+    **dict.fromkeys(["constructor", "destructor", "function", "operator", "procedure"], "function"),
+    "property": "property",
+    "type": "class",
+}
+_SCALA_NAME = re.compile(r"(?P<name>[^\s\[(:]+|:[^\s\w\[(]+)(?P<rest>.*)")
+_SCRIBBLE_KINDS = {
+    **dict.fromkeys(["function", "parameter", "procedure"], "function"),
+    **dict.fromkeys(["class", "constructor", "interface", "mixin", "signature", "struct"], "class"),
+    "method": "method",
+    "syntax": "macro",
+    "value": "data",
+}
+# Of Scribble: what an entry is, before its name, and what begins a line of its signature.
+_SCRIBBLE_CALL = re.compile(
+    rf"(?P<kind>{'|'.join(_SCRIBBLE_KINDS)}) (?:\((?:new |struct \(?|send \S+ )?)?(?P<name>[^\s()\[\]]+)"
+)
+_INNER_SPACE = re.compile(r"(?<=[(\[]) | (?=[)\]])")
+_SCRIBBLE_LINE = re.compile(rf" (?=(?:{'|'.join(_SCRIBBLE_KINDS)}) \()| (?=[^\s()\[\]]+ : )")
 _KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
 # Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
 _LISTING = re.compile(
@@ -93,9 +114,11 @@ class Generator:
     browser's. Headings below `deepest_heading`, and those in elements of class `entries`, open no
     sections. Blocks in elements of class `inline` go on with the line before. An element of class
     `labels` names the list that follows. A line of text, or the last cell of a row, that `frame`
-    matches is no text. An entry that ends with `copied` is told in full elsewhere. In an entry, the
-    rows of a table below the heading `arguments` are entries of their own. Code in an element of
-    class `signatures` says more than the heading before it. Headings of entries that follow each
+    matches is no text. An entry that ends with `copied` is told in full elsewhere. If entries are
+    `summarized`, their first paragraph may be the beginning of the next one. In an entry, the rows
+    of a table below the heading `arguments` are entries of their own. Rows below the heading
+    `declaration` are the lines of the code that a page is about. Code in an element of class
+    `signatures` says more than the heading before it. Headings of entries that follow each
     other without text are calls of one entry if they are `joined`. A `pre` element of class `prose`
     is text, as it was typed. A row of class `prototypes` is a declaration. Pages are about the
     module that their title names if they are `module_pages`, and about a type if their first
@@ -119,7 +142,9 @@ class Generator:
     frame: re.Pattern[str] | None = None
     titled_by_head: bool = False
     copied: str = ""
+    summarized: bool = False
     arguments: str = ""
+    declaration: str = ""
 
     @property
     def has_entries(self) -> bool:
@@ -367,6 +392,16 @@ def _pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | 
     )
 
 
+def _fpdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A page is about the name that its heading has; overloads follow each other on a line."""
+    line = _on_one_line(code.replace(";", "; ")).replace("; overload", "")
+    kind = _PASCAL_KIND.match(line)
+    if kind is None:
+        return None
+    directive = _PASCAL_DIRECTIVES.get(kind[1], "data")
+    return Entry((heading,), directive, tuple(_PASCAL_OVERLOAD.split(line)), is_whole_page=True)
+
+
 def _javadoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A page is about one type, which its title begins with; constructors bear its name."""
     owner = page_title.partition(" (")[0]
@@ -458,6 +493,39 @@ def _cppreference(heading: str, code: str, page_title: str, anchor: str) -> Entr
         is_whole_page=kind != "class",
         since=since[0] if since else "",
     )
+
+
+def _scaladoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A page is about one type or package, whose own signature has the anchor `signature`."""
+    line = " ".join(code.split())
+    declared = _SCALA_NAME.fullmatch(line)
+    if declared is None or not page_title:
+        return None
+
+    if anchor == "signature":
+        return Entry((page_title,), "class", (line,))
+    name, rest = declared["name"], declared["rest"]
+    kind = "method" if "(" in rest else "attribute"
+    if " extends " in rest or " = " in rest:
+        kind = "class"
+    return Entry((f"{page_title}.{name}",), kind, (line,))
+
+
+def _scribble(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
+    """A box has one or more calls, each after what it is, and a line for each argument."""
+    lines = _SCRIBBLE_LINE.split(_INNER_SPACE.sub("", " ".join(code.split())))
+    calls = [call for line in lines if (call := _SCRIBBLE_CALL.match(line))]
+    if not calls or not code.startswith(calls[0]["kind"]):
+        return None
+
+    names = dict.fromkeys(call["name"] for call in calls)
+    signatures = [_without_kind(line) for line in lines]
+    return Entry(tuple(names), _SCRIBBLE_KINDS[calls[0]["kind"]], tuple(filter(None, signatures)))
+
+
+def _without_kind(line: str) -> str:
+    call = _SCRIBBLE_CALL.match(line)
+    return line[len(call["kind"]) :].strip() if call else line
 
 
 def calls_with(statements: Iterable[str], argument: str) -> list[str]:
@@ -592,9 +660,10 @@ GENERATORS = (
     # Of Free Pascal's fpdoc, each page is about one name; the headings on it are text.
     Generator(
         marks=('fpdoc.css"',),
-        read_entry=_no_entry,
+        read_entry=_fpdoc,
+        declaration="Declaration",
         furniture=frozenset(["bar"]),
-        frame=re.compile(r"Source position: .*"),
+        frame=re.compile(r"Source position: .*|\[Properties \(by Name\)\].*"),
         deepest_heading=1,
     ),
     # Classes of version 13 and later, and of those before.
@@ -655,6 +724,25 @@ GENERATORS = (
             "#contentSub #jump-to-nav #mw-js-message #siteSub #toc editsection printfooter"
             " t-example-live-link t-navbar".split()
         ),
+    ),
+    # Scaladoc, of version 2.
+    Generator(
+        marks=('template.css"', 'class="modifier_kind'),
+        read_entry=_scaladoc,
+        headings=frozenset(["h4.signature", "span.symbol"]),
+        entries=frozenset(["fullcomment"]),
+        # Lists of what a page's type inherits, and what stands before the names in signatures.
+        furniture=frozenset(
+            "#inheritedMembers #groupedMembers #mbrsel #owner #tooltip args diagram-container"
+            " full-signature-block modifier_kind morelinks permalink toggleContainer".split()
+        ),
+        summarized=True,
+    ),
+    # Scribble, by which Racket's manual is made.
+    Generator(
+        marks=('scribble.css"', "RBackgroundLabel"),
+        read_entry=_scribble,
+        headings=frozenset(["table.RBoxed"]),
     ),
     # HAProxy's manual.
     Generator(

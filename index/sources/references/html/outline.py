@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from purlin.index.sources.references.html.generators import Generator
@@ -105,6 +105,8 @@ class Outline:
         sections = self.sections
         if generator.copied:
             sections = [each for each in sections if not _is_copy(each, generator.copied)]
+        if generator.summarized:
+            _drop_summaries(sections)
         for section, note in self._notes:
             section.blocks.append(Block(note))
 
@@ -125,6 +127,14 @@ class Outline:
                     section.headings = (title, *section.headings)
 
         return Page(title, head.url, sections)
+
+
+def _drop_summaries(sections: Iterable[Section]) -> None:
+    """Drop a first paragraph that the next one begins with."""
+    for section in sections:
+        first, second = [*(block.text for block in section.blocks[:2]), "", ""][:2]
+        if first and second.startswith(first):
+            del section.blocks[0]
 
 
 def _is_setting(section: Section) -> bool:

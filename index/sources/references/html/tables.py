@@ -27,6 +27,8 @@ class Tables:
     _cells: list[str] | None = None
     # Of the first row of the table, while it has no other.
     _only_row: list[str] = field(default_factory=list)
+    # Of a declaration that is laid out in rows.
+    _code_lines: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
         """Count the rows of a table that opens."""
@@ -35,6 +37,11 @@ class Tables:
     def close(self) -> None:
         """Begin an entry with a table of one row that names it and tells its properties."""
         self._writer.flush()
+        if self._code_lines:
+            code, self._code_lines = "\n".join(self._code_lines), []
+            self._entries.declare(code)
+            return
+
         cells, self._only_row = self._only_row, []
         if self._row_count != 1 or not _heads_entry(cells) or not self._may_begin_entry:
             return
@@ -80,6 +87,9 @@ class Tables:
             return
         if self._is_argument(cells):
             self._add_argument(cells[0], cells[1])
+            return
+        if self._entries.is_at_declaration:
+            self._code_lines.append(" ".join(cells))
             return
 
         row = " | ".join(cells).strip()

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from purlin.index.sources.references.html.vocabulary import LINK_TO_TOP, PERMALINKS
+from purlin.index.sources.references.html.vocabulary import (
+    LINK_TO_TOP,
+    PERMALINKS,
+    TYPE_LINKS,
+)
 from purlin.index.unspaced import unwrapped
 
 BREAK = "\u2028"
@@ -52,6 +56,8 @@ class Element:
     def anchor(self) -> str:
         """The id as links have it, if it is not one of Sphinx's index entries."""
         anchor = self.attributes.get("id") or (self.tag == "a" and self.attributes.get("name"))
+        if not self.classes.isdisjoint(TYPE_LINKS):
+            return ""
         if not anchor or len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor):
             return ""
         return anchor.replace(" ", "%20")

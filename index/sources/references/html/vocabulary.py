@@ -61,6 +61,8 @@ CODE_CELLS = frozenset(["code", "listing_code"])
 PROTOTYPES = frozenset(["member-signature", "memproto", "type-signature"])
 # Links to the source by rustdoc, Nim and pydoctor; of other elements, the class is of examples.
 SOURCE_LINKS = frozenset(["link-seesrc", "sourceLink", "src", "srclink"])
+# Links by Scaladoc whose names and ids say what they lead to.
+TYPE_LINKS = frozenset(["extmbr", "extype"])
 # Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
 PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
 NEXT_ASIDE = "rightside"

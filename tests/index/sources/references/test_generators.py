@@ -629,26 +629,125 @@ def test_members_of_pydoctor_are_entries_without_what_the_page_hides() -> None:
     assert body(sections[1]) == "Makes cloth.\nRaises\nTorn | A thread tore."
 
 
-def test_a_page_of_fpdoc_is_one_section() -> None:
+def test_a_page_of_fpdoc_is_the_entry_that_its_declaration_names() -> None:
     (section,) = read_page(
         """<link rel="stylesheet" href="../fpdoc.css" type="text/css"><table class="bar"><tr>
         <td>[<a href="index.html">Overview</a>]</td></tr></table><h1>Weave</h1><p>Make cloth.</p>
         <h2>Declaration</h2><p>Source position: looms.pp line 7</p>
         <table><tr><td><tt>function Weave(</tt></td></tr><tr><td><tt>Picks: Integer = 12</tt></td></tr>
-        <tr><td><tt>):Cloth;</tt></td></tr></table><h2>Description</h2><p>It weaves.</p>
+        <tr><td><tt>):Cloth;</tt><br><br>function Weave(</td></tr><tr><td>Name: string;</td></tr>
+        <tr><td>Picks: Integer</td></tr><tr><td>):Cloth; overload;</td></tr></table>
+        <h2>Description</h2><p>It weaves.</p>
         <h2>Errors</h2><p>A torn thread raises <var>ETorn</var>.</p>"""
     ).sections
 
-    assert section.title == "Weave"
+    assert (section.title, section.directive) == ("Weave", "function")
+    assert section.signatures == [
+        "function Weave(Picks: Integer = 12):Cloth",
+        "function Weave(Name: string; Picks: Integer):Cloth",
+    ]
     assert body(section).split("\n") == [
         "Make cloth.",
-        "function Weave(",
-        "Picks: Integer = 12",
-        "):Cloth;",
         "It weaves.",
         "Errors",
         "A torn thread raises ETorn.",
     ]
+
+
+def test_a_type_of_fpdoc_is_an_entry_and_other_tables_stay() -> None:
+    (section,) = read_page(
+        """<link rel="stylesheet" href="../fpdoc.css" type="text/css"><h1>TLoom</h1>
+        <h2>Declaration</h2><table><tr><td>type TLoom = class(TObject)</td></tr></table>
+        <p>[Properties (by Name)] [Methods (by Name)]</p>
+        <h2>See also</h2><table><tr><td>TCloth</td><td>What it makes.</td></tr></table>"""
+    ).sections
+
+    assert (section.directive, section.signature) == ("class", "type TLoom = class(TObject)")
+    assert body(section) == "See also\nTCloth | What it makes."
+
+
+SCALADOC_2_11 = """<link href="../lib/template.css" /><div id="definition"><p id="owner">looms</p>
+    <h1>Loom</h1></div><h4 id="signature" class="signature"><span class="modifier_kind"><span
+    class="kind">class</span></span><span class="symbol"><span class="name">Loom</span><span
+    class="result"> extends <a href="AnyRef.html" class="extype" name="scala.AnyRef">AnyRef</a></span>
+    </span></h4><div id="comment" class="fullcommenttop"><p>It weaves.</p></div>
+    <div id="mbrsel"><ol><li>Alphabetic</li></ol></div><h3>Value Members</h3><ol>
+    <li name="looms.Loom#weave"><a id="weave(picks:Int):Cloth"></a><h4 class="signature"><span
+    class="modifier_kind"><span class="modifier">final </span><span class="kind">def</span></span>
+    <span class="symbol"><span class="name">weave</span><span class="params">(<span>picks: <a
+    href="Int.html" class="extype" name="scala.Int">Int</a></span>)</span><span class="result">: <a
+    href="Cloth.html" class="extype" name="looms.Cloth">Cloth</a></span></span></h4>
+    <p class="shortcomment cmt">Makes cloth.</p><div class="fullcomment"><div class="comment cmt">
+    <p>Makes cloth. It is soft.</p></div><dl class="paramcmts block"><dt class="param">picks</dt>
+    <dd class="cmt"><p>how many</p></dd></dl><dl class="attributes block"><dt>Annotations</dt>
+    <dd><span class="name">@throws</span><span class="args">(<span class="symbol">Torn</span>)</span>
+    </dd><dt>Exceptions thrown</dt><dd><p>Torn if a thread tears</p></dd></dl></div></li>
+    <li name="looms.Loom#width"><a id="width:Int"></a><h4 class="signature"><span class="symbol">
+    <span class="name">width</span><span class="result">: Int</span></span></h4>
+    <p class="shortcomment cmt">In cm.</p></li></ol>"""
+SCALADOC_2_13 = """<link href="../lib/template.css" /><div id="definition"><h1>Loom</h1></div>
+    <h4 id="signature" class="signature"><span class="modifier_kind"><span class="kind">class</span>
+    </span><span class="symbol"><span class="name">Loom</span></span></h4><p>It weaves.</p>
+    <h3>Value Members</h3><ol><li class="indented0" name="looms.Loom#stop"><a id="stop():Unit"
+    class="anchorToMember"></a><span class="permalink"><a href="#stop" title="Permalink">i</a></span>
+    <span class="modifier_kind"><span class="kind">def</span></span><span class="symbol"><span
+    class="name">stop</span><span class="params">()</span><span class="result">: <a href="Unit.html"
+    name="scala.Unit" id="scala.Unit" class="extype">Unit</a></span></span>
+    <p class="shortcomment cmt">Ends it.</p></li></ol>"""
+
+
+def test_members_of_scaladoc_are_entries_of_their_type() -> None:
+    loom, weave, width = entries(SCALADOC_2_11)
+
+    assert (loom.title, loom.directive, loom.signature) == ("Loom", "class", "Loom extends AnyRef")
+    assert body(loom) == "It weaves."
+    assert (weave.title, weave.directive) == ("Loom.weave", "method")
+    assert weave.signature == "weave(picks: Int): Cloth"
+    assert weave.anchor == "weave(picks:Int):Cloth"
+    assert body(weave).split("\n") == [
+        "Makes cloth. It is soft.",
+        "picks: how many",
+        "Annotations: @throws",
+        "Exceptions thrown: Torn if a thread tears",
+    ]
+    assert (width.title, width.directive, body(width)) == ("Loom.width", "attribute", "In cm.")
+
+
+def test_members_of_newer_scaladoc_are_entries_too() -> None:
+    _, stop = entries(SCALADOC_2_13)
+    assert (stop.title, stop.signature, stop.anchor) == ("Loom.stop", "stop(): Unit", "stop():Unit")
+    assert body(stop) == "Ends it."
+
+
+SCRIBBLE = """<link rel="stylesheet" href="../scribble.css"/><h4>Looms</h4><p>They weave.</p>
+    <blockquote><table class="boxed RBoxed"><tr><td><blockquote><div class="RBackgroundLabel">
+    <p>procedure</p></div><table class="prototype RForeground"><tr><td>(<a name="(def._weave)"></a>
+    <span class="RktSym">weave-all</span></td><td>thread</td></tr><tr><td></td><td>[</td><td>picks</td>
+    <td>])</td><td>&rarr;</td><td>cloth?</td></tr></table></blockquote></td></tr>
+    <tr><td>&nbsp;&nbsp;thread&nbsp;:&nbsp;(or/c string? #f)</td></tr>
+    <tr><td>&nbsp;&nbsp;picks&nbsp;:&nbsp;integer?&nbsp;=&nbsp;12</td></tr></table></blockquote>
+    <div class="SIntrapara">Makes cloth.</div>
+    <table class="boxed RBoxed"><tr><td><div class="RBackgroundLabel"><p>syntax</p></div>
+    <p>(<a name="(form._spin)"></a>spin (wool ...) body)</p></td></tr>
+    <tr><td><div class="RBackgroundLabel"><p>syntax</p></div>
+    <p>(<a name="(form._respin)"></a>respin wool)</p></td></tr></table><p>Spins.</p>
+    <table class="boxed RBoxed"><tr><td><div class="RBackgroundLabel"><p>struct</p></div>
+    <p>(struct <a name="(def._loom)"></a>loom (width) #:transparent)</p></td></tr></table><p>One.</p>"""
+
+
+def test_boxes_of_scribble_are_entries() -> None:
+    weave, spin, loom = entries(SCRIBBLE)
+
+    assert (weave.title, weave.directive, weave.anchor) == ("weave-all", "function", "(def._weave)")
+    assert weave.signatures == [
+        "(weave-all thread [picks]) → cloth?",
+        "thread : (or/c string? #f)",
+        "picks : integer? = 12",
+    ]
+    assert (weave.headings, body(weave)) == (("Looms",), "Makes cloth.")
+    assert (spin.title, spin.directive) == ("spin, respin", "macro")
+    assert spin.signatures == ["(spin (wool ...) body)", "(respin wool)"]
+    assert (loom.title, loom.directive, body(loom)) == ("loom", "class", "One.")
 
 
 def test_terms_of_nim_are_named_by_the_link_to_themselves() -> None:
