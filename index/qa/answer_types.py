@@ -123,7 +123,7 @@ ANSWER_TYPES = (
     _type(
         "type",
         r"\b(?:what|which) (?:type|class)\b(?! (?:variable|attribute))|\bas what\b"
-        r"|\bwhat (?:type|kind|class) of\b",
+        r"|\bwhat (?:type|kind|class) of\b|\breturn type\b",
         "",
         _CLASS,
         "class",

@@ -48,7 +48,7 @@ _PHRASE_ENDS = tuple(
 
 # The type after the last arrow in a line of a signature, up to a clause about its variables.
 _RETURN_TYPE = re.compile(
-    r"-> (?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
+    r"(?:-> |→ |\):[ ]?)(?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
 )
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
@@ -106,9 +106,10 @@ def _candidates_of_type(
     if answer_type.name in ("number", "value"):
         for span in quantity_spans(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
-    if answer_type.name == "result":
+    if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):
             candidates[span]["returned"] = 1.0
+    if answer_type.name == "result":
         for span in _returned_phrases(text, structure.signature_end):
             candidates[span]["returned"] = 1.0
 

@@ -18,6 +18,8 @@ _SWITCH_DEFAULTS = ("true", "false")
 # Of C++, Erlang, Ruby and Rust: `Set#add`, `Vec::push`, `lists:seq`.
 _SEPARATOR = re.compile(r"(?<=\w)(?:#(?=\S)|::(?=\w)|:(?=[a-z]))")
 _BETWEEN_WORDS = re.compile(r"[\s*&]+")
+# Below the call, as Racket has them: `max-allow-wait : exact-nonnegative-integer? = 4`.
+_DECLARED = re.compile(r"(?P<name>[^\s()\[\]]+) : \S.*?(?: = (?P<default>\S.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,12 @@ def overloads(signature: str) -> dict[str, tuple[Parameter, ...]]:
 def _parameters_of_lines(signature: str) -> Iterator[Parameter]:
     line_start = 0
     for line in signature[:MAX_SIGNATURE_CHARS].split("\n"):
+        declared = _DECLARED.fullmatch(line) if line_start else None
+        if declared is not None:
+            yield _declared_parameter(declared, line_start)
+            line_start += len(line) + 1
+            continue
+
         opening = line.find("(") + 1
         pieces = _split_parameters(line, opening) if opening else iter(())
 
@@ -148,8 +156,17 @@ def _parameters_of_lines(signature: str) -> Iterator[Parameter]:
         line_start += len(line) + 1
 
 
+def _declared_parameter(declared: re.Match[str], line_start: int) -> Parameter:
+    """Return the parameter that a line of its own declares."""
+    start, end = declared.span("default")
+    default = (line_start + start, line_start + end) if start >= 0 else None
+    return Parameter(declared["name"], default, optional=default is not None)
+
+
 def _split_parameters(line: str, start: int) -> Iterator[tuple[int, int, bool]]:
-    """Split at the commas of the outermost level: yield (start, end, whether in brackets) of each piece.
+    """Split at commas of the outermost level, in Pascal at semicolons, too.
+
+    Yields (start, end, whether in brackets) of each piece.
 
     A bracket before any `=` or `:` of its piece, or in front of a comma, marks optional parameters;
     all other brackets, and quotes after a `=` or `:`, belong to a default or an annotation.
@@ -167,7 +184,7 @@ def _split_parameters(line: str, start: int) -> Iterator[tuple[int, int, bool]]:
             depth += 1
         elif depth and char in ")}]":
             depth -= 1
-        elif not depth and char in ",[])":
+        elif not depth and char in ",;[])":
             yield start, position, brackets > 0
             brackets = max(0, brackets + (char == "[") - (char == "]"))
             start, has_value = position + 1, False

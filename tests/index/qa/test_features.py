@@ -222,6 +222,9 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("open :: (Door -> Key) -> Door", {"Door"}),
         ("def open(door) -> list[Door]:", {"list[Door]"}),
         ("open(door -> ", set()),
+        ("function Open(Door: TDoor):TKey", {"TKey"}),
+        ("open(door: Door): Option[Key]", {"Option[Key]"}),
+        ("(open door) → key?\ndoor : any/c = #f", {"key?"}),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:

@@ -54,6 +54,19 @@ SIGNATURES = {
         "factory": None,
         "uri": "False",
     },
+    # Pascal
+    "function Weave(const A, B: Cloth; Picks: Integer = 12):Cloth": {
+        "A": None,
+        "B": None,
+        "Picks": "12",
+    },
+    # Racket, whose arguments have lines of their own
+    "(weave thread [#:picks picks]) → cloth?\nthread : (or/c string? #f)\n"
+    "picks : (integer-in 0 (* 2 8)) = 12\nmax-wait : any/c = #f": {
+        "thread": None,
+        "picks": "12",
+        "max-wait": "#f",
+    },
     "iter(object)\niter(object, sentinel)": {"object": None, "sentinel": None},
     "lru_cache(user_function)\nlru_cache(maxsize=128, typed=False)": {
         "user_function": None,
