@@ -41,6 +41,8 @@ _TOP_TOKENS = 8  # so many best start tokens of a passage are combined with as m
 
 _WORD = re.compile(r"\w")
 _JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
+# Between paragraphs, and between the items of a list.
+_BLOCK_END = re.compile(r"\n[^\S\n]*(?:\n|[-*•](?: |\Z))")
 _SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)[\w-]$")
 
 
@@ -195,8 +197,8 @@ def best_spans(
 ) -> list[SpanPrediction]:
     """Return the spans of a passage's text, best first, by eq. 1 and 2.
 
-    They are the combinations of the best start and end tokens, if in order and not too long, and the
-    `candidates`, however unlikely. Scores are log probabilities.
+    They are the combinations of the best start and end tokens, if in order, not too long and within a
+    paragraph, and the `candidates`, however unlikely. Scores are log probabilities.
     """
     token_scores = TokenScores(passage, logits)
     offsets = token_scores.offsets
@@ -205,6 +207,8 @@ def best_spans(
     scores: dict[CharSpan, float] = {}
     for first, last in _token_pairs(token_scores.start, token_scores.end, allowed):
         span = whole_words(passage.text, offsets[first][0], offsets[last][1])
+        if _BLOCK_END.search(passage.text, *span):
+            continue
         score = float(token_scores.start[first] + token_scores.end[last])
         scores[span] = max(score, scores.get(span, -math.inf))
 
@@ -279,12 +283,12 @@ def _is_inside_word(text: str, position: int) -> bool:
         before = text[position - 2]
     elif after in _JOINTS and position + 1 < len(text):
         after = text[position + 1]
+    if is_unspaced(before) != is_unspaced(after):
+        return False
     return _WORD.match(before) is not None and _WORD.match(after) is not None
 
 
 # -- spans of all passages
-    if is_unspaced(before) != is_unspaced(after):
-        return False
 
 
 def normalize_spans(

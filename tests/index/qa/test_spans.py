@@ -101,6 +101,16 @@ def test_spans_grow_to_whole_words(text: str, start: int, end: int, expected: st
     assert text[first:last] == expected
 
 
+@pytest.mark.parametrize("text", ["Ends here.\n\nBegins", "- one\n- two", "one two\nthree"])
+def test_spans_stay_within_a_paragraph(packer: Packer, text: str) -> None:
+    passage = ReadingPassage(text)
+    [packed] = packer.pack("what", [passage])
+    logits = np.zeros(len(packed.ids), dtype=np.float32)
+    best = best_spans(passage, PassageLogits(packed, logits, logits, 0.0))
+    crossing = [span for span in best if "\n" in text[span.start : span.end]]
+    assert bool(crossing) == (text == "one two\nthree")
+
+
 def test_unlikely_candidates_are_spans(packer: Packer) -> None:
     [packed] = packer.pack("how many step", [RANGE])
     logits = np.zeros(len(packed.ids), dtype=np.float32)
