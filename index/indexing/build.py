@@ -57,6 +57,10 @@ GUARDED_PRODUCTS = 20
 # The progress of indexing fewer rows is not shown.
 SHOWN_ROWS = 30_000
 _RECALL = "dense recall@100"
+_READABLE = (
+    " A reference is HTML, Markdown, reStructuredText, AsciiDoc, manual pages or, where nothing else"
+    " is, plain text; convert other formats to one of these."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +477,8 @@ class _Builder:
 
     def _nothing_message(self, skipped: int) -> str:
         left_out = self._left_out_message(skipped)
-        return f"There is nothing to index for {self._plan.name!r}.{left_out}"
+        readable = _READABLE if self._plan.kind == "reference" else ""
+        return f"There is nothing to index for {self._plan.name!r}.{left_out}{readable}"
 
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""

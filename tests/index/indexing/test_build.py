@@ -219,6 +219,15 @@ def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -
     assert not (tmp_path / "corpora" / "c").exists()
 
 
+def test_nothing_to_index_says_what_a_reference_is(tmp_path: Path, encoder: HashEncoder) -> None:
+    (tmp_path / "openapi.json").write_text("{}")
+    sources = open_source("reference", [tmp_path])
+    with pytest.raises(
+        InvalidInput, match=r"for 'c'. A reference is HTML, .*convert other formats"
+    ):
+        build(tmp_path / "home", "c", "reference", sources, encoder)
+
+
 def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     before = builds.current(tmp_path, "c")
