@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from html import unescape
 
 from lxml import etree
 
+from purlin.index.sources.references import help_text
 from purlin.index.sources.references.html.definitions import Definitions
 from purlin.index.sources.references.html.entries import Entries
 from purlin.index.sources.references.html.generators import (
@@ -57,6 +59,10 @@ _UNMARKED_FIELDS = re.compile(
 )
 
 
+# The kernel's list of parameters is one block; examples of a program's help are shorter.
+_LONG_LISTING = re.compile(r"<pre\b[^<>]{0,200}>([^<]{20000,})</pre>")
+
+
 def read_page(markup: str, *, whole: bool = False) -> Page:
     """Read a page leniently; `whole` gives one section with all its text, headings and terms.
 
@@ -67,6 +73,7 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
 
     markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)
     markup = _PARAMETER_LIST.sub(_inline_parameters, markup)
+    markup = _LONG_LISTING.sub(_listed_terms, markup)
     target = _Target(PLAIN if whole else generator_of(markup), whole)
     parser = etree.HTMLParser(
         target=target,  # type: ignore[arg-type]
@@ -91,6 +98,11 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
 def _inline_parameters(match: re.Match[str]) -> str:
     parameters = _PARAMETER.sub("", match[2]).strip().removesuffix(",")
     return f"{match[1]}{parameters}"
+
+
+def _listed_terms(match: re.Match[str]) -> str:
+    text = unescape(match[1])
+    return help_text.html(text) if help_text.is_help(text) else match[0]
 
 
 class _Target:

@@ -8,6 +8,7 @@ import pytest
 
 from purlin.index.records import Document, Skipped
 from purlin.index.sources.references import help_text, manual
+from purlin.index.sources.references.html.reader import read_page
 
 ARGPARSE = """usage: weave [-h] [-o FILE] [--keep | --drop]
              THREAD [THREAD ...]
@@ -147,6 +148,19 @@ def test_layouts_of_options(
     tmp_path: Path, text: str, expected: list[tuple[str, str, str]]
 ) -> None:
     assert entries(tmp_path, text) == expected
+
+
+def test_a_long_listing_of_terms_on_a_page_has_entries() -> None:
+    listing = "".join(f"\tloom{number}=\t[WOOD] Weaves &lt;n&gt;.\n" for number in range(1000))
+    page = read_page(f"<h1>Looms</h1><pre class='literal'>{listing}</pre><p>So.</p>")
+    assert [section.title for section in page.sections] == [
+        "Looms",
+        *(f"loom{number}" for number in range(1000)),
+    ]
+    assert page.sections[1].blocks[0].text == "Weaves <n>."
+
+    short = read_page(f"<h1>Looms</h1><pre>{listing[:5000]}</pre>")
+    assert [section.title for section in short.sections] == ["Looms"]
 
 
 @pytest.mark.parametrize(
