@@ -122,7 +122,8 @@ def test_generated_files_beside_pages_do_not_count(tmp_path: Path) -> None:
     )
     assert moved(tmp_path) == Staleness(reachable=True, added=1)
     write(root, manual_rst="Manual\n======\nText.\n")
-    assert moved(tmp_path) == Staleness(reachable=True, added=4)  # beside .rst, .txt is read, too
+    # Beside .rst, .txt is read, too; the build has listed readme.txt as left out.
+    assert moved(tmp_path) == Staleness(reachable=True, added=3)
 
 
 def test_tables_and_single_files(tmp_path: Path) -> None:
