@@ -473,6 +473,8 @@ class _Builder:
 
     def _nothing_message(self, skipped: int) -> str:
         left_out = self._left_out_message(skipped)
+        if not left_out:
+            left_out = f" The sources have no file that kind {self._plan.kind!r} reads: check path and kind."
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _left_out_message(self, skipped: int) -> str:
