@@ -477,8 +477,11 @@ class _Builder:
 
     def _nothing_message(self, skipped: int) -> str:
         left_out = self._left_out_message(skipped)
-        readable = _READABLE if self._plan.kind == "reference" else ""
-        return f"There is nothing to index for {self._plan.name!r}.{left_out}{readable}"
+        if self._plan.kind == "reference":
+            left_out += _READABLE
+        elif not left_out:
+            left_out = f" The sources have no file that kind {self._plan.kind!r} reads: check path and kind."
+        return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""

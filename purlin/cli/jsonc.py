@@ -187,7 +187,7 @@ def _line(text: str, at: int) -> str:
 def _inserted(text: str, node: _Node, name: str, value: Any) -> str:
     """The text with a new last member of an object."""
     if not isinstance(node.value, dict):
-        raise NotJson(f"an object is expected for {name!r}, {_line(text, node.start)}")
+        raise NotJson(f"an object is expected around {name!r}, {_line(text, node.start)}")
     if not node.members:
         return _into_empty(text, node, name, value)
 
@@ -272,7 +272,7 @@ def _with(value: Any, path: Sequence[str], new: Any) -> Any:
     if not path:
         return new
     if not isinstance(value, Mapping):
-        raise NotJson(f"an object is expected for {path[0]!r}")
+        raise NotJson(f"an object is expected around {path[0]!r}")
     return {**value, path[0]: _with(value.get(path[0], {}), path[1:], new)}
 
 

@@ -93,7 +93,7 @@ def test_a_member_is_removed_with_its_comma(text: str, expected: str) -> None:
         ("/* never ends {}", "a value is expected"),
         ("[" * (MAX_DEPTH + 2), "nested"),
         ("[]", "an object is expected"),
-        ('{"mcpServers": []}', "an object is expected"),
+        ('{"mcpServers": []}', "an object is expected around 'purlin'"),
     ],
 )
 def test_what_is_no_json_is_refused(text: str, where: str) -> None:

@@ -208,6 +208,10 @@ def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -
         InvalidInput, match=r"nothing to index for 'c'. 1 left out, the first: g: binary"
     ):
         build(tmp_path, "c", "product", [Skipped("g", "binary")], encoder)
+    with pytest.raises(
+        InvalidInput, match="no file that kind 'product' reads: check path and kind"
+    ):
+        build(tmp_path, "c", "product", [], encoder)
     assert not (tmp_path / "corpora" / "c").exists()
 
 
