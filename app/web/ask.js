@@ -1,76 +1,44 @@
 // Ask: a question to a reference, and its answers, marked in their passages.
 
-import { latest, post } from "./api.js";
 import { chooser } from "./chooser.js";
+import { corpusView } from "./corpusview.js";
 import { el, isSite, link, quoted, say } from "./dom.js";
 import { askForm, hero, searchField } from "./form.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
 import { address, go } from "./address.js";
-import { problemCard } from "./problem.js";
-import { keep, keptHere, present, restore, wait } from "./results.js";
+import { keep, present } from "./results.js";
 import { exampleQuestions, nothingToAsk } from "./welcome.js";
 
 const ABOUT = "Answers are stretches of the reference itself. Nothing is made up.";
 
 /** The view, in `root`. */
 export function ask(root) {
-  let values = {}; // those of the address
-  let mustWait = false; // no reference can be asked yet, or the question was refused for now
-  const run = latest();
   const field = searchField("Question", "What would you like to know?");
-  const corpora = chooser(isReference, again, { arrived: () => mustWait && show(values) });
+  const corpora = chooser(isReference, again, { arrived: () => view.arrived() });
   const form = askForm(field, "Ask", () => again(corpora.value()), corpora.node);
   const results = el("div", { class: "results" });
   root.append(hero("Ask, and get its exact words.", ABOUT), form, results);
   walk(field, results);
 
+  const welcome = () => exampleQuestions(corpora.value());
+  const parts = { root, field, corpora, results, welcome };
+  const view = corpusView({ ...parts, words: "question", nothing: nothingToAsk, ask: send });
+
   /** Ask this corpus. Without a question there is nothing to ask yet, and the answers to the last one go. */
   function again(corpus) {
     const question = field.value.trim();
-    if (question) return go("ask", { corpus, question });
-    return run(() => null, welcome, failed);
+    return question ? go("ask", { corpus, question }) : view.clear({ corpus });
   }
 
-  async function show(next) {
-    values = next;
-    mustWait = false;
-    field.value = values.question ?? "";
-    root.classList.toggle("fresh", !values.question);
-    const before = keptHere();
-    if (before) await run(() => before, showAgain, failed);
-    else await run(() => corpora.load(values.corpus), answer, failed);
-  }
-
-  function showAgain(before) {
-    corpora.select(values.corpus);
-    restore(results, before);
-  }
-
-  function answer() {
-    corpora.select(values.corpus);
-    const listed = corpora.listed();
-    mustWait = !corpora.value();
-    if (!listed.length || (mustWait && !values.question)) present(results, nothingToAsk(listed));
-    else if (values.question) send(values.question, values.corpus || corpora.value());
-    else welcome();
-  }
-
-  const welcome = () => present(results, exampleQuestions(corpora.value()));
-
-  function failed(problem) {
-    mustWait = problem.status === 503;
-    present(results, problemCard(problem, () => show(values)));
-  }
-
-  function send(question, corpus) {
+  function send(corpus) {
+    const { question } = view.values();
     const unanswered = (problem) => {
       const hasNoReader = problem.status === 404 && !problem.errors.length;
       if (hasNoReader) searchInstead(problem, question, corpus);
-      else failed(problem);
+      else view.failed(problem);
     };
-    wait(results);
-    run((signal) => post("qa", { question, corpus, k: 3 }, signal), draw, unanswered);
+    view.send("qa", { question, corpus, k: 3 }, draw, unanswered);
   }
 
   function draw(reply) {
@@ -82,12 +50,11 @@ export function ask(root) {
   /** The search needs no reader: its hits take the answers' place. */
   function searchInstead(problem, query, corpus) {
     const notice = noReader(problem, address("search", { corpus, query }));
-    const drawHits = ({ hits }) => present(results, notice, hitsOf(hits));
     say(`This server has no reader. ${problem.detail}`);
-    run((signal) => post("search", { corpus, query, k: 5 }, signal), drawHits, failed);
+    view.send("search", { corpus, query, k: 5 }, ({ hits }) => present(results, notice, hitsOf(hits)));
   }
 
-  return { show, field };
+  return { show: view.show, field };
 }
 
 const isReference = ({ kind }) => kind === "reference" || kind === undefined;

@@ -69,8 +69,7 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
   /** While corpora are being built or opened, or there are none, look again every moment, if somebody sees it. */
   function follow() {
     clearTimeout(timer);
-    const isChanging = !listed.length || listed.some(({ building, state }) => building || state === "opening");
-    if (isChanging) timer = setTimeout(look, POLL_MS);
+    if (isChanging(listed)) timer = setTimeout(look, POLL_MS);
   }
 
   async function look() {
@@ -97,10 +96,12 @@ export function chooser(offered, changed, { several = false, arrived = () => nul
   }
 
   const value = () => node.querySelector("input:checked, option:checked")?.value ?? "";
-  const kind = (name = value()) => listed.find((corpus) => corpus.name === name)?.kind;
+  const kind = (name) => listed.find((corpus) => corpus.name === name)?.kind;
   return { node, load, select, value, kind, listed: () => listed };
 }
 
+const isChanging = (corpora) =>
+  !corpora.length || corpora.some(({ building, state }) => building || state === "opening");
 const serving = (corpora) => corpora.filter(({ state }) => state === "serving");
 const usable = (corpora) => serving(corpora).map(({ name }) => name);
 

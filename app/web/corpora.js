@@ -82,8 +82,8 @@ async function details(path, briefs, before, signal) {
   const detailed = [];
   for (const brief of briefs) {
     const earlier = before.find(({ name, build }) => name === brief.name && build === brief.build);
-    const isAsked = brief.state === "serving" && !earlier && detailed.length < MOST;
-    const detail = isAsked ? await detailOf(`${path}/${encodeURIComponent(brief.name)}`, signal) : earlier;
+    const isNew = brief.state === "serving" && !earlier && detailed.length < MOST;
+    const detail = isNew ? await detailOf(`${path}/${encodeURIComponent(brief.name)}`, signal) : earlier;
     // Of a build, these can have changed.
     detailed.push({ ...detail, problem: undefined, building: undefined, ...brief });
   }

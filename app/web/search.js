@@ -1,15 +1,14 @@
 // Search: a query to corpora, its hits and their facets.
 
-import { latest, post } from "./api.js";
 import { chooser, kindsOf, requested } from "./chooser.js";
+import { corpusView } from "./corpusview.js";
 import { el, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { askForm, hero, searchField } from "./form.js";
 import { hitList } from "./hitlist.js";
 import { hitCard, walk } from "./hits.js";
 import { go } from "./address.js";
-import { problemCard } from "./problem.js";
-import { isWaiting, keep, keptHere, present, restore, wait } from "./results.js";
+import { keep, present } from "./results.js";
 import { exampleQueries, nothingToSearch, otherViews } from "./welcome.js";
 
 const LOADED = 50; // hits in one request: facets count in them
@@ -18,88 +17,51 @@ const ABOUT = "Code, products and references, searched by meaning and by words. 
 
 /** The view, in `root`. */
 export function search(root) {
-  let values = {}; // those of the address
-  let mustWait = false; // nothing can be searched yet, or the search was refused for now
-  const run = latest();
   const field = searchField("Query", "What are you looking for?");
+  const mode = modeMenu(() => again({}));
   const corpora = chooser(
     () => true,
     (corpus) => again({ corpus, filter: "" }),
-    { several: true, arrived: () => mustWait && show(values) },
+    { several: true, arrived: () => view.arrived() },
   );
-  const mode = modeMenu(() => again({}));
   const ranking = el("label", { class: "mode" }, el("span", {}, "Rank by"), mode);
   const results = el("div", { class: "results" });
   const form = askForm(field, "Search", () => again({}), corpora.node, ranking);
   root.append(hero("Find it by what it does.", ABOUT), form, results);
   walk(field, results);
 
+  const fill = (values) => (mode.value = modeIn(values));
+  const welcome = () => [exampleQueries(corpora.value()), otherViews()];
+  const above = (values) => el("div", { class: "overview" }, conditions(filterIn(values), filterBy));
+  const parts = { root, field, corpora, results, fill, welcome, above };
+  const view = corpusView({ ...parts, words: "query", nothing: nothingToSearch, ask });
+
   /** Search again with a change. Without a query there is nothing to search yet, and the hits of the last one go. */
   function again(change) {
     const ranked = mode.value === "hybrid" ? "" : mode.value;
     const entered = { corpus: corpora.value(), query: field.value.trim(), mode: ranked };
-    const next = { ...entered, filter: values.filter, ...change };
-    if (next.query) return go("search", next);
-    values = next;
-    return run(() => null, welcome, failed);
+    const values = { ...entered, filter: view.values().filter, ...change };
+    return values.query ? go("search", values) : view.clear(values);
   }
 
   const filterBy = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
 
-  async function show(next) {
-    values = next;
-    mustWait = false;
-    field.value = values.query ?? "";
-    mode.value = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
-    root.classList.toggle("fresh", !values.query);
-    const before = keptHere();
-    if (before) await run(() => before, showAgain, failed);
-    else await run(() => corpora.load(values.corpus), answer, failed);
-  }
-
-  function showAgain(before) {
-    corpora.select(values.corpus);
-    restore(results, before);
-  }
-
-  function answer() {
-    corpora.select(values.corpus);
-    const listed = corpora.listed();
-    mustWait = !corpora.value();
-    if (!listed.length || (mustWait && !values.query)) present(results, nothingToSearch(listed));
-    else if (values.query) ask(values.corpus || corpora.value()); // of an unknown one the server tells more
-    else welcome();
-  }
-
-  const welcome = () => present(results, exampleQueries(corpora.value()), otherViews());
-
-  function failed(problem) {
-    mustWait = problem.status === 503;
-    const lifts = conditions(filterIn(values), filterBy);
-    const overview = lifts.length > 0 && el("div", { class: "overview" }, lifts);
-    present(results, overview, problemCard(problem, () => show(values)));
-  }
-
   function ask(corpus) {
-    const request = searchRequest(values, corpus, kindsOf(corpus, corpora.listed()));
-    wait(results);
-    run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
+    const request = searchRequest(view.values(), corpus, kindsOf(corpus, corpora.listed()));
+    view.send("search", request, (reply) => draw(request, reply));
   }
 
   function draw(request, reply) {
-    const load = (page, put, missed) => {
-      if (isWaiting(results)) return; // another search has begun
-      run((signal) => post("search", { ...request, ...page }, signal), put, missed);
-    };
     const only = (name, value) => filterBy({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
+    const load = (page, put, missed) => view.sendMore("search", { ...request, ...page }, put, missed);
     const hits = reply.hits.length ? hitList(reply, request.k, card, load) : nothing(request);
     present(results, overview(request, reply, filterBy), notes(reply), facetBox(request, reply, filterBy), hits);
     keep(results);
     say(reply.hits.length ? summary(reply) : "Nothing found.");
   }
 
-  return { show, field };
+  return { show: view.show, field };
 }
 
 function modeMenu(change) {
@@ -107,10 +69,12 @@ function modeMenu(change) {
   return el("select", { "aria-label": "Ranking by", change }, options);
 }
 
+const modeIn = ({ mode = "" }) => (Object.hasOwn(MODES, mode) ? mode : "hybrid");
+
 /** The body of a request for what the address asks of corpora of these kinds. */
 function searchRequest(values, corpus, kinds) {
-  const mode = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
-  const request = { corpus: requested(corpus), query: values.query, mode, filter: filterIn(values), k: LOADED };
+  const { query } = values;
+  const request = { corpus: requested(corpus), query, mode: modeIn(values), filter: filterIn(values), k: LOADED };
   return kinds.includes("product") ? { ...request, group_by: "parent" } : request;
 }
 
