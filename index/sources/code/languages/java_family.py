@@ -97,6 +97,47 @@ C_SHARP = Language(
 )
 
 
+# ---- Calls of Kotlin, Scala and Swift with a lambda behind them
+
+
+_LAMBDAS = types("lambda_literal block")
+_STRINGS = types("string string_literal line_string_literal")
+
+
+def _lambda(node: ts.Node) -> ts.Node | None:
+    """The lambda behind a call: `{ … }` of `test("adds") { … }`."""
+    if node.type != "call_expression":
+        return None
+    return first_child(first_child(node, "call_suffix", "annotated_lambda") or node, *_LAMBDAS)
+
+
+def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
+    """What a call with a lambda calls, and its first argument, if that is a string."""
+    callee = call.named_child(0)
+    arguments = first_child(first_child(call, "call_suffix"), "value_arguments")
+    # Swift has the arguments beside the lambda, the others in a call inside of the call.
+    if arguments is None and callee is not None and callee.type == "call_expression":
+        arguments = first_child(callee, "value_arguments", "arguments")
+        callee = callee.named_child(0)
+
+    value = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+    if value is not None and value.type == "value_argument":
+        value = value.named_child(0)
+    return node_text(callee), value if value is not None and value.type in _STRINGS else None
+
+
+def _lambda_kind(call: ts.Node) -> str | None:
+    """The kind of what a call with a name and a lambda defines."""
+    callee, name = _lambda_call(call)
+    is_named = name is not None and _lambda(call) is not None
+    return block_kind(call, callee) if is_named and callee else None
+
+
+def _lambda_name(call: ts.Node) -> str:
+    callee, name = _lambda_call(call)
+    return block_name(callee, _lambda_kind(call), unquoted(name))
+
+
 # ---- Kotlin
 
 
@@ -121,50 +162,6 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
         return _lambda_name(node)
 
     return node.child_by_field_name("name") or node.child_by_field_name("type")
-
-
-def _lambda_kind(call: ts.Node) -> str | None:
-    """The kind of what a call with a name and a lambda defines: `test("adds") { … }`."""
-    callee, name = _lambda_call(call)
-    return block_kind(call, callee) if callee and name is not None else None
-
-
-def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
-    """What a call of Kotlin, Scala or Swift with a lambda behind it calls, and its first string."""
-    if call.type != "call_expression" or first_child(_lambda_parent(call), *_LAMBDAS) is None:
-        return "", None
-    callee: ts.Node | None = call.named_child(0)
-    # Swift has the arguments beside the lambda, the others a call without the lambda.
-    holder = first_child(call, "call_suffix")
-    if holder is None:
-        holder = callee
-        callee = callee.named_child(0) if callee is not None and callee.type == call.type else None
-    arguments = first_child(holder, "value_arguments", "arguments")
-    value = arguments.named_child(0) if arguments is not None and arguments.named_children else None
-    string = (
-        value if value is not None and value.type in _STRINGS else first_child(value, *_STRINGS)
-    )
-    return node_text(callee), string
-
-
-def _lambda_parent(call: ts.Node) -> ts.Node:
-    return first_child(call, "call_suffix", "annotated_lambda") or call
-
-
-_LAMBDAS = types("lambda_literal block")
-_STRINGS = types("string string_literal line_string_literal")
-
-
-def _lambda_name(call: ts.Node) -> str:
-    callee, name = _lambda_call(call)
-    return block_name(callee, _lambda_kind(call), unquoted(name))
-
-
-def _lambda(node: ts.Node) -> ts.Node | None:
-    """The lambda of a call that is a block of its own."""
-    if node.type != "call_expression":
-        return None
-    return first_child(_lambda_parent(node), *_LAMBDAS)
 
 
 KOTLIN = Language(
