@@ -112,8 +112,8 @@ def read_pool(
     _check_enough(len(distinct), repeated, labels)
     texts = list(distinct)
     if len(texts) > limit:
-        rows = random.Random(seed).sample(range(len(texts)), limit)
-        texts = [texts[row] for row in sorted(rows)]
+        sampled = random.Random(seed).sample(range(len(texts)), limit)
+        texts = [texts[number] for number in sorted(sampled)]
 
     return TextPool(
         tuple(texts),
