@@ -271,7 +271,7 @@ def words_near(
     most = most_edits(word)
     # The last letter of a stem may stand for another: memori for memory.
     _, of_beginnings = _edits(word, [stem.removesuffix(b"i") for stem in stems])
-    near = [stems[number] for number in np.flatnonzero(of_beginnings <= most)]
+    near = [stems[number] for number in np.flatnonzero(of_beginnings <= most).tolist()]
     forms = [(stem, form) for stem in near for form in _forms(stem.decode(), language)]
     distances = edits(word, [form.encode() for _, form in forms]).tolist()
 
