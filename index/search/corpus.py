@@ -457,6 +457,7 @@ class Corpus:
 
         if mode != "dense":
             prepared.weights = self.weights(text)
+            prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
             if prepared.has_evidence:
                 prepared.defining = self._names.defining(query)
                 prepared.used_name = self._names.used_name(query)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
+from purlin.index.quantities import quantities
 from purlin.index.records import Kind
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
+from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, innermost, places
 from purlin.index.search.ranking.uses import used_name
@@ -25,6 +27,11 @@ _SPLIT_CODE = re.compile(r"(?=.{5,40}$)(?=\D*\d)[A-Za-z0-9]+(?:[-_./ ]{1,3}[A-Za
 _CODES_COMPARED = 20
 # Letters and digits of a code beside other words, where few digits are rather a size or a count.
 _CODE_WITHIN = re.compile(r"(?=.*\d)(?=.*[^\W\d_]).{4,}|\d{5,}")
+# A token that may be a code. It is rare in so few passages, or with this idf: in one of 500.
+_CODE_TOKEN = re.compile(r"(?=\D*\d)[a-z0-9]{4,64}")
+_FEW, _RARE_IDF = 20, 6.2
+# "8540w" is a model rather than watts.
+_LIKE_QUANTITY = re.compile(r"\d{4,}[a-z]")
 _PIECE = re.compile(r"[^\W_]+")
 _MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
@@ -77,6 +84,22 @@ class NamedRows:
         name = used_name(query)
         is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
         return name if is_symbol else None
+
+    def has_code(self, query: str) -> bool:
+        """Return whether a word of the query is a code that some passages have, but few."""
+        spellings = [each.spelling for each in quantities(query)]
+        others = [each for each in spellings if not _LIKE_QUANTITY.fullmatch(each)]
+        in_quantities = {token for each in others for token in tokens(each)}
+        return any(
+            self._is_rare(token, idf)
+            for token, idf in self._weights(query).items()
+            if token not in in_quantities and _CODE_TOKEN.fullmatch(token)
+        )
+
+    def _is_rare(self, token: str, idf: float) -> bool:
+        """Return whether a token is in some passages, and in few or a small share of them."""
+        count = len(self._lexical.search({token: idf}, _FEW)[0])
+        return 0 < count < _FEW or (count == _FEW and idf >= _RARE_IDF)
 
     def _at(self, path: str, lines: Collection[int]) -> Rows:
         """Return the rows of the innermost documents at some lines of the file that a path ends with."""

@@ -114,6 +114,7 @@ class Query:
     - `highlight_terms`: what is highlighted in hits.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
+    - `has_code`: whether a word of it is a code that few products have.
     """
 
     text: str
@@ -131,6 +132,7 @@ class Query:
     highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False
     has_feedback: bool = False
+    has_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

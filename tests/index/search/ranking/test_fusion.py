@@ -1,9 +1,23 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.search.ranking.fusion import DENSE, HYBRID, LEXICAL, Fusion
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.records import Document, Kind
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.ranking.fusion import (
+    CODE_DENSE_WEIGHT,
+    DENSE,
+    HYBRID,
+    LEXICAL,
+    Fusion,
+)
+from tests.support.documents import source
+from tests.support.hash_encoder import HashEncoder
 
 
 def test_weighted_mean_by_hand() -> None:
@@ -29,3 +43,41 @@ def test_fused_scores_are_within_0_and_1(
 def test_both_retrievers_count_for_every_kind(fusion: Fusion) -> None:
     assert 0 < fusion.dense_weight < 1
     assert fusion.lexical_power >= 1
+
+
+def _corpus(home: Path, kind: Kind) -> Corpus:
+    titles = ["EliteBook 8540w", "Drive 1000 GB", *[f"Pen {n}, box 2024" for n in range(30)]]
+    made = [Document(f"P{n}", kind, title, title) for n, title in enumerate(titles)]
+    encoder = HashEncoder()
+    build(home, "c", kind, [source("shop.csv", made)], encoder)
+    return Corpus.load(builds.current(home, "c"), encoder)
+
+
+@pytest.mark.parametrize(
+    ("query", "has_code"),
+    [
+        ("elitebook 8540w battery", True),
+        ("elitebook8540", True),
+        ("elitebook battery", False),
+        # A quantity, a number that many products have, and a code that none has.
+        ("drive 1 tb", False),
+        ("pen 2024", False),
+        ("elitebook 9999x", False),
+    ],
+)
+def test_words_lead_for_products_where_a_query_has_a_code(
+    tmp_path: Path, query: str, has_code: bool
+) -> None:
+    weights = {}
+    for kind in ("product", "reference"):
+        corpus = _corpus(tmp_path / kind, kind)
+        hit = corpus.search(query, k=1, explain=True).hits[0]
+        assert hit.explanation is not None
+        weights[kind] = hit.explanation["dense_weight"]
+        corpus.close()
+
+    expected = CODE_DENSE_WEIGHT if has_code else HYBRID["transformer", "product"].dense_weight
+    assert weights == {
+        "product": expected,
+        "reference": HYBRID["transformer", "reference"].dense_weight,
+    }
