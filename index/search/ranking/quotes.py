@@ -14,8 +14,9 @@ from purlin.index.search.ranking.repository import is_telling
 DEPTH = 50
 # A query of which a document has less than this word for word only happens to share some words.
 MIN_SHARE = 0.5
-# A query may have fewer words of a document by chance, one after the other.
-MIN_RUN = 4
+# A query may have fewer words of a document by chance, one after the other, or fewer that say something:
+# "a function's arguments" are four words, of which two do.
+MIN_RUN, MIN_TELLING = 4, 3
 # Words of a query that are compared.
 _MAX_WORDS = 100
 # A query that is half a quotation counts only a quarter of one, as with the names of symbols.
@@ -67,7 +68,7 @@ def _literals(query: str, defined: Collection[str]) -> Iterator[tuple[str, str]]
 
 
 def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) in the query of the longest runs of at least `MIN_RUN` words that a body has."""
+    """Yield (start, end) in the query of the longest runs of words that a body has, if they are long enough."""
     lower = [word[0].lower() for word in words]
     first = 0
     while first + MIN_RUN <= len(words):
@@ -77,5 +78,6 @@ def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int]
             continue
         while last < len(words) and f" {' '.join(lower[first : last + 1])} " in body:
             last += 1
-        yield words[first].start(), words[last - 1].end()
+        if sum(len(word) > 1 and bool(tokens(word)) for word in lower[first:last]) >= MIN_TELLING:
+            yield words[first].start(), words[last - 1].end()
         first = last

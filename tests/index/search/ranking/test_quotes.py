@@ -34,6 +34,11 @@ def test_a_part_of_a_message_counts_by_its_square_from_a_half_on() -> None:
     assert share(f"{message} of the northern upper canal in rain", code) == 0.0
 
 
+def test_common_words_in_a_row_are_no_quotation() -> None:
+    assert share("check a gate's levels", "# Of a gate's levels, the upper one.") == 0.0
+    assert share("check the gate levels", "# Check the gate levels.") == 0.9
+
+
 @pytest.mark.parametrize(
     "code",
     [
