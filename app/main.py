@@ -215,6 +215,12 @@ def _lifespan(
         service = Service(settings, encoders, metrics, shared, max_searches=cpus)
         metrics.add_collectors(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
+        if not (settings.demo or settings.milvus or service.corpora.statuses()):
+            _log.info(
+                "There are no corpora in %s yet: `purlin index build` makes one, "
+                "PURLIN_HOME names another directory.",
+                settings.home.absolute(),
+            )
 
         try:
             yield {"service": service}

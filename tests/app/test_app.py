@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -33,6 +34,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(home: Path) -> Iterator[TestClient]:
     with serving(home) as client:
         yield client
+
+
+@pytest.mark.parametrize("has_corpora", [False, True])
+def test_a_home_without_corpora_is_told(
+    tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture, has_corpora: bool
+) -> None:
+    caplog.set_level(logging.INFO, logger="purlin.main")
+    served = home if has_corpora else tmp_path
+    with serving(served):
+        pass
+    assert (f"There are no corpora in {served}" in caplog.text) is not has_corpora
 
 
 def search(

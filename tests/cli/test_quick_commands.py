@@ -869,6 +869,17 @@ def test_streams_may_be_closed_or_full(
     assert "Traceback" not in done.stdout
 
 
+def test_a_closed_stdin_is_an_empty_one(shop: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m purlin mcp <&-",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_output_needs_no_utf8(shop: Path, encoder: str) -> None:
     (shop / "size.py").write_text('def measure():\n    """Größe"""\n', encoding="utf-8")
     arguments = [sys.executable, "-m", "purlin", "search", "measure", "--encoder", encoder]
