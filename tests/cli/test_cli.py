@@ -209,7 +209,7 @@ def test_a_wrong_setting_is_named(
 def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _start("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
     assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
-    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.55  (name: DDR4-3200; meaning ")
+    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.56  (name: DDR4-3200; meaning ")
     for condition, expected in (("brand=Brava", "k2"), ("watt=2200", "k1")):
         hits = _hits("boil water", "--filter", condition, home=shop)
         assert [hit["document_id"] for hit in hits] == [expected]
