@@ -78,12 +78,13 @@ def only_name(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def place_wanted(identifier: str) -> Iterator[None]:
-    """Tell whoever names a file without a line to name one: its documents are what is read."""
+def advising_a_line(backend: Backend, corpus: str, identifier: str) -> Iterator[None]:
+    """Add to NotFound of a file of code that a line of it says which of its documents is meant."""
     try:
         yield
     except NotFound as error:
-        if error.field != "id" or not _FILE.fullmatch(identifier):
+        is_file = _FILE.fullmatch(identifier) and backend.kind(corpus) == "code"
+        if error.field != "id" or not is_file:
             raise
         message = f"{error.message} Of a file, name a line as well: {identifier[:200]}:1"
         raise NotFound(message, field="id") from None

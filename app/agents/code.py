@@ -10,10 +10,10 @@ from pydantic import Field
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Head, Part, Result, fit
 from purlin.app.agents.choosing import (
+    advising_a_line,
     any_corpus,
     choose_corpora,
     parse_where,
-    place_wanted,
     with_left_out,
 )
 from purlin.app.agents.results import (
@@ -179,7 +179,7 @@ class FindRelated(Strict):
 def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
     corpus = any_corpus(backend, arguments.corpus)
-    with place_wanted(arguments.id):
+    with advising_a_line(backend, corpus, arguments.id):
         reply = backend.related(corpus, parse_where(backend, corpus, arguments.id), arguments.k)
     return _code_result(reply, arguments.max_tokens, near=arguments.id)
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Head, Result, fit_lines
-from purlin.app.agents.choosing import any_corpus, parse_where, place_wanted
+from purlin.app.agents.choosing import advising_a_line, any_corpus, parse_where
 from purlin.app.agents.results import describe_location
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
 from purlin.app.fields import Strict
@@ -34,7 +34,7 @@ class ReadDocument(Strict):
 def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = any_corpus(backend, arguments.corpus)
-    with place_wanted(arguments.id):
+    with advising_a_line(backend, corpus, arguments.id):
         reply = backend.document(corpus, parse_where(backend, corpus, arguments.id))
     lines = reply.body.split("\n")
     first, last = _line_range(arguments.lines, len(lines), reply.location.start_line or 1)

@@ -46,9 +46,10 @@ _PHRASE_ENDS = tuple(
     )
 )
 
-# The type after the last arrow in a line of a signature, up to a clause about its variables.
+# The type after the last arrow or "):" in a line of a signature, up to a clause about its variables.
 _RETURN_TYPE = re.compile(
-    r"(?:-> |→ |\):[ ]?)(?P<type>(?:(?!->)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)", re.MULTILINE
+    r"(?:-> |→ |\): ?)(?P<type>(?:(?!->|→|\):)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)",
+    re.MULTILINE,
 )
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
@@ -179,7 +180,7 @@ def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
 
 
 def _returned_types(signature: str) -> Iterator[CharSpan]:
-    """Yield the type after a signature's last arrow, and each of its alternatives.
+    """Yield the type at the end of each line of a signature, and each of its alternatives.
 
     Rust's "-> Result<T, E>" has one; Erlang's "-> {ok, Binary} | eof" has `{ok, Binary}` and `eof`.
     """

@@ -59,6 +59,7 @@ _STOP = re.compile(
     r"|:(?=\n)"
     rf"|(?={_ITEM.pattern})"
 )
+_UNSPACED_STOPS = ("。", "！", "？")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 # A bullet, or the call that a docstring begins with: `zip(*iterables) --> Yield ...`.
 _BULLET_OR_CALL = re.compile(r"\s*(?:(?:[-*•]|\d+\.) |[\w.]+\(.*?\) --?>? )?\s*")
@@ -174,7 +175,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
             # "Yes." is no sentence of its own: it begins the one that explains it.
             continue
 
-        if (" " in sentence or sentence.endswith("。")) and not _ASIDE.match(sentence):
+        if (" " in sentence or sentence.endswith(_UNSPACED_STOPS)) and not _ASIDE.match(sentence):
             yield first, last
         position = border
 

@@ -164,9 +164,9 @@ def _declared_parameter(declared: re.Match[str], line_start: int) -> Parameter:
 
 
 def _split_parameters(line: str, start: int) -> Iterator[tuple[int, int, bool]]:
-    """Split at commas of the outermost level, in Pascal at semicolons, too.
+    """Yield (start, end, whether in brackets) of each piece between the outermost commas.
 
-    Yields (start, end, whether in brackets) of each piece.
+    Pascal has semicolons in their place.
 
     A bracket before any `=` or `:` of its piece, or in front of a comma, marks optional parameters;
     all other brackets, and quotes after a `=` or `:`, belong to a default or an annotation.

@@ -180,7 +180,8 @@ class Postings:
     ) -> dict[bytes, int]:
         """Return tokens of ASCII letters with this beginning and one of these sizes, and their row counts.
 
-        With `digits`, tokens may have these, too. Tokens in fewer than `fewest_rows` rows are left out. Raises Altered.
+        With `digits`, tokens may have these, too. Those in fewer than `fewest_rows` rows are left out.
+        Raises Altered.
         """
         letters = beginning.encode()
         first = max(bisect_right(self._firsts, letters) - 1, 0)

@@ -32,7 +32,8 @@ LONGEST_WORD = 32
 _WORD = re.compile(rf"(?<![\w'’./-])[^\W\d_]{{3,{LONGEST_WORD}}}(?![\w'’/-]|\.\w)")
 # What may be a code without separators, which few digits are not.
 _CODE = re.compile(
-    rf"(?<![\w'’./-])(?:(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{{4,{LONGEST_WORD}}}|\d{{5,{LONGEST_WORD}}})(?![\w'’/-]|\.\w)",
+    rf"(?<![\w'’./-])(?:(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{{4,{LONGEST_WORD}}}|\d{{5,{LONGEST_WORD}}})"
+    r"(?![\w'’/-]|\.\w)",
     re.IGNORECASE | re.ASCII,
 )
 # A part of a code between blanks.

@@ -30,8 +30,7 @@ _CODE_WITHIN = re.compile(r"(?=.*\d)(?=.*[^\W\d_]).{4,}|\d{5,}")
 # A token that may be a code. It is rare in so few passages, or with this idf: in one of 500.
 _CODE_TOKEN = re.compile(r"(?=\D*\d)[a-z0-9]{4,64}")
 _FEW, _RARE_IDF = 20, 6.2
-# "8540w" is a model rather than watts.
-_LIKE_QUANTITY = re.compile(r"\d{4,}[a-z]")
+_MOST_CODES = 20  # of a query, each of which is looked up
 _PIECE = re.compile(r"[^\W_]+")
 _MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
@@ -87,14 +86,15 @@ class NamedRows:
 
     def has_code(self, query: str) -> bool:
         """Return whether a word of the query is a code that some passages have, but few."""
-        spellings = [each.spelling for each in quantities(query)]
-        others = [each for each in spellings if not _LIKE_QUANTITY.fullmatch(each)]
-        in_quantities = {token for each in others for token in tokens(each)}
-        return any(
-            self._is_rare(token, idf)
+        in_quantities = {
+            token for quantity in quantities(query) for token in tokens(quantity.spelling)
+        }
+        codes = (
+            (token, idf)
             for token, idf in self._weights(query).items()
             if token not in in_quantities and _CODE_TOKEN.fullmatch(token)
         )
+        return any(itertools.starmap(self._is_rare, itertools.islice(codes, _MOST_CODES)))
 
     def _is_rare(self, token: str, idf: float) -> bool:
         """Return whether a token is in some passages, and in few or a small share of them."""

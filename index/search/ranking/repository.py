@@ -12,7 +12,8 @@ other hits. `definition` is how much of the query names the symbol that the pass
 much of it is in the passage word for word. `role` puts tests, examples and the like after other code, or
 other code after tests if the query asks for these. `path` and `file` count for the best hit of a
 file alone: its further hits stand where their own words put them. Where the query asks who uses a
-symbol, or what inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
+symbol, or what inherits from it, `definition` is that of passages that do. All parts are in 0-1, so
+scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.
@@ -124,9 +125,9 @@ def weigh(
     `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
     query, or whose file and line are in it. The order of the documents decides which of a file's equal
     hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
-    those of some paths that the corpus has. If the query asks who uses a symbol, `query` is that
-    symbol, and `users` masks the documents that use it. `quoted` (n,) is how much of the query each
-    document has word for word.
+    those of some paths that the corpus has. If the query asks who uses a symbol, or what inherits from
+    it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
+    query each document has word for word.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))

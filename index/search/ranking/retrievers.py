@@ -122,8 +122,10 @@ class Retrievers:
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""
+        if query.used_name is not None:
+            return None
         share = quotes.quotes(query.text, query.weights, titles)
-        if share is None or query.used_name is not None:
+        if share is None:
             return None
 
         first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]

@@ -11,12 +11,14 @@ _BEFORE = (
     "|unit|integration|regression|end-to-end|e2e) )*"
 )
 _TESTS = r"(?:tests|specs|test ?cases|test ?suites?)"
+# "Test for a prime" and "test whether a file exists" are what a function does.
+_NOT_A_CONDITION = r"(?! (?:for|if|whether)\b)"
 _QUERY = re.compile(
-    rf"{_BEFORE}(?:{_TESTS}|test|spec) (?:of|that|which|checking|covering|covers?)\b"
-    # "Test for a prime" is what a function does.
-    rf"|{_BEFORE}(?:{_TESTS}|(?:a|the|unit|integration|regression) test) (?:for|on)\b"
-    r"|(?:where|how) (?:is|are) .*\btested$|(?:where|how) (?:do|does) \w+ test\b"
-    r"|(?:what|which \w+) tests \w",
+    rf"{_BEFORE}(?:{_TESTS}|test|spec) (?:of|that|checking|covering|covers?)\b"
+    rf"|{_BEFORE}(?:{_TESTS}|(?:a|the|unit|integration|regression) test) (?:for|on|which)\b"
+    r"|(?:where|how) (?:is|are) .*\btested$"
+    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test\b{_NOT_A_CONDITION}"
+    rf"|(?:what|which \w+) tests{_NOT_A_CONDITION} \w",
     re.IGNORECASE,
 )
 # Of a function or class in a file of other code.

@@ -39,10 +39,16 @@ _QUESTION_ON_HEIRS = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[^\W\d][\w$]*")
-# What a class may have in parentheses, other than in Python: parameters.
-_PARENTHESES = re.compile(r"\([^()]*\)")
-# Lines in a body that name what it inherits from: Elixir's, Ruby's, Perl's, and those of PHP's traits.
-_HERITAGE = r"^[ \t]*(?:@behaviou?r|use|include|extend|prepend|extends|with)\b[^\n]{{0,200}}{word}"
+# Parameters of a class, other than in Python, and those of its type: `class Box<T extends Codec>`.
+_PARAMETERS = re.compile(r"\([^()]*\)|<[^<>]*>")
+# Beginnings of lines in a body that name what it inherits from, by language; PHP's are those of traits.
+_HERITAGE = {
+    "elixir": "@behaviou?r|use",
+    "crystal": "include|extend",
+    "ruby": "include|extend|prepend",
+    "perl": "extends|with|use +(?:parent|base)",
+    "php": "use",
+}
 
 
 def used_name(query: str) -> str | None:
@@ -92,25 +98,33 @@ def heirs(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
     Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is
     what its context says.
     """
-    word = re.compile(_word(name))
-    heritage = re.compile(_HERITAGE.format(word=_word(name)), re.MULTILINE)
+    word = _word(name)
     return np.array(
         [
-            _parts(document.title)[-1] != name and _inherits(document, word, heritage)
+            _parts(document.title)[-1] != name and _inherits(document, word)
             for document in documents
         ],
         dtype=np.bool_,
     )
 
 
-def _inherits(document: Document, word: re.Pattern[str], heritage: re.Pattern[str]) -> bool:
+def _inherits(document: Document, word: str) -> bool:
+    """Return whether a document inherits from what the pattern `word` matches."""
     if document.fields.get("kind") in ("function", "method"):
         # Only the head of a scope has several words.
-        return any(" " in outer and word.search(outer) for outer in document.context)
+        return any(" " in outer and re.search(word, outer) for outer in document.context)
+
     head = str(document.fields.get("signature", ""))
-    if document.fields.get("language") != "python":
-        head = _PARENTHESES.sub("", head)
-    return bool(word.search(head) or heritage.search(document.body))
+    language = str(document.fields.get("language"))
+    if language != "python":
+        head = _PARAMETERS.sub("", head)
+    if re.search(word, head):
+        return True
+    if language not in _HERITAGE:
+        return False
+
+    line = rf"^[ \t]*(?:{_HERITAGE[language]})\b[^\n]{{0,200}}{word}"
+    return re.search(line, document.body, re.MULTILINE) is not None
 
 
 def _word(name: str) -> str:

@@ -517,6 +517,7 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
         result = call(client, "search_products", query="drill", filter={"price": {"lte": 20}})
         refused = call(client, "search_products", query="drill", filter={"colour": "red"})
         whole = call(client, "read_document", id="drill:30")
+        missing = call(client, "read_document", id="KT-1.5")
 
     (hit,) = result["structuredContent"]["hits"]
     assert hit["why"].startswith("name: drill; meaning ")
@@ -525,6 +526,8 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
     assert "A drill for stone." in text(result)
     assert "no filterable field 'colour'" in text(refused)
     assert "Drill 30" in text(whole)
+    assert "KT-1.5" in text(missing)
+    assert "line" not in text(missing)
 
 
 def test_variants_of_a_product_are_one_hit(tmp_path: Path) -> None:

@@ -215,7 +215,9 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("open(door -> ", set()),
         ("function Open(Door: TDoor):TKey", {"TKey"}),
         ("open(door: Door): Option[Key]", {"Option[Key]"}),
+        ("open(door: Door, then: (Key) -> Unit): Door", {"Door"}),
         ("(open door) → key?\ndoor : any/c = #f", {"key?"}),
+        ("open : Door → Key → Door", {"Door"}),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:

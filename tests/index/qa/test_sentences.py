@@ -107,6 +107,7 @@ def test_sentences_of_japanese_end_without_a_space() -> None:
         "既定値は30です。",
         "秒数を「長い。」と言います。",
     ]
+    assert _texts("短いですか？長い！") == ["短いですか？", "長い！"]
 
 
 def test_a_verdict_belongs_to_its_explanation() -> None:

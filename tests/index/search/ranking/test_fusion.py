@@ -46,7 +46,8 @@ def test_both_retrievers_count_for_every_kind(fusion: Fusion) -> None:
 
 
 def _corpus(home: Path, kind: Kind) -> Corpus:
-    titles = ["EliteBook 8540w", "Drive 1000 GB", *[f"Pen {n}, box 2024" for n in range(30)]]
+    titles = ["EliteBook 8540p", "Drive 1000 GB", "Kettle 1500 W"]
+    titles += [f"Pen {n}, box 2024" for n in range(30)]
     made = [Document(f"P{n}", kind, title, title) for n, title in enumerate(titles)]
     encoder = HashEncoder()
     build(home, "c", kind, [source("shop.csv", made)], encoder)
@@ -56,13 +57,15 @@ def _corpus(home: Path, kind: Kind) -> Corpus:
 @pytest.mark.parametrize(
     ("query", "has_code"),
     [
-        ("elitebook 8540w battery", True),
+        ("elitebook 8540p battery", True),
         ("elitebook8540", True),
         ("elitebook battery", False),
-        # A quantity, a number that many products have, and a code that none has.
+        # Quantities, a number that many products have, and a code that none has.
         ("drive 1 tb", False),
+        ("kettle 1500w", False),
         ("pen 2024", False),
         ("elitebook 9999x", False),
+        (" ".join(f"x{number}y" for number in range(100, 200)) + " 8540p", False),
     ],
 )
 def test_words_lead_for_products_where_a_query_has_a_code(

@@ -74,8 +74,14 @@ def test_most_queries_quote_nothing() -> None:
 
 def test_long_queries_and_bodies_take_no_time_to_speak_of() -> None:
     words = "gate lock weir sluice " * 20_000
-    for query in (words, "--a" * 20_000, "a_b" * 20_000):
+    names = " ".join(f"gate_{number}" for number in range(5_000))
+    for query in (words, "--a" * 20_000, "a_b" * 20_000, names, f"--{names.replace(' ', ' --')}"):
         share(query, words)
+
+
+def test_only_the_first_words_of_a_query_are_compared() -> None:
+    assert share("gate_0 " * 99 + "gate_100", "gate_100()") == pytest.approx(0.9 * (3 / 5) ** 2)
+    assert share("gate_0 " * 100 + "gate_100", "gate_100()") == 0.0
 
 
 FILES = {

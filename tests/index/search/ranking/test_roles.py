@@ -23,6 +23,8 @@ from tests.support.repositories import open_repository
         "where is the cache tested?",
         "how do we test the clock",
         "which functions tests parse_header",
+        "what tests are there for uploads",
+        "tests which cover uploads",
     ],
 )
 def test_queries_for_tests(query: str) -> None:
@@ -34,6 +36,10 @@ def test_queries_for_tests(query: str) -> None:
     [
         "test whether a file exists",
         "test for a prime number",
+        "test which encoding a file has",
+        "how do I test if a number is prime",
+        "which function tests whether a file exists",
+        "how does pytest test discovery work",
         "run the tests in parallel",
         "testing client",
         "specification of the protocol",
