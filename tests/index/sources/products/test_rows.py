@@ -142,15 +142,15 @@ def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
 
 def test_attributes_of_magento_are_told_apart(tmp_path: Path) -> None:
     table = "sku,name,additional_attributes\n"
-    table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen,size=S"\n'
+    table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen, Ärmel=lang"\n'
     (tee,), _ = read_products(write(tmp_path / "magento.csv", table))
 
     assert tee.fields == {
         "attrs.color": "Blue, dark",
         "attrs.material": ("Cotton", "Linen"),
-        "attrs.size": "S",
+        "attrs.Ärmel": "lang",
     }
-    assert atom_texts(tee) == ["Color: Blue, dark", "Material: Cotton, Linen", "Size: S"]
+    assert atom_texts(tee) == ["Color: Blue, dark", "Material: Cotton, Linen", "Ärmel: lang"]
 
 
 def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> None:
