@@ -60,8 +60,9 @@ CURRENCY_CODES = (
 ).split()
 _CURRENCY = rf"[$€£¥₹₽₺₩円元]|zł|kr\.?|{'|'.join(CURRENCY_CODES)}"
 _MONEY = re.compile(
-    rf"(?:{_CURRENCY})\s*\d[\d.,' \u00a0]*(?:,-)?|\d[\d.,' \u00a0]*(?:,-)?\s*(?:{_CURRENCY})",
-    re.IGNORECASE,
+# In time that grows with the length of a text; "1.299,- €" has no cents.
+_MONEY_AMOUNT = r"\d[\d.,'\s]*+-?\s*+"
+    rf"(?:{_CURRENCY})\s*+{_MONEY_AMOUNT}|{_MONEY_AMOUNT}(?:{_CURRENCY})", re.IGNORECASE
 )
 # An abbreviation before the amount may end in a dot: "Rs. 500", "MRP S.R. 20".
 _AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")

@@ -184,9 +184,10 @@ def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> 
     ],
 )
 def test_amounts_with_a_currency_are_numbers(tmp_path: Path, cell: str, value: object) -> None:
-    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis\nA;Sofa;{cell}\n")
+    # A size is no amount.
+    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis;Size\nA;Sofa;{cell};EUR 38\n")
     (sofa,), _ = read_products(path)
 
-    assert sofa.fields == {"Sonderpreis": value}
+    assert sofa.fields == {"Sonderpreis": value, "Size": "EUR 38"}
     nested = from_record({"title": "T", "shipping": {"cost": "4.95 EUR"}})
     assert nested.fields == {"shipping.cost": 4.95}
