@@ -125,19 +125,22 @@ def test_the_category_is_the_shops_own() -> None:
 def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
     header = "sku,title,Categories,Tags,Attribute 1 name,Attribute 1 value(s),Category"
     table = (
-        f'{header}\nA,Hoodie,"Clothing > Hoodies, Sale","winter; warm, soft",Size,"S, M, 1,5 l",\n'
+        f'{header}\nA,Hoodie,"Clothing > Hoodies, Sale","winter; warm, soft ; red",Size,"S, M, 1,5 l",\n'
         'B,Paint,"Arts\\, Crafts, Kids &amp; Co",,,,\n'
         'C,Clay,,,,,"Arts, Crafts"\n'
+        "D,Ink,\"['Arts', 'Crafts']\",,,,\n"
     )
-    (hoodie, paint, clay), _ = read_products(write(tmp_path / "a.csv", table))
+    (hoodie, paint, clay, ink), _ = read_products(write(tmp_path / "a.csv", table))
 
     assert hoodie.fields == {
         "category": ("Clothing > Hoodies", "Sale"),
-        "Tags": ("winter", "warm", "soft"),
+        "Tags": ("winter", "warm, soft", "red"),
         "attrs.Size": ("S", "M", "1,5 l"),
     }
     assert paint.fields["category"] == ("Arts, Crafts", "Kids & Co")
     assert clay.fields == {"category": "Arts, Crafts"}
+    # In the notation of a program, brackets and quotes would be parts of the items.
+    assert ink.fields == {"category": "['Arts', 'Crafts']"}
 
 
 def test_attributes_of_magento_are_told_apart(tmp_path: Path) -> None:
