@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources.encodings import decoded, is_escaped, text_codec
+from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
@@ -344,7 +344,7 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     """
     page_format = _format(Path(name).name)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
+        encoding, declared = "utf-16", None
     else:
         if page_format == "manual":
             # Old ones are in other encodings; what is in none is no manual page.
@@ -356,14 +356,13 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
         encoding = text_codec(charset) or "utf-8-sig"
         if declared is None and is_escaped(content):
-            encoding = "iso2022_jp"
+            encoding = ESCAPED_JAPANESE
 
     try:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        is_declared = page_format == "html" and _CHARSET.search(content, 0, 4096) is not None
-        if not is_declared and (text := decoded(content)) is not None:
+        if declared is None and (text := decoded(content)) is not None:
             return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")
