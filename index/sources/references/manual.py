@@ -42,7 +42,7 @@ VERSION = 16
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
-PLAIN_TEXT = "plain text beside pages of other formats; build a corpus of it alone to read it"
+PLAIN_TEXT = "plain text beside files of other kinds; build a corpus of it alone to read it"
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
@@ -159,7 +159,7 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     paths = [page for page in pages if isinstance(page, Path)]
     paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
-    reads_text = _reads_text({path.suffix.lower() for path in paths})
+    reads_text = _reads_text(root, {path.suffix.lower() for path in paths})
     for path in paths:
         name = path.relative_to(root).as_posix()
         if reads_text or path.suffix.lower() != ".txt":
@@ -168,9 +168,17 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
             yield Skipped(name, PLAIN_TEXT, by_choice=True)
 
 
-def _reads_text(suffixes: set[str]) -> bool:
-    """Whether a .txt is a page: beside .rst, or where nothing else is; elsewhere it may be anything."""
-    return ".rst" in suffixes or suffixes == {".txt"}
+def _reads_text(root: Path, suffixes: set[str]) -> bool:
+    """Whether a .txt is a page, by the suffixes of all: beside .rst, or where nothing else is.
+
+    Elsewhere it may be anything, such as the `requirements.txt` of a project without pages.
+    """
+    others = files_below(root, _is_other, _is_entered)
+    return ".rst" in suffixes or (suffixes == {".txt"} and next(others, None) is None)
+
+
+def _is_other(name: str) -> bool:
+    return not name.startswith(".") and not name.lower().endswith(".txt")
 
 
 def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
@@ -202,7 +210,7 @@ def names(root: Path) -> Iterator[str]:
         else:
             yield path.relative_to(root).as_posix()
 
-    if _reads_text(suffixes):
+    if _reads_text(root, suffixes):
         yield from (path.relative_to(root).as_posix() for path in texts)
 
 
