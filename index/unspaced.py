@@ -12,9 +12,9 @@ _CHARACTER = re.compile(f"[{_CHARACTERS}]")
 _LINE_END = re.compile(rf"(?<=[{_CHARACTERS}])[ \t\r]*\n[ \t\r\n]*(?=[{_CHARACTERS}])")
 
 
-def is_unspaced(character: str) -> bool:
+def is_unspaced(text: str) -> bool:
     """Return whether a text begins with a character of such a script."""
-    return _CHARACTER.match(character) is not None
+    return _CHARACTER.match(text) is not None
 
 
 def unwrapped(text: str) -> str:

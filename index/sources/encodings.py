@@ -19,18 +19,21 @@ _MARKS = (
 _DECLARED = re.compile(rb"coding\s{0,9}[:=]\s{0,9}[\"']?([\w.-]{1,40})")
 _DECLARING_LINES, _DECLARING_BYTES = 2, 1024
 
-# Browsers read both as cp1252.
-_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}
+# ISO-2022-JP with the half-width kana that programs on Windows write into it.
+ESCAPED_JAPANESE = "iso2022_jp_ext"
+
+# What browsers read under these names.
+_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252", "iso2022_jp": ESCAPED_JAPANESE}
 _TEXT_CODEC = re.compile(
     r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
-    r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
+    r"euc[_-](jp|kr)|iso2022_jp_ext|gb2312|gbk|gb18030|big5"
 )
 
 # Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x19\x1c-\x1f\x7f]")
 _ASCII = bytes(range(128))
-# ISO-2022-JP changes to Japanese characters and back to others.
-_ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BJ]")
+# ISO-2022-JP changes to Japanese characters and on to others.
+_ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BIJ]")
 _FOREIGN = re.compile(r"[^\0-\x7f]+")
 _KANA = re.compile(r"[\u3001-\u30ff]")
 _HALF_WIDTH_KANA = re.compile(r"[\uff61-\uff9f]")
@@ -49,7 +52,7 @@ def decoded(content: bytes) -> str | None:
             return _strictly(content, codec)
 
     if is_escaped(content):
-        return _strictly(content, "iso2022_jp")
+        return _strictly(content, ESCAPED_JAPANESE)
     try:
         return content.decode()
     except UnicodeDecodeError:

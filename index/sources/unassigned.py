@@ -22,6 +22,7 @@ from purlin.index.sources.products.columns import (
 )
 from purlin.index.sources.products.values import price_of, typed_cell
 from purlin.index.sources.tables import Row, read_rows, table_format
+from purlin.index.unspaced import is_unspaced
 
 _PRICE_NAME = re.compile(
     r"price|cost|amount|rrp|msrp|preis|prix|precio|prijs|\b(?:eur|usd|gbp)\b", re.I
@@ -151,7 +152,12 @@ def _may_be(standard: str, name: str, cells: Sequence[object]) -> bool:
         return bool(values) and len(set(values)) == len(cells)
     texts = [value for value in values if isinstance(value, str)]
     # Prose has several words: a date or a code does not describe a product.
-    return any(" " in text for text in texts) if standard == "description" else bool(texts)
+    return any(map(_has_words, texts)) if standard == "description" else bool(texts)
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text has several words, or may have: Japanese has no spaces between them."""
+    return " " in text or any(map(is_unspaced, text))
 
 
 def _is_price(value: object) -> bool:

@@ -395,7 +395,7 @@ F_SHARP = PatternLanguage(
     heads=(
         _head(
             r"let (?:(?:rec|inline|private|internal|mutable) )*+(?P<name>\w++|``[^`\n]++``)"
-            r"(?= *(?:[(<]|[ \t]\w))[^=\n]*+=",
+            r"(?= *[(<]| \w)[^=\n]*+=",
             "indent",
             "function",
         ),

@@ -20,7 +20,7 @@ _VALUE_KEYS = ("value", "values", "options", "attribute_value")
 _UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
 # How an attribute begins in Magento's "colour=Blue,material=Cotton|Linen".
-_ASSIGNMENT = re.compile(r"(?:^|,)([A-Za-z]\w{0,63})=")
+_ASSIGNMENT = re.compile(r"(?:^|,)\s*([^\W\d]\w{0,63})=")
 
 # What Shopify writes as the only option of a product without variants.
 _NO_VARIANTS = "Default Title"

@@ -80,7 +80,8 @@ def from_record(
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
     excluded = {*names.values(), *pairs, *pairs.values()}
     others = {
-        name: money(value)
+        # A size such as "EUR 38" is no amount.
+        name: value if is_option(name) else money(value)
         for name, value in flat_fields({**_other_columns(record, excluded), **rest})
     }
 

@@ -52,16 +52,18 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
-# Between the items of a cell that lists several; in "1,5 l" the comma is a decimal one.
-_ITEM_END = re.compile(r"[;|]|(?<!\\),(?!\d)")
+# Between the items of a cell that lists several: bars or semicolons where it has any, since then a
+# comma is within an item ("Clothing, Shoes & Jewelry|Women"). In "1,5 l" it is a decimal one.
+_ITEM_ENDS = (re.compile(r"[;|]"), re.compile(r"(?<!\\),(?!\d)"))
 CURRENCY_CODES = (
     "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd try usd "
     "zar"
 ).split()
 _CURRENCY = rf"[$€£¥₹₽₺₩円元]|zł|kr\.?|{'|'.join(CURRENCY_CODES)}"
+# In time that grows with the length of a text; "1.299,- €" has no cents.
+_MONEY_AMOUNT = r"\d[\d.,'\s]*+-?\s*+"
 _MONEY = re.compile(
-    rf"(?:{_CURRENCY})\s*\d[\d.,' \u00a0]*(?:,-)?|\d[\d.,' \u00a0]*(?:,-)?\s*(?:{_CURRENCY})",
-    re.IGNORECASE,
+    rf"(?:{_CURRENCY})\s*+{_MONEY_AMOUNT}|{_MONEY_AMOUNT}(?:{_CURRENCY})", re.IGNORECASE
 )
 # An abbreviation before the amount may end in a dot: "Rs. 500", "MRP S.R. 20".
 _AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
@@ -190,8 +192,15 @@ def _text_items(text: str) -> list[str]:
 
 
 def listed_items(cell: str) -> list[str]:
-    """The items of a cell that lists several: categories, tags, the sizes of a product."""
-    items = (item.strip().replace("\\,", ",") for item in _ITEM_END.split(plain(cell)))
+    """The items of a cell that lists several: categories, tags, the sizes of a product.
+
+    A list in the notation of a program, such as `["Home"]`, is one item.
+    """
+    text = plain(cell)
+    if text.startswith(("[", "{")):
+        return [text]
+    item_end = next((end for end in _ITEM_ENDS if end.search(text)), _ITEM_ENDS[0])
+    items = (item.strip().replace("\\,", ",") for item in item_end.split(text))
     return list(dict.fromkeys(item for item in items if item))
 
 

@@ -24,9 +24,10 @@ def name_command(page: Page, page_format: str) -> None:
     Of the source of a manual page, the first section is the entry of the command or functions.
     """
     is_source = page_format in ("asciidoc", "manual")
-    command = manual_pages.command(page.title) if is_source else _own_name(page)
     if page_format == "help":
         command = page.title
+    else:
+        command = manual_pages.command(page.title) if is_source else _own_name(page)
     is_callable = is_source and _CALLABLE.fullmatch(page.title) is not None
 
     for section in page.sections:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources.encodings import decoded, is_escaped, text_codec
+from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
@@ -42,7 +42,7 @@ VERSION = 16
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
-PLAIN_TEXT = "plain text beside pages of other formats; build a corpus of it alone to read it"
+PLAIN_TEXT = "plain text beside files of other kinds; build a corpus of it alone to read it"
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
@@ -159,7 +159,7 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     paths = [page for page in pages if isinstance(page, Path)]
     paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
-    reads_text = _reads_text({path.suffix.lower() for path in paths})
+    reads_text = _reads_text(root, {path.suffix.lower() for path in paths})
     for path in paths:
         name = path.relative_to(root).as_posix()
         if reads_text or path.suffix.lower() != ".txt":
@@ -168,9 +168,17 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
             yield Skipped(name, PLAIN_TEXT, by_choice=True)
 
 
-def _reads_text(suffixes: set[str]) -> bool:
-    """Whether a .txt is a page: beside .rst, or where nothing else is; elsewhere it may be anything."""
-    return ".rst" in suffixes or suffixes == {".txt"}
+def _reads_text(root: Path, suffixes: set[str]) -> bool:
+    """Whether a .txt is a page, by the suffixes of all: beside .rst, or where nothing else is.
+
+    Elsewhere it may be anything, such as the `requirements.txt` of a project without pages.
+    """
+    others = files_below(root, _is_other, _is_entered)
+    return ".rst" in suffixes or (suffixes == {".txt"} and next(others, None) is None)
+
+
+def _is_other(name: str) -> bool:
+    return not name.startswith(".") and not name.lower().endswith(".txt")
 
 
 def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
@@ -202,7 +210,7 @@ def names(root: Path) -> Iterator[str]:
         else:
             yield path.relative_to(root).as_posix()
 
-    if _reads_text(suffixes):
+    if _reads_text(root, suffixes):
         yield from (path.relative_to(root).as_posix() for path in texts)
 
 
@@ -344,7 +352,7 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     """
     page_format = _format(Path(name).name)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
+        encoding, declared = "utf-16", None
     else:
         if page_format == "manual":
             # Old ones are in other encodings; what is in none is no manual page.
@@ -356,14 +364,13 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
         encoding = text_codec(charset) or "utf-8-sig"
         if declared is None and is_escaped(content):
-            encoding = "iso2022_jp"
+            encoding = ESCAPED_JAPANESE
 
     try:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        is_declared = page_format == "html" and _CHARSET.search(content, 0, 4096) is not None
-        if not is_declared and (text := decoded(content)) is not None:
+        if declared is None and (text := decoded(content)) is not None:
             return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")

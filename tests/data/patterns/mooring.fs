@@ -14,3 +14,7 @@ type Berth =
         { this with Free = true }
 
 let limit = 3
+
+/// Frees a berth.
+let free ship berth =
+    moor ship berth - 1

@@ -24,6 +24,7 @@ CHINESE = "// 读取配置文件并返回结果\nint load(void) { return 0; }\n"
         (JAPANESE.replace("\n", "\r\n"), "cp932"),
         (JAPANESE, "euc_jp"),
         (JAPANESE, "iso2022_jp"),
+        ("読込ﾌｧｲﾙ名ﾘｽﾄ", "iso2022_jp_ext"),
         (FRENCH, "cp1252"),
         ("// Größe “außen” – übrig…\n", "cp1252"),
         ("s = '\xff'\n", "latin-1"),

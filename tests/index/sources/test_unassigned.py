@@ -51,6 +51,13 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
     assert remarks(path, {**columns, "price": "Amount"}) == []
 
 
+def test_a_description_without_spaces_is_named(tmp_path: Path) -> None:
+    table = "id,title,brand,price,特長\n1,電気ケトル,Aquila,5,静かに沸かし、自動で止まります。\n"
+
+    (line,) = remarks(write(tmp_path / "a.csv", table))
+    assert line.endswith('--column description="特長" assigns one')
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -157,6 +157,7 @@ EXPECTED = {
         ("moor", "function", 5, 7, "Moors a ship."),
         ("Berth", "class", 9, 14, ""),
         ("Berth.Release", "method", 13, 14, "Frees the berth."),
+        ("free", "function", 19, 20, "Frees a berth."),
         ("mooring", "module", 16, 16, ""),
     ],
     "person.capnp": [

@@ -125,32 +125,35 @@ def test_the_category_is_the_shops_own() -> None:
 def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
     header = "sku,title,Categories,Tags,Attribute 1 name,Attribute 1 value(s),Category"
     table = (
-        f'{header}\nA,Hoodie,"Clothing > Hoodies, Sale","winter; warm, soft",Size,"S, M, 1,5 l",\n'
+        f'{header}\nA,Hoodie,"Clothing > Hoodies, Sale","winter; warm, soft ; red",Size,"S, M, 1,5 l",\n'
         'B,Paint,"Arts\\, Crafts, Kids &amp; Co",,,,\n'
         'C,Clay,,,,,"Arts, Crafts"\n'
+        "D,Ink,\"['Arts', 'Crafts']\",,,,\n"
     )
-    (hoodie, paint, clay), _ = read_products(write(tmp_path / "a.csv", table))
+    (hoodie, paint, clay, ink), _ = read_products(write(tmp_path / "a.csv", table))
 
     assert hoodie.fields == {
         "category": ("Clothing > Hoodies", "Sale"),
-        "Tags": ("winter", "warm", "soft"),
+        "Tags": ("winter", "warm, soft", "red"),
         "attrs.Size": ("S", "M", "1,5 l"),
     }
     assert paint.fields["category"] == ("Arts, Crafts", "Kids & Co")
     assert clay.fields == {"category": "Arts, Crafts"}
+    # In the notation of a program, brackets and quotes would be parts of the items.
+    assert ink.fields == {"category": "['Arts', 'Crafts']"}
 
 
 def test_attributes_of_magento_are_told_apart(tmp_path: Path) -> None:
     table = "sku,name,additional_attributes\n"
-    table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen,size=S"\n'
+    table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen, Ärmel=lang"\n'
     (tee,), _ = read_products(write(tmp_path / "magento.csv", table))
 
     assert tee.fields == {
         "attrs.color": "Blue, dark",
         "attrs.material": ("Cotton", "Linen"),
-        "attrs.size": "S",
+        "attrs.Ärmel": "lang",
     }
-    assert atom_texts(tee) == ["Color: Blue, dark", "Material: Cotton, Linen", "Size: S"]
+    assert atom_texts(tee) == ["Color: Blue, dark", "Material: Cotton, Linen", "Ärmel: lang"]
 
 
 def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> None:
@@ -184,9 +187,10 @@ def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> 
     ],
 )
 def test_amounts_with_a_currency_are_numbers(tmp_path: Path, cell: str, value: object) -> None:
-    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis\nA;Sofa;{cell}\n")
+    # A size is no amount.
+    path = write(tmp_path / "a.csv", f"sku;title;Sonderpreis;Size\nA;Sofa;{cell};EUR 38\n")
     (sofa,), _ = read_products(path)
 
-    assert sofa.fields == {"Sonderpreis": value}
+    assert sofa.fields == {"Sonderpreis": value, "Size": "EUR 38"}
     nested = from_record({"title": "T", "shipping": {"cost": "4.95 EUR"}})
     assert nested.fields == {"shipping.cost": 4.95}

@@ -851,8 +851,14 @@ def test_rst_neither_includes_nor_trusts() -> None:
 def test_text_counts_as_rst_only_beside_rst_or_alone(tmp_path: Path) -> None:
     assert "notes.txt#notes" in by_id(REFERENCE / "markup")
     shutil.copy(REFERENCE / "markup" / "notes.txt", tmp_path)
+    (tmp_path / ".gitignore").write_text("*.log\n")
     assert "notes.txt#notes" in by_id(tmp_path)
     assert list(manual.names(tmp_path)) == ["notes.txt"]
+
+    # As the `requirements.txt` of a project without pages.
+    (tmp_path / "main.py").write_text("print()\n")
+    assert list(manual.names(tmp_path)) == []
+    assert [each.path for each in read(tmp_path)[1]] == ["notes.txt"]
 
     (tmp_path / "page.md").write_text("Text.\n")
     assert list(manual.names(tmp_path)) == ["page.md"]
