@@ -183,14 +183,16 @@ def _compare(
         cosines = (expected / lengths * encoder.encode(probes(), role=role)).sum(axis=1)
         # In 8 bits the empty text, which nobody searches for, differs most: of a larger model by more
         # than texts may.
-        similarity = cosines[1:].min()
+        similarity = min(
+            cosine for cosine, probe in zip(cosines.tolist(), probes(), strict=True) if probe
+        )
 
         refuse_difference(
             "vectors",
             quantization,
             difference=float(difference),
             max_difference=MAX_VECTOR_DIFFERENCE,
-            similarity=float(similarity),
+            similarity=similarity,
             min_similarity=MIN_COSINE,
             similarity_name="lowest cosine",
         )
