@@ -55,6 +55,16 @@ LabelledTexts = Annotated[
         help="A table of labelled texts to measure on, with --column and --label-column; nothing is chosen by it."
     ),
 ]
+LabelNames = Annotated[
+    Path, typer.Option(help="Label names, one a line; or name = wording | wording.")
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(help="The column of the texts in a table, also in --dev [default: text]."),
+]
+RemoveTags = Annotated[
+    bool, typer.Option("--html", help="Remove HTML tags from the texts, also of --dev.")
+]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 
 
@@ -223,18 +233,11 @@ def ranker_command(
 @app.command("pesco")
 def pesco_command(
     texts: UnlabelledTexts,
-    labels: Annotated[
-        Path, typer.Option(help="Label names, one a line; or name = wording | wording.")
-    ],
+    labels: LabelNames,
     name: Annotated[str, typer.Option(help="The classifier's name.")],
-    column: Annotated[
-        str | None,
-        typer.Option(help="The column of the texts in a table, also in --dev [default: text]."),
-    ] = None,
+    column: TextColumn = None,
     label_column: Annotated[str, typer.Option(help="The column of the labels in --dev.")] = "label",
-    html: Annotated[
-        bool, typer.Option("--html", help="Remove HTML tags from the texts, also of --dev.")
-    ] = False,
+    html: RemoveTags = False,
     templates: Templates = None,
     config: PescoRecipe = None,
     dev: LabelledTexts = None,
@@ -261,16 +264,13 @@ def pesco_command(
     )
     for warning in read.pool_warnings(pool, texts, html=html):
         err.print(f"warning: {warning}")
+
     dev_texts = None
     if dev is not None:
         dev_texts = read.read_labelled_texts(
-            dev,
-            names,
-            err.print,
-            column=column or "text",
-            label_column=label_column,
-            html=html,
+            dev, names, err.print, column=column or "text", label_column=label_column, html=html
         )
+
     run_dir = to or home / "training" / name
     with (
         undone_if_interrupted("interrupted; the same command goes on where it stopped"),

@@ -57,9 +57,7 @@ _NO_PROSE = re.compile("[!-~]+")
 
 
 def from_record(
-    record: Mapping[str, object],
-    *,
-    columns: Mapping[str, str] | None = None,
+    record: Mapping[str, object], *, columns: Mapping[str, str] | None = None
 ) -> Document:
     """Make a document of one product record; `columns` as for `product.files`.
 

@@ -321,11 +321,13 @@ def test_unlabelled_questions_about_entries_left_out_are_dropped(tmp_path: Path)
     pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     entry = next(each for each in pool.entries if "#" in each)
     rows = [{"title": "one", "entry": entry}, {"title": "two"}]
-    asked = write_jsonl(tmp_path / "asked.jsonl", rows)
+    questions_path = write_jsonl(tmp_path / "questions.jsonl", rows)
     measured = {"id": "1", "question": "what", "answers": ["x"], "entry": entry, "form": "a"}
     left_out = write_jsonl(tmp_path / "measured.jsonl", [measured | {"split": "test"}])
 
-    source = QuestionSource(format="unlabelled", path=asked, reference=HTML, leave_out=(left_out,))
+    source = QuestionSource(
+        format="unlabelled", path=questions_path, reference=HTML, leave_out=(left_out,)
+    )
     assert [item.question for item in load_questions(source, {})[1]] == ["two"]
 
 
