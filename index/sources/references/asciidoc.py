@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 
+from purlin.index.sources.references.includes import ATTRIBUTE_REFERENCE
 from purlin.index.sources.references.manual_pages import titled
 from purlin.index.sources.references.roff import BOLD, PLAIN, Page, not_a_module
 from purlin.index.unspaced import unwrapped
@@ -46,7 +47,6 @@ _INLINE_ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,200})?\]\]")
 _NOTES = frozenset(["NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION"])
 _CODE_STYLES = frozenset(["source", "listing", "literal"])
 
-_REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "caret": "^",
     "cpp": "C++", "empty": "", "endsb": "]", "gt": ">", "hash": "#", "ldquo": "“", "litdd": "--",
@@ -124,7 +124,7 @@ class _Attributes:
 
     def substituted(self, text: str) -> str:
         """The text with the values of all that it refers to; what is not defined stays."""
-        return _REFERENCE.sub(self._replace, text) if "{" in text else text
+        return ATTRIBUTE_REFERENCE.sub(self._replace, text) if "{" in text else text
 
     def _replace(self, match: re.Match[str]) -> str:
         value = self._values.get(match[1])

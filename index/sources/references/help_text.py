@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 from itertools import pairwise
 from textwrap import dedent
@@ -165,8 +166,10 @@ def _parts(text: str) -> Iterator[_Part]:
     yield part
 
 
-def _read_parts(text: str) -> list[_Part]:
-    parts = list(_parts(text))
+# `html` needs what `is_help` has just read.
+@lru_cache(maxsize=1)
+def _read_parts(text: str) -> tuple[_Part, ...]:
+    parts = tuple(_parts(text))
     for part in parts:
         if not part.is_usage:
             part.read_terms()

@@ -22,7 +22,7 @@ MAX_REMARKS = 5  # includes that a remark names
 
 _INCLUDE = re.compile(r"include::(?P<target>[^\s\[][^\[]{0,500})\[(?P<options>.*)\][ \t]*")
 _ATTRIBUTE = re.compile(r":([\w-]{1,100}):(?:[ \t]+(.*))?")
-_REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
+ATTRIBUTE_REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^,]*))""")
 _RANGE = re.compile(r"(\d{1,7})(?:\.\.(-1|\d{0,7}))?")
 _TAG = re.compile(r"\b(tag|end)::([\w-]{1,100})\[\]")
@@ -108,7 +108,9 @@ class _Expansion:
     ) -> tuple[Path, str]:
         """Return the file of a target and what of its text is included."""
         page = self._page
-        target = _REFERENCE.sub(lambda name: self._attributes.get(name[1], name[0]), target)
+        target = ATTRIBUTE_REFERENCE.sub(
+            lambda name: self._attributes.get(name[1], name[0]), target
+        )
         if "://" in target:
             raise _Refused("an address")
         if "{" in target:
