@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
 from purlin.index.encoder import (
-    Role,
     TextEncoder,
     Vectors,
     default_encoder,
@@ -21,9 +20,9 @@ from purlin.index.encoder import (
     find_encoder,
     load_encoder,
 )
+from purlin.index.encoder.text_encoder import plan_of
 from purlin.index.errors import EncoderMismatch, NotFound
-from purlin.index.records import Architecture
-from purlin.index.text_encoder import plan_of
+from purlin.index.records import Architecture, Role
 
 SHORT_CALL_TEXTS = 8  # calls with more texts take no slot
 BLOCK_TEXTS = 256  # after so many texts, a long call checks whether its client is still there

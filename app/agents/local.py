@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.app.agents.backend import Where, document_id
-from purlin.index.better_vectors import BestWorkspace, open_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.records import Content, Hit, Kind
-from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Workspace
+from purlin.index.workspaces.better_vectors import BestWorkspace, open_directory
+from purlin.index.workspaces.repositories import find_root
+from purlin.index.workspaces.workspace import Workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@
                       fingerprint
     labels.npy        optional: float32 (labels, dim), the labels' vectors in place of those of
                       their prompts
-    encoder/          the encoder directory, see index/encoder.py
+    encoder/          the encoder directory, see purlin.index.encoder
 
-A finished one is published as a build below HOME/classifiers/NAME, see index/builds.py.
+A finished one is published as a build below HOME/classifiers/NAME, see purlin.index.builds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from purlin.index import build_files, builds, storage
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index import builds, storage
+from purlin.index.builds import build_files
+from purlin.index.builds.catalogs import CLASSIFIERS
+from purlin.index.builds.manifests import read_manifest_json
 from purlin.index.classify.zero_shot import (
     RANKED,
     ClassScores,
@@ -34,10 +36,10 @@ from purlin.index.classify.zero_shot import (
     rank,
     shared_scores,
 )
-from purlin.index.encoder import Encoder, TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder.exported import refusing
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput, PurlinError
-from purlin.index.exported import refusing
-from purlin.index.manifests import read_manifest_json
 from purlin.index.records import Classification
 
 CLASSIFIER_FORMAT = 1

@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import build_files, builds, self_check
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.engines import layout
 from purlin.index.engines.corpus import HostedCorpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
@@ -31,7 +33,6 @@ from purlin.index.engines.retrieval import (
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language

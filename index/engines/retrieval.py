@@ -22,7 +22,6 @@ from purlin.index.engines.fields import expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
-from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.bm25 import LexicalScores
@@ -31,6 +30,7 @@ from purlin.index.search.lexical.tokens import distinct_tokens, tokens
 from purlin.index.search.store.document_records import folded_title
 from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
+from purlin.index.texts.passages import path_text
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256

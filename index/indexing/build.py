@@ -20,9 +20,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import build_files, builds, self_check, storage
+from purlin.index import builds, storage
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
@@ -35,9 +37,7 @@ from purlin.index.indexing.reading import SourceReader
 from purlin.index.indexing.segment import write_vectors
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.indexing.unfinished import Reading, Unfinished
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
-from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import dense, segments
 from purlin.index.search.lexical.languages import ENGLISH
@@ -49,6 +49,7 @@ from purlin.index.search.store.documents import Documents
 from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.store.segment_store import Store
+from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.digests import DigestMap
-from purlin.index.encoder import CHARS_PER_TOKEN, TextEncoder
+from purlin.index.encoder import TextEncoder
+from purlin.index.encoder.transformer import CHARS_PER_TOKEN
 from purlin.index.indexing.journal import Journal
 from purlin.index.pace import StageProgress
+from purlin.index.storage.digests import DigestMap
 
 # Texts of a block: what a killed build loses at most, with those that are in flight beside it.
 BLOCK = 2048

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import build_files, self_check
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups
-from purlin.index.manifests import Manifest, read_manifest
-from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
 from purlin.index.records import Document, Hit, Mode, Passage
 from purlin.index.search import segments
 from purlin.index.search.contracts import (
@@ -46,6 +45,7 @@ from purlin.index.search.segments import Segment
 from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, folded
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import StoredPassage
+from purlin.index.texts.passages import ONE_SPELLING_SINCE, lexical_query
 
 # Hits that a reranker scores again, and the time it has; hits not read by then keep their order.
 RERANK_DEPTH = 20

@@ -24,11 +24,11 @@ from typing import IO, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
 from purlin.index.search.ann import Graph, Rows
 from purlin.index.storage import array_header, read_array
+from purlin.index.storage.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.

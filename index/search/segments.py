@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.build_files import Files
-from purlin.index.manifests import Manifest
+from purlin.index.builds.build_files import Files
+from purlin.index.builds.manifests import Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment

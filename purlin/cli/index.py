@@ -23,8 +23,8 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index import build_files
-from purlin.index.manifests import Manifest, read_manifest
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BlockWriter
 from purlin.index.search.lexical.languages import (
     ENGLISH,
     LANGUAGE_FILE,
@@ -44,6 +43,7 @@ from purlin.index.search.lexical.postings import (
 )
 from purlin.index.search.lexical.tokens import fold, split, words
 from purlin.index.storage import TEMPORARY
+from purlin.index.storage.blocks import BlockWriter
 
 # Tokens of texts in a run, and entries that are merged together: each takes about 40 bytes.
 RUN_TOKENS = 4_000_000

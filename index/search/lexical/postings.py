@@ -14,7 +14,7 @@ of more than `LONG` rows has several such tiers. The first has the rows to whose
 add most; before them is the least burden of each tier, float32 (tiers,): see `burdens`. So a search
 reads the first tier of a frequent token, and only those others that some of its candidates may be in.
 
-`terms.bin` and `postings.bin` are read by verified block, see `purlin.index.blocks`.
+`terms.bin` and `postings.bin` are read by verified block, see `purlin.index.storage.blocks`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, BlockFile, FileReader
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
+from purlin.index.storage.blocks import UNCHECKED, BlockFile, FileReader
 
 B = 0.75
 # Records of more rows have tiers.

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.quantities import quantities
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import fold, matches, split
+from purlin.index.texts.quantities import quantities
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9

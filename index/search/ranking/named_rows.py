@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
-from purlin.index.quantities import quantities
 from purlin.index.records import Kind
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, innermost, places
 from purlin.index.search.ranking.uses import used_name
+from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
+from purlin.index.texts.quantities import quantities
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")

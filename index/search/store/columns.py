@@ -30,8 +30,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BlockWriter, Buffer, FileReader
 from purlin.index.search.store.filters import Clause, FieldType, Scalar
+from purlin.index.storage.blocks import BlockWriter, Buffer, FileReader
 
 COLUMNS_FILE, LAYOUTS_FILE = "columns.bin", "columns.json"
 ValueType = Literal["text", "integer", "real"]

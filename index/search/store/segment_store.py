@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, FileReader
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
@@ -35,6 +34,7 @@ from purlin.index.search.store.document_records import Head, folded_title, parse
 from purlin.index.search.store.filters import Clause, FieldType
 from purlin.index.search.store.names import Names
 from purlin.index.storage import read_array
+from purlin.index.storage.blocks import UNCHECKED, FileReader
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
 ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "document_of.npy"

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from purlin.app.corpora import following, open_builds
 from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.engines import fields, hosting, layout
 from purlin.index.engines import milvus as connections
 from purlin.index.engines.hosting import open_corpus
@@ -29,7 +30,6 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
-from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index import blocks
-from purlin.index.blocks import seal
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
 from purlin.index.search.store import document_records, names
@@ -23,6 +21,8 @@ from purlin.index.search.store.documents import Documents
 from purlin.index.search.store.filters import Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, Store
 from purlin.index.search.store.writer import StoreWriter
+from purlin.index.storage import blocks
+from purlin.index.storage.blocks import seal
 
 DOCUMENTS = [
     Document(
