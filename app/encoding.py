@@ -46,21 +46,9 @@ class BoundedEncoder:
         self._batch_texts = (metrics or Metrics()).batch_texts
         self.name = encoder.name
         self.dim = encoder.dim
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the wrapped encoder."""
-        return self._encoder.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        """Token limit of the wrapped encoder."""
-        return self._encoder.max_tokens
-
-    @property
-    def architecture(self) -> Architecture:
-        """Architecture of the wrapped encoder."""
-        return self._encoder.architecture
+        self.fingerprint = encoder.fingerprint
+        self.max_tokens = encoder.max_tokens
+        self.architecture: Architecture = encoder.architecture
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""

@@ -36,19 +36,15 @@ class Backend(Protocol):
 
     def of_kind(self, kind: Kind) -> OfKind:
         """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
-        ...
 
     def default(self, kind: Kind) -> str | None:
         """Corpus that a call means if it names none, whatever others there are."""
-        ...
 
     def kind(self, corpus: str) -> Kind | None:
         """Kind of a corpus; None while that is not known. Raises NotFound."""
-        ...
 
     def relative(self, corpus: str, path: str) -> str:
         """Path of a file or folder as the corpus writes it. Raises InvalidInput for one outside."""
-        ...
 
     def search(
         self,
@@ -62,23 +58,18 @@ class Backend(Protocol):
 
         `content` matters where documents say what they are.
         """
-        ...
 
     def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first, without itself. Raises NotFound."""
-        ...
 
     def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
-        ...
 
     def unread(self, corpus: str, beginning: str) -> str | None:
         """Say which files with this beginning of a path are not indexed, and why; None if all are."""
-        ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
-        ...
 
     def classify(
         self,
@@ -90,4 +81,3 @@ class Backend(Protocol):
         transductive: bool,
     ) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier."""
-        ...

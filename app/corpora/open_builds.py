@@ -36,16 +36,12 @@ ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
 
 
 class Build(Protocol):
-    """An open build of any kind."""
+    """An open build of any kind, by the name `build`."""
 
-    @property
-    def build(self) -> str:
-        """The build's name."""
-        ...
+    build: str
 
     def close(self) -> None:
         """Release all resources; called when nobody uses the build any more."""
-        ...
 
 
 _B = TypeVar("_B", bound=Build)

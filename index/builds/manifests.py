@@ -24,7 +24,6 @@ class AnyManifest(Protocol):
 
     def to_json(self) -> str:
         """Content of `manifest.json`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

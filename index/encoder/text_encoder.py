@@ -23,36 +23,22 @@ class TextEncoder(Protocol):
     """The interface of an encoder.
 
     `Encoder`, `StaticEncoder` and `EnsembleEncoder` implement it; tests use a hashed bag of words.
+
+    - `name`: for people.
+    - `dim`: the length of a vector.
+    - `fingerprint`: identifies the vectors; it differs if any text gets another vector.
+    - `max_tokens`: the limit of tokens; longer texts are cut at the end.
+    - `architecture`: how it makes vectors, on which the best weights of a fusion depend.
     """
 
-    @property
-    def name(self) -> str:
-        """Name for people."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the vectors: it differs if any text gets another vector."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Limit of tokens; longer texts are cut at the end."""
-        ...
-
-    @property
-    def architecture(self) -> Architecture:
-        """How it makes vectors, on which the best weights of a fusion depend."""
-        ...
+    name: str
+    dim: int
+    fingerprint: str
+    max_tokens: int
+    architecture: Architecture
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text with its prefix, before the cut."""
-        ...
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
@@ -61,7 +47,6 @@ class TextEncoder(Protocol):
 
         `progress` is called with the number of texts finished since the last call.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

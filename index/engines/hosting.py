@@ -29,7 +29,6 @@ from purlin.index.engines.retrieval import (
     MilvusDense,
     MilvusLexical,
     MilvusPassages,
-    Traits,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
@@ -288,14 +287,19 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     engine = manifest.engine
     # Builds that name no language are English: they were made before there were others.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
-    traits = Traits(manifest.kind, field_types, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
         directory.name,
         manifest,
         encoder,
         MilvusDense(collection),
         MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
-        MilvusPassages(collection, traits),
+        MilvusPassages(
+            collection,
+            manifest.kind,
+            field_types,
+            engine["lists"],
+            has_files=bool(engine["has_files"]),
+        ),
         listing,
         log=log,
         drift=drift,

@@ -10,7 +10,6 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -279,49 +278,32 @@ class MilvusLexical:
         return read
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What is known of a build beside its collections.
-
-    `field_types` has the type of each field, `lists` maps those that are lists to their largest number
-    of values.
-    """
-
-    kind: Kind
-    field_types: Mapping[str, FieldType]
-    lists: Mapping[str, int]
-    has_files: bool
-
-
 class MilvusPassages:
     """The contract `PassageStore`, where `Allowed` is an expression of Milvus."""
 
     everything = None
 
-    def __init__(self, collection: Collection, traits: Traits) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        kind: Kind,
+        field_types: Mapping[str, FieldType],
+        lists: Mapping[str, int],
+        *,
+        has_files: bool,
+    ) -> None:
+        """`lists` maps the fields that are lists to their largest number of values."""
+        self.field_types = field_types
+        self.has_files = has_files
         self._collection = collection
-        self._traits = traits
-
-    @property
-    def field_names(self) -> list[str]:
-        """Sorted names that a filter may use."""
-        return sorted(self._traits.field_types)
-
-    @property
-    def field_types(self) -> Mapping[str, FieldType]:
-        """What the values of each field are."""
-        return self._traits.field_types
-
-    @property
-    def has_files(self) -> bool:
-        """Whether any document is part of a file, whose path tells what the document is for."""
-        return self._traits.has_files
+        self._kind: Kind = kind
+        self._lists = lists
 
     # ---- restrictions
 
     def allowed(self, conditions: Filter) -> str:
         """Return a filter as an expression. InvalidInput names a wrong field."""
-        return expression(conditions, self._traits.field_types, self._traits.lists)
+        return expression(conditions, self.field_types, self._lists)
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""
@@ -453,7 +435,7 @@ class MilvusPassages:
             parts.setdefault(key // layout.MAX_CHUNKS, []).append(texts[key])
         unpacked: dict[int, tuple[Document, Mapping[int, Passage]]] = {}
         for row, chunks in parts.items():
-            document, passages = layout.unpack("".join(chunks), self._traits.kind)
+            document, passages = layout.unpack("".join(chunks), self._kind)
             unpacked[row] = (document, {passage.number: passage for passage in passages})
         return unpacked
 

@@ -25,7 +25,7 @@ from purlin.index.engines import fields, layout
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import EngineFailed, InvalidInput
 from purlin.index.records import Document, Passage
-from purlin.index.search import local
+from purlin.index.search.documents import SECONDARY
 from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.postings import B
@@ -272,7 +272,7 @@ class _Writer:
 
 def _flags(document: Document) -> int:
     values = {name: value for name, value in document.fields.items() if name in ("role", "kind")}
-    flags = layout.SECONDARY if values.get("role") in local.SECONDARY else 0
+    flags = layout.SECONDARY if values.get("role") in SECONDARY else 0
     return flags | (layout.MODULE if values.get("kind") == "module" else 0)
 
 

@@ -28,12 +28,12 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
+from purlin.index.search.documents import Documents
 from purlin.index.search.highlights import highlight_terms, highlights
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
-from purlin.index.search.local import LocalPassages
 from purlin.index.search.ranking import feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.named_rows import NamedRows
@@ -165,7 +165,7 @@ class Corpus:
 
         order = segments.read_order(directory, manifest, files)
         stores = [part.store for part in parts]
-        documents = segments.read_documents(directory, files, stores, order)
+        documents = Documents(stores, segments.read_fields(directory, files), order)
 
         log = None
         if query_log.VECTORS_FILE in manifest.files:
@@ -181,8 +181,8 @@ class Corpus:
             manifest,
             encoder,
             Dense([part.vectors for part in parts]),
-            Lexical([part.postings for part in parts], segments.live_rows(order)),
-            LocalPassages(documents, order),
+            Lexical([part.postings for part in parts], documents.everything),
+            documents,
             listing,
             log=log,
             drift=drift,
@@ -214,7 +214,7 @@ class Corpus:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return self._passages.field_names
+        return sorted(self._passages.field_types)
 
     def search(
         self,

@@ -184,17 +184,14 @@ class StoredVectors(Protocol):
     @property
     def dim(self) -> int:
         """Numbers in a vector."""
-        ...
 
     def __len__(self) -> int: ...
 
     def take(self, rows: Rows) -> NDArray[Any]:
         """Return the vectors (len(rows), dim) of rows."""
-        ...
 
     def batches(self) -> Iterable[tuple[int, NDArray[Any]]]:
         """Yield the first row and the vectors of each part."""
-        ...
 
 
 class _InMemory:

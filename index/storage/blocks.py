@@ -362,11 +362,9 @@ class FileReader(Protocol):
 
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole."""
-        ...
 
     def blocks(self, path: Path) -> BlockFile:
         """Open a file that has sums."""
-        ...
 
 
 class Unchecked:

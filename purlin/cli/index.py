@@ -327,7 +327,7 @@ def index_show(
         left_out = list(read_listing(directory).skipped)
     else:
         with closing(segments.open_documents(directory, manifest)) as documents:
-            names = documents.field_names
+            names = sorted(documents.field_types)
             left_out = segments.left_out(read_listing(directory), documents.stores)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]

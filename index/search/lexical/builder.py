@@ -66,11 +66,9 @@ class _Source(Protocol):
 
     def marks(self) -> Iterator[tuple[bytes, int]]:
         """Yield some tokens in their order, each with the entries from it to the next mark."""
-        ...
 
     def take(self, stop: bytes | None) -> _Entries:
         """Return the entries of all further tokens before `stop`; None means all."""
-        ...
 
 
 class _Vocabulary(dict[bytes, int]):

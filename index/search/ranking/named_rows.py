@@ -67,14 +67,14 @@ class NamedRows:
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
             rows = np.union1d(rows, self._passages.rows_named(title))
-        if self._kind == "code" and "path" in self._passages.field_names:
+        if self._kind == "code" and "path" in self._passages.field_types:
             rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
-        if not names or "name" not in self._passages.field_names:
+        if not names or "name" not in self._passages.field_types:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
@@ -123,7 +123,7 @@ class NamedRows:
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
             self._passages.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
-            for name in self._passages.field_names
+            for name in self._passages.field_types
             if is_code(name)
         ]
         return np.concatenate([_NO_ROWS, *rows])

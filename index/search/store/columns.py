@@ -50,7 +50,6 @@ class Readable(Protocol):
 
     def read(self, start: int, stop: int) -> Buffer:
         """Bytes from `start` to `stop`."""
-        ...
 
 
 class Writable(Protocol):
@@ -58,11 +57,9 @@ class Writable(Protocol):
 
     def write(self, content: Buffer, /) -> int:
         """Append bytes."""
-        ...
 
     def tell(self) -> int:
         """Bytes so far."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
