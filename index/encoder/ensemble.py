@@ -124,8 +124,6 @@ class EnsembleEncoder:
 
 def _settings(values: Any) -> EnsembleSettings:
     settings = settings_of(EnsembleSettings, values)
-    check_settings(settings, "ensemble", ["dim"])
+    check_settings(settings, kind="ensemble", numbers=("dim",), files=(PROJECTION,))
     check_parts(settings.name, settings.parts)
-    if set(settings.files) != {PROJECTION}:
-        raise ValueError(f"files are {sorted(settings.files)}, not {PROJECTION}")
     return settings

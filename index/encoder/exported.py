@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -95,18 +95,30 @@ def check_parts(name: str, parts: Mapping[str, str]) -> None:
             raise ValueError(f"the part {part!r:.80} is no name of another directory")
 
 
-def check_settings(settings: Any, kind: str, numbers: Iterable[str]) -> None:
-    """Raise ValueError unless the type is `kind`, the name a text, and `numbers` in 1 to 65,536."""
-    if settings.type != kind:
+def check_settings(
+    settings: Any,
+    *,
+    numbers: Iterable[str],
+    files: Collection[str],
+    texts: Iterable[str] = ("name",),
+    kind: str | None = None,
+) -> None:
+    """Raise ValueError unless `numbers` are in 1 to 65,536, `texts` texts, and the files just these.
+
+    If there are settings of several kinds, their type must be `kind`.
+    """
+    if kind is not None and settings.type != kind:
         raise ValueError(f"type is {settings.type!r:.80}, not {kind!r}")
-    if type(settings.name) is not str:
-        raise ValueError(f"name is {settings.name!r:.80}, not a text")
+    for name in texts:
+        if type(value := getattr(settings, name)) is not str:
+            raise ValueError(f"{name} is {value!r:.80}, not a text")
 
     # `True` is an int for isinstance, so types are compared themselves.
     for name in numbers:
-        value = getattr(settings, name)
-        if type(value) is not int or not 1 <= value <= 1 << 16:
+        if type(value := getattr(settings, name)) is not int or not 1 <= value <= 1 << 16:
             raise ValueError(f"{name} is {value!r:.80}, not a whole number in 1 to {1 << 16}")
+    if set(settings.files) != set(files):
+        raise ValueError(f"files are {sorted(settings.files)}, not {', '.join(sorted(files))}")
 
 
 @contextlib.contextmanager

@@ -238,9 +238,6 @@ class StaticEncoder:
 
 def _settings(values: Any) -> StaticSettings:
     settings = settings_of(StaticSettings, values)
-    check_settings(settings, "static", ["dim", "max_tokens"])
-    if set(settings.files) != {VECTORS, WEIGHTS, VOCABULARY}:
-        raise ValueError(
-            f"files are {sorted(settings.files)}, not {VECTORS}, {WEIGHTS} and {VOCABULARY}"
-        )
+    files = (VECTORS, WEIGHTS, VOCABULARY)
+    check_settings(settings, kind="static", numbers=("dim", "max_tokens"), files=files)
     return settings

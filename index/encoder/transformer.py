@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from purlin.index.encoder.exported import (
     MODEL,
     TOKENIZER,
     check_directory,
+    check_settings,
     read_exported,
     refusing,
     settings_of,
@@ -313,18 +314,12 @@ def _settings(values: Any) -> EncoderSettings:
     values = {"similarity": "cosine", **values}
     settings = settings_of(EncoderSettings, values)
 
-    # `True` is an int for isinstance, so types are compared themselves.
-    for name, kind in get_type_hints(EncoderSettings).items():
-        value = getattr(settings, name)
-        if type(value) is not (get_origin(kind) or kind):
-            raise ValueError(f"{name} is not a {kind}")
-        if kind is int and not 1 <= value <= 1 << 16:
-            raise ValueError(f"{name} is {value}, not in 1 to {1 << 16}")
-
+    check_settings(
+        settings,
+        numbers=("dim", "max_tokens"),
+        texts=("name", "query_prefix", "passage_prefix"),
+        files=[MODEL, TOKENIZER, *settings.files.keys() & {QUERY_MODEL}],
+    )
     if settings.similarity not in ("cosine", "dot"):
         raise ValueError(f"similarity is {settings.similarity!r}, not cosine or dot")
-    if set(settings.files) - {QUERY_MODEL} != {MODEL, TOKENIZER}:
-        raise ValueError(
-            f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}"
-        )
     return settings
