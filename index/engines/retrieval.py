@@ -7,8 +7,6 @@ weights as they were stored, so hits are those of a local build wherever both in
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +19,7 @@ from purlin.index.engines.fields import expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
+from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.bm25 import LexicalScores
@@ -162,9 +161,8 @@ class MilvusLexical:
         self.language = language
         self._collection = collection
         self._passages, self._buckets = passages, buckets
-        # Token -> its number and document frequency; those read first are dropped first.
-        self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        # Token -> its number and document frequency.
+        self._tokens: RecentlyUsed[str, tuple[int, int]] = RecentlyUsed(_CACHED_TOKENS)
 
     def corrected(self, query: str) -> str:
         """Return the query as it is: the vocabulary, in hashed buckets, tells no near words."""
@@ -247,16 +245,9 @@ class MilvusLexical:
 
     def _entries(self, distinct_tokens: Sequence[str]) -> list[tuple[int, int]]:
         """Number and document frequency of each token, (0, 0) for one that no passage has."""
-        with self._lock:
-            entries = {
-                token: self._tokens[token] for token in distinct_tokens if token in self._tokens
-            }
-
-        missing = [token for token in distinct_tokens if token not in entries]
-        if missing:
-            entries |= self._read(missing)
-
-        return [entries[token] for token in distinct_tokens]
+        cached = {token: self._tokens.get(token) for token in distinct_tokens}
+        read = self._read([token for token, entry in cached.items() if entry is None])
+        return [cached[token] or read[token] for token in distinct_tokens]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Read the entries of tokens from their buckets, and cache them."""
@@ -270,11 +261,7 @@ class MilvusLexical:
         for token in missing:
             number, df = entries.get(token, (0, 0))
             read[token] = (number, df)
-
-        with self._lock:
-            self._tokens.update(read)
-            while len(self._tokens) > _CACHED_TOKENS:
-                self._tokens.popitem(last=False)
+            self._tokens.put(token, read[token])
         return read
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
-from purlin.index.lookups import Lookups
+from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage
 from purlin.index.search import segments
 from purlin.index.search.contracts import (
@@ -129,9 +127,8 @@ class Corpus:
         # Paths tell more about code than its text does, so a model also ranks by them.
         self._has_model = manifest.kind == "code" and passages.has_files
 
-        # By filter: what it allows, and how many documents; least recently used first.
-        self._filters: OrderedDict[str, tuple[Allowed, int]] = OrderedDict()
-        self._filters_lock = threading.Lock()
+        # By filter: what it allows, and how many documents.
+        self._filters: RecentlyUsed[str, tuple[Allowed, int]] = RecentlyUsed(_CACHED_FILTERS)
         # Replaceable, so that successive builds of a corpus can share one counter.
         self.filter_lookups = Lookups()
 
@@ -486,20 +483,15 @@ class Corpus:
         if not filter:
             return self._passages.everything, self.manifest.documents
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
-        with self._filters_lock:
-            if (cached := self._filters.get(key)) is not None:
-                self._filters.move_to_end(key)
-                self.filter_lookups.count(hits=1)
-                return cached
+        cached = self._filters.get(key)
+        self.filter_lookups.count(hits=cached is not None, misses=cached is None)
+        if cached is not None:
+            return cached
 
-        self.filter_lookups.count(misses=1)
         check_types(filter, self._passages.field_types)
         allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
-        with self._filters_lock:
-            self._filters[key] = counted
-            while len(self._filters) > _CACHED_FILTERS:
-                self._filters.popitem(last=False)
+        self._filters.put(key, counted)
         return counted
 
     @property
