@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, document
 from purlin.app.agents.budget import Head, Result, fit_lines
 from purlin.app.agents.choosing import advising_a_line, any_corpus, parse_where
 from purlin.app.agents.results import describe_location
@@ -35,7 +35,7 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = any_corpus(backend, arguments.corpus)
     with advising_a_line(backend, corpus, arguments.id):
-        reply = backend.document(corpus, parse_where(backend, corpus, arguments.id))
+        reply = document(backend, corpus, parse_where(backend, corpus, arguments.id))
     lines = reply.body.split("\n")
     first, last = _line_range(arguments.lines, len(lines), reply.location.start_line or 1)
     head = _document_head(reply, corpus, len(lines))
