@@ -159,7 +159,7 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
             shutil.copytree(staged, copy, dirs_exist_ok=True)
             (copy / "manifest.json").unlink(missing_ok=True)
             manifest = ClassifierManifest(name, spec.created, build_files.checksums(copy))
-            build = builds.publish(copy, manifest)
+            build = builds.publish(copy, manifest.to_json())
             builds.switch(directory, build)
 
     shutil.rmtree(staged, ignore_errors=True)
