@@ -216,8 +216,8 @@ def staging(directory: Path) -> Iterator[Path]:
 def publish(staging_dir: Path, manifest: str, *, durable: bool = True) -> str:
     """Write the manifest, flush everything to disk, and rename the directory to its build name.
 
-    `manifest` is its content. Returns the name of the build. What is not `durable` is not flushed. If the machine fails then,
-    files may lack their content, which their checksums tell.
+    `manifest` is its content. Returns the name of the build. What is not `durable` is not flushed:
+    if the machine fails then, files may lack their content, which their checksums tell.
     """
     content = manifest.encode()
     (staging_dir / "manifest.json").write_bytes(content)

@@ -92,30 +92,34 @@ class Corpus:
 
     def __init__(
         self,
-        build: str,
+        directory: Path,
         manifest: Manifest,
         encoder: TextEncoder,
+        files: build_files.Files,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
         passages: PassageStore,
-        listing: bytes,
-        *,
-        log: QueryLog | None = None,
-        drift: float | None = None,
         segments: Sequence[Segment] = (),
     ) -> None:
-        self.name = manifest.name
+        """Take what is open of a build, read the rest of its `files`, and verify what nobody has read."""
+        self._log = None
+        if query_log.VECTORS_FILE in manifest.files:
+            self._log = QueryLog.load(directory, files.read)
         # Largest 1 - cosine of the self-check's vectors between the build's machine and this one.
-        self.drift = drift
-        self.build = build
+        self.drift = None
+        if self_check.SELF_CHECK_FILE in manifest.files:
+            self.drift = self_check.drift(directory, encoder, files.read)
+        self._listing = files.read(directory / LISTING_FILE)
+        files.check_others()
+
+        self.name = manifest.name
+        self.build = directory.name
         self.manifest = manifest
         self.segments = segments
         self.encoder = encoder
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._listing = listing
-        self._log = log
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
@@ -164,26 +168,15 @@ class Corpus:
         stores = [part.store for part in parts]
         documents = Documents(stores, segments.read_fields(directory, files), order)
 
-        log = None
-        if query_log.VECTORS_FILE in manifest.files:
-            log = QueryLog.load(directory, files.read)
-        drift = None
-        if self_check.SELF_CHECK_FILE in manifest.files:
-            drift = self_check.drift(directory, encoder, files.read)
-        listing = files.read(directory / LISTING_FILE)
-
-        files.check_others()
         return cls(
-            directory.name,
+            directory,
             manifest,
             encoder,
+            files,
             Dense([part.vectors for part in parts]),
             Lexical([part.postings for part in parts], documents.everything),
             documents,
-            listing,
-            log=log,
-            drift=drift,
-            segments=parts,
+            parts,
         )
 
     def close(self) -> None:
