@@ -5,15 +5,14 @@ from __future__ import annotations
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
-    block_kind,
-    block_name,
     first_child,
     kinds,
+    named_block,
     node_text,
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Block, Language
 
 # ---- Java
 
@@ -100,19 +99,14 @@ C_SHARP = Language(
 # ---- Calls of Kotlin, Scala and Swift with a lambda behind them
 
 
-_LAMBDAS = types("lambda_literal block")
 _STRINGS = types("string string_literal line_string_literal")
 
 
-def _lambda(node: ts.Node) -> ts.Node | None:
-    """The lambda behind a call: `{ … }` of `test("adds") { … }`."""
-    if node.type != "call_expression":
-        return None
-    return first_child(first_child(node, "call_suffix", "annotated_lambda") or node, *_LAMBDAS)
-
-
-def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
-    """What a call with a lambda calls, and its first argument, if that is a string."""
+def _lambda_block(call: ts.Node) -> Block | None:
+    """A call with a string and a lambda: `test("adds") { … }`."""
+    body = first_child(
+        first_child(call, "call_suffix", "annotated_lambda") or call, "lambda_literal", "block"
+    )
     callee = call.named_child(0)
     arguments = first_child(first_child(call, "call_suffix"), "value_arguments")
     # Swift has the arguments beside the lambda, the others in a call inside of the call.
@@ -120,22 +114,11 @@ def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
         arguments = first_child(callee, "value_arguments", "arguments")
         callee = callee.named_child(0)
 
-    value = arguments.named_child(0) if arguments is not None and arguments.named_children else None
-    if value is not None and value.type == "value_argument":
-        value = value.named_child(0)
-    return node_text(callee), value if value is not None and value.type in _STRINGS else None
-
-
-def _lambda_kind(call: ts.Node) -> str | None:
-    """The kind of what a call with a name and a lambda defines."""
-    callee, name = _lambda_call(call)
-    is_named = name is not None and _lambda(call) is not None
-    return block_kind(call, callee) if is_named and callee else None
-
-
-def _lambda_name(call: ts.Node) -> str:
-    callee, name = _lambda_call(call)
-    return block_name(callee, _lambda_kind(call), unquoted(name))
+    name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+    if name is not None and name.type == "value_argument":
+        name = name.named_child(0)
+    is_named = name is not None and name.type in _STRINGS and node_text(callee)
+    return named_block(call, node_text(callee), unquoted(name), body) if is_named and body else None
 
 
 # ---- Kotlin
@@ -158,9 +141,6 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "enum_entry":
         return first_child(node, "identifier")
 
-    if node.type == "call_expression":
-        return _lambda_name(node)
-
     return node.child_by_field_name("name") or node.child_by_field_name("type")
 
 
@@ -181,10 +161,9 @@ KOTLIN = Language(
         "property_declaration": lambda node: (
             "function" if first_child(node, "getter", "setter") else "constant"
         ),
-        "call_expression": _lambda_kind,
+        "call_expression": _lambda_block,
     },
     find_name=_kotlin_name,
-    find_inner=_lambda,
     # Kotest has the tests of a class in a lambda that its head gives to the class above.
     inside=types(
         "class_body enum_class_body delegation_specifiers delegation_specifier constructor_invocation value_arguments"
@@ -203,11 +182,11 @@ KOTLIN = Language(
 # ---- Scala
 
 
-def _scala_infix_kind(node: ts.Node) -> str | None:
+def _scala_infix_block(node: ts.Node) -> Block | None:
     """A sentence with a block, as ScalaTest has them: `"A gate" should "open" in { … }`."""
-    operator = node_text(node.child_by_field_name("operator"))
-    is_block = first_child(node, "block") is not None and _scala_sentence(node)
-    return _SCALA_SENTENCES.get(operator) if is_block else None
+    kind = _SCALA_SENTENCES.get(node_text(node.child_by_field_name("operator")))
+    sentence = _scala_sentence(node) if kind and first_child(node, "block") is not None else ""
+    return Block(kind, sentence, node) if kind and sentence else None
 
 
 _SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "when": "namespace"}
@@ -230,14 +209,6 @@ def _scala_word(side: ts.Node | None) -> str:
     return unquoted(side) or (node_text(side) if side and side.type == "identifier" else "")
 
 
-def _scala_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type == "call_expression":
-        return _lambda_name(node)
-    if node.type == "infix_expression":
-        return _scala_sentence(node)
-    return node.child_by_field_name("name") or node.child_by_field_name("pattern")
-
-
 SCALA = Language(
     name="scala",
     suffixes=(".scala", ".sc", ".sbt"),
@@ -253,9 +224,8 @@ SCALA = Language(
         instance="given_definition",
         namespace="package_clause",
     )
-    | {"call_expression": _lambda_kind, "infix_expression": _scala_infix_kind},
-    find_name=_scala_name,
-    find_inner=_lambda,
+    | {"call_expression": _lambda_block, "infix_expression": _scala_infix_block},
+    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
     inside=types("template_body enum_body extension_definition package_clause block"),
     opaque=types("block"),
     comments=types("comment block_comment"),
@@ -288,8 +258,6 @@ def _swift_function(node: ts.Node) -> str:
 
 
 def _swift_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type == "call_expression":
-        return _lambda_name(node)
     if node.type == "function_declaration" and _swift_function(node) == "scope":
         return ""
     if node.type in ("deinit_declaration", "subscript_declaration"):
@@ -305,7 +273,7 @@ SWIFT = Language(
     definitions={
         "class_declaration": _swift_kind,
         "function_declaration": _swift_function,
-        "call_expression": _lambda_kind,
+        "call_expression": _lambda_block,
         **kinds(
             function="protocol_function_declaration",
             method="init_declaration deinit_declaration subscript_declaration",
@@ -317,7 +285,6 @@ SWIFT = Language(
         ),
     },
     find_name=_swift_name,
-    find_inner=_lambda,
     inside=types(
         "class_body enum_class_body protocol_body function_body statements call_suffix lambda_literal"
     ),

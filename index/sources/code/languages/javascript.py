@@ -7,14 +7,13 @@ from dataclasses import replace
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
-    block_kind,
-    block_name,
     first_child,
     kinds,
+    named_block,
     node_text,
     types,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Block, Language
 
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
@@ -77,37 +76,23 @@ def _is_list_of_names(assignment: ts.Node | None) -> bool:
     return all(part.type in ("identifier", "shorthand_property_identifier") for part in parts)
 
 
-def _callback(call: ts.Node) -> ts.Node | None:
-    """The function that a statement calls another with, after a name: `it("adds", () => …)`."""
+def _script_block(call: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a function: `it("adds", () => …)`."""
     arguments = call.child_by_field_name("arguments")
-    parent = call.parent
-    is_statement = parent is not None and parent.type == "expression_statement"
-    if not is_statement or first_child(arguments, "string", "template_string") is None:
+    name = first_child(arguments, "string", "template_string")
+    callback = first_child(arguments, "arrow_function", "function_expression")
+    is_statement = call.parent is not None and call.parent.type == "expression_statement"
+    if not is_statement or name is None or callback is None:
         return None
-    return first_child(arguments, "arrow_function", "function_expression")
 
-
-def _callee(call: ts.Node) -> str:
-    """What is called, without arguments: `it.each` of `it.each([1, 2])("adds", …)`."""
+    # Without arguments: `it.each` of `it.each([1, 2])("adds", …)`.
     callee = call.child_by_field_name("function")
     while callee is not None and callee.type == "call_expression":
         callee = callee.child_by_field_name("function")
-    return node_text(callee) if callee is not None and callee.type in _CALLEES else ""
-
-
-_CALLEES = types("identifier member_expression")
-
-
-def _call_kind(call: ts.Node) -> str | None:
-    callee = _callee(call) if _callback(call) is not None else ""
-    return block_kind(call, callee) if callee else None
-
-
-def _script_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type != "call_expression":
-        return node.child_by_field_name("name")
-    name = first_child(node.child_by_field_name("arguments"), "string", "template_string")
-    return block_name(_callee(node), _call_kind(node), node_text(name)[1:-1])
+    is_path = callee is not None and callee.type in ("identifier", "member_expression")
+    return (
+        named_block(call, node_text(callee), node_text(name)[1:-1], callback) if is_path else None
+    )
 
 
 JAVASCRIPT = Language(
@@ -120,10 +105,8 @@ JAVASCRIPT = Language(
             method="method_definition",
             class_="class_declaration",
         ),
-        "call_expression": _call_kind,
+        "call_expression": _script_block,
     },
-    find_name=_script_name,
-    find_inner=_callback,
     inside=types(_SCRIPT_INSIDE + " field_definition"),
     identifiers=types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
@@ -159,8 +142,6 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             method="abstract_method_signature method_signature",
             type="type_alias_declaration",
         ),
-        find_name=_script_name,
-        find_inner=_callback,
         inside=types(
             _SCRIPT_INSIDE
             + " public_field_definition ambient_declaration as_expression satisfies_expression"

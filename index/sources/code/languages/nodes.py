@@ -7,6 +7,8 @@ from inspect import cleandoc
 
 import tree_sitter as ts
 
+from purlin.index.sources.code.syntax import Block
+
 STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 
 
@@ -39,20 +41,19 @@ _MIN_BLOCK_LINES, _MAX_BLOCK_LINES = 3, 100
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def block_kind(call: ts.Node, callee: str) -> str | None:
-    """The kind of what a call with a name and a block of code defines; None if it is too short or long."""
+def named_block(call: ts.Node, callee: str, name: str, body: ts.Node) -> Block | None:
+    """What a call with a name and a block of code defines; None if that is too short or long.
+
+    A test, and what groups tests, is named by its sentence, others also by what is called: `get /orders`.
+    """
     words = set(_WORD.findall(callee))
     if words & _GROUPS:
-        return "namespace"
+        return Block("namespace", name, body)
     if words & _TESTS:
-        return "test"
+        return Block("test", name, body)
     lines = call.end_point.row - call.start_point.row + 1
-    return "block" if _MIN_BLOCK_LINES <= lines <= _MAX_BLOCK_LINES else None
-
-
-def block_name(callee: str, kind: str | None, name: str) -> str:
-    """What names a block: the sentence of a test, and of others also what is called: `get /orders`."""
-    return f"{callee} {name}" if kind == "block" else name
+    is_telling = _MIN_BLOCK_LINES <= lines <= _MAX_BLOCK_LINES
+    return Block("block", f"{callee} {name}", body) if is_telling else None
 
 
 def unquoted(string: ts.Node | None) -> str:

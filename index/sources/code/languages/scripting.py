@@ -11,15 +11,14 @@ import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
     STRING,
-    block_kind,
-    block_name,
     first_child,
     kinds,
+    named_block,
     node_text,
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language, synopsis
+from purlin.index.sources.code.syntax import Block, Language, synopsis
 
 # ---- Python
 
@@ -80,43 +79,30 @@ PYTHON = Language(
 # ---- PHP
 
 
-_PHP_CLOSURES = types("anonymous_function arrow_function")
-
-
 def _php_argument(call: ts.Node, *argument_types: str) -> ts.Node | None:
     """The first argument of one of these types."""
     arguments = first_child(call, "arguments")
-    values = (
-        (first_child(each, *argument_types) for each in arguments.named_children)
-        if arguments
-        else ()
-    )
-    return next(filter(None, values), None)
+    each = arguments.named_children if arguments else ()
+    return next(filter(None, (first_child(argument, *argument_types) for argument in each)), None)
 
 
-def _php_call(statement: ts.Node) -> ts.Node | None:
-    """Of a chain such as `Route::get('/orders', fn () => …)->name('orders')`, the call with a closure."""
-    call: ts.Node | None = statement
-    while call is not None and _php_argument(call, *_PHP_CLOSURES) is None:
-        call = call.child_by_field_name("object")
-    return call
+def _php_block(statement: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a closure.
 
-
-def _php_closure(statement: ts.Node) -> ts.Node | None:
-    call = _php_call(statement) if statement.type.endswith("call_expression") else None
-    return _php_argument(call, *_PHP_CLOSURES) if call is not None else None
-
-
-def _php_call_kind(node: ts.Node) -> str | None:
-    """The kind of what a statement defines that calls something with a name and a closure."""
-    call = _php_call(node)
-    is_statement = node.parent is not None and node.parent.type == "expression_statement"
-    if not is_statement or call is None or _php_argument(call, *_PHP_STRINGS) is None:
+    In a chain such as `Route::get('/orders', fn () => …)->name('orders')`, that is the first call.
+    """
+    if statement.parent is None or statement.parent.type != "expression_statement":
         return None
-    return block_kind(node, _php_callee(call))
 
-
-_PHP_STRINGS = types("string encapsed_string")
+    call: ts.Node | None = statement
+    while call is not None:
+        if closure := _php_argument(call, "anonymous_function", "arrow_function"):
+            name = _php_argument(call, "string", "encapsed_string")
+            return (
+                named_block(statement, _php_callee(call), unquoted(name), closure) if name else None
+            )
+        call = call.child_by_field_name("object")
+    return None
 
 
 def _php_callee(call: ts.Node) -> str:
@@ -128,14 +114,6 @@ def _php_callee(call: ts.Node) -> str:
     if owner is None or owner.type.endswith("call_expression"):
         return name
     return f"{node_text(owner)}{'->' if call.type == 'member_call_expression' else '::'}{name}"
-
-
-def _php_name(node: ts.Node) -> ts.Node | str | None:
-    call = _php_call(node) if node.type.endswith("call_expression") else None
-    if call is None:
-        return node.child_by_field_name("name")
-    name = unquoted(_php_argument(call, *_PHP_STRINGS))
-    return block_name(_php_callee(call), _php_call_kind(node), name)
 
 
 PHP = Language(
@@ -155,11 +133,9 @@ PHP = Language(
         ),
         **dict.fromkeys(
             ("function_call_expression", "member_call_expression", "scoped_call_expression"),
-            _php_call_kind,
+            _php_block,
         ),
     },
-    find_name=_php_name,
-    find_inner=_php_closure,
     inside=types(
         "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
         " try_statement expression_statement function_call_expression member_call_expression scoped_call_expression"
@@ -177,23 +153,20 @@ PHP = Language(
 # ---- Ruby
 
 
-def _ruby_call_kind(call: ts.Node) -> str | None:
+def _ruby_block(call: ts.Node) -> Block | None:
     """What a call with a name and a block defines: a method, a test, or a route, task or the like."""
     name = _ruby_call_name(call)
     if name is None or call.child_by_field_name("block") is None:
         return None
 
-    callee = _ruby_callee(call)
-    if callee == "define_method":
-        return "function"
-    kind = block_kind(call, callee)
-    is_sentence = name.type not in ("constant", "scope_resolution")
-    return kind if is_sentence or kind == "namespace" else None
-
-
-def _ruby_callee(call: ts.Node) -> str:
     parts = (call.child_by_field_name(field) for field in ("receiver", "method"))
-    return ".".join(filter(None, map(node_text, parts)))
+    callee = ".".join(filter(None, map(node_text, parts)))
+    text = node_text(name).strip("\"':")
+    if callee == "define_method":
+        return Block("function", text, call)
+    block = named_block(call, callee, text, call)
+    is_constant = name.type in ("constant", "scope_resolution")
+    return None if block and block.kind != "namespace" and is_constant else block
 
 
 def _ruby_call_name(call: ts.Node) -> ts.Node | None:
@@ -213,22 +186,14 @@ def _ruby_call_name(call: ts.Node) -> ts.Node | None:
 _RUBY_NAMES = types("string simple_symbol hash_key_symbol constant scope_resolution")
 
 
-def _ruby_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type != "call":
-        return node.child_by_field_name("name")
-    name = node_text(_ruby_call_name(node)).strip("\"':")
-    return block_name(_ruby_callee(node), _ruby_call_kind(node), name)
-
-
 RUBY = Language(
     name="ruby",
     suffixes=(".rb", ".rake", ".gemspec", ".ru", ".rbi", ".podspec", ".jbuilder", ".thor"),
     module="tree_sitter_ruby",
     definitions={
         **kinds(function="method", method="singleton_method", class_="class", module="module"),
-        "call": _ruby_call_kind,
+        "call": _ruby_block,
     },
-    find_name=_ruby_name,
     inside=types(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
@@ -381,36 +346,22 @@ JULIA = Language(
 # ---- Lua
 
 
-def _lua_callback(call: ts.Node) -> ts.Node | None:
-    """The function that a statement calls another with, after a name: `it("adds", function() … end)`."""
+def _lua_block(call: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a function: `it("adds", function() … end)`."""
     arguments = call.child_by_field_name("arguments")
+    name, function = (first_child(arguments, kind) for kind in ("string", "function_definition"))
     is_statement = call.parent is not None and call.parent.type in ("chunk", "block")
-    if not is_statement or first_child(arguments, "string") is None:
+    if not is_statement or name is None or function is None:
         return None
-    return first_child(arguments, "function_definition")
-
-
-def _lua_call_kind(call: ts.Node) -> str | None:
-    callee = node_text(call.child_by_field_name("name")) if _lua_callback(call) is not None else ""
-    return block_kind(call, callee) if callee else None
-
-
-def _lua_name(node: ts.Node) -> ts.Node | str | None:
-    name = node.child_by_field_name("name")
-    if node.type != "function_call":
-        return name
-    string = first_child(node.child_by_field_name("arguments"), "string")
-    text = node_text(string.child_by_field_name("content")) if string is not None else ""
-    return block_name(node_text(name), _lua_call_kind(node), text)
+    text = node_text(name.child_by_field_name("content"))
+    return named_block(call, node_text(call.child_by_field_name("name")), text, function)
 
 
 LUA = Language(
     name="lua",
     suffixes=(".lua",),
     module="tree_sitter_lua",
-    definitions={**kinds(function="function_declaration"), "function_call": _lua_call_kind},
-    find_name=_lua_name,
-    find_inner=lambda node: _lua_callback(node) if node.type == "function_call" else None,
+    definitions={**kinds(function="function_declaration"), "function_call": _lua_block},
     inside=types(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list arguments function_definition"
