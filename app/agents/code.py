@@ -157,7 +157,9 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+    return Part(
+        head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit.location, hit.text)
+    )
 
 
 def _focus(query: str, code: str) -> int:

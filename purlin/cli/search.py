@@ -372,7 +372,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     query = as_searched(options.query, hit)
     row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
-        start = first_line(hit)
+        start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
         lines = [first, mark, *lines[row:]]
     for line in lines[:count]:
