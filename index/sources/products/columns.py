@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
 from purlin.index.sources.products.values import CURRENCY_CODES
+from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
 
 COLUMNS = {
     standard: tuple(names.split())
