@@ -129,16 +129,24 @@ def _nothing_passes(
 def _code_result(
     reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
 ) -> Result:
-    """Hits in code as a result, those in files that have changed since marked."""
+    """Hits in code as a result, those in files that have changed since marked.
+
+    Code that several hits have is shown with the first of them.
+    """
     reply = without_unlike(reply)
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
-    parts = [_code_part(query, hit) for hit in reply.hits]
+    parts: list[Part] = []
+    number_of: dict[str, int] = {}
+    for number, hit in enumerate(reply.hits, 1):
+        twin = number_of.setdefault(hit.text, number)
+        parts.append(_code_part(query, hit, twin if twin < number else None))
     return fit(
         lambda count: search_head(reply, count, near, len(changed)), "hits", parts, max_tokens
     )
 
 
-def _code_part(query: str, hit: Hit) -> Part:
+def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
+    """A hit; `twin` is the number of one before it with the same code."""
     path, lines, span = describe_location(hit.location, hit.document_id)
     title = hit.title[:MAX_SHOWN]
     reason = match_reason(query, hit)
@@ -157,6 +165,8 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
+    if twin is not None:
+        return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
     return Part(
         head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit.location, hit.text)
     )

@@ -702,6 +702,27 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
     assert "cut" not in str(whole["structuredContent"])
 
 
+def test_code_in_several_files_is_shown_once(tmp_path: Path) -> None:
+    copies = {
+        "cjs/sort.py": FILES["tools/sort.py"],
+        "esm/sort.py": FILES["tools/sort.py"],
+        "read.py": FILES["tools/read.py"],
+    }
+    write_tree(tmp_path / "sources", copies)
+    source = open_source("code", [tmp_path / "sources"])
+    build(tmp_path, "copies", "code", source, HashEncoder())
+    with ready(tmp_path) as client:
+        result = call(client, "search_code", query="sort numbers in order")
+    first, second, *_ = result["structuredContent"]["hits"]
+
+    assert (first["path"], second["path"]) == ("cjs/sort.py", "esm/sort.py")
+    assert first["code"] == FILES["tools/sort.py"].rstrip()
+    assert second["same_code_as"] == 1
+    assert "code" not in second
+    assert text(result).count("def sort_numbers") == 1
+    assert "· same code as 1\n" in text(result)
+
+
 def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
     lines[299] = "    a.retry()"
