@@ -37,11 +37,13 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.snippets import first_line, telling_row
+from purlin.index.search.snippets import first_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
 _MAX_NOTES = 400  # characters on what is not indexed
+# Characters of a line: a longer one is data, or minified.
+_MAX_LINE_CHARS = 1000
 # Long code is cut around the middle of so many rows, which say most about the query.
 _TELLING_ROWS = 16
 
@@ -167,9 +169,10 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
         head = f"{head} · CHANGED since"
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
-    return Part(
-        head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit.location, hit.text)
-    )
+    code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
+    if code != hit.text:
+        fields["cut"] = True
+    return Part(head, fields, "code", code, _focus(query, code), first_line(hit.location, code))
 
 
 def _focus(query: str, code: str) -> int:

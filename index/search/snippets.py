@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate
 
 from purlin.index.records import Location
@@ -62,3 +63,33 @@ def telling_row(query: str, text: str, rows: int) -> int:
     # The last row of that stretch has a match. Centre the matches: as many rows below as above.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
     return min((best_row + first_match) // 2, len(words_at) - rows)
+
+
+def with_short_lines(
+    text: str, spans: Sequence[tuple[int, int]], max_chars: int
+) -> tuple[str, list[tuple[int, int]]]:
+    """Cut lines of more than `max_chars` around their first span; return the text and the spans in it.
+
+    There are as many lines as before, and "…" stands for what is left out of one.
+    """
+    lines: list[str] = []
+    moved: list[tuple[int, int]] = []
+    offset = new_offset = 0
+    for line in text.split("\n"):
+        end_offset = offset + len(line)
+        inside = [(start, end) for start, end in spans if offset <= start and end <= end_offset]
+        first_end = inside[0][1] - offset if inside else 0
+        # The beginning tells what the line is about: it is shown if the first span is in it.
+        cut = 0 if first_end <= max_chars else first_end - max_chars // 2
+        stop = min(cut + max_chars, len(line))
+
+        shift = new_offset - offset - cut + (cut > 0)
+        moved += [
+            (start + shift, end + shift)
+            for start, end in inside
+            if cut <= start - offset and end - offset <= stop
+        ]
+        lines.append(f"{'…' * (cut > 0)}{line[cut:stop]}{'…' * (stop < len(line))}")
+        offset += len(line) + 1
+        new_offset += len(lines[-1]) + 1
+    return "\n".join(lines), moved

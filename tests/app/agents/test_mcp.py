@@ -745,6 +745,20 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     assert " lines\n    a.step(" in result.text
 
 
+def test_a_long_line_of_code_is_cut_around_a_match() -> None:
+    line = f"var table = [{'0,' * 3000}retry,{'1,' * 3000}]"
+    location = Location("a.js", 1, 1)
+    match = (line.index("retry"), line.index("retry") + len("retry"))
+    hit = Hit("a.js::a", "a.js::a", 1, 0.5, {}, "a", line, (match,), location, {})
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 4000, query="retry")
+    (shown,) = result.structured["hits"]
+
+    assert shown["cut"] is True
+    assert len(shown["code"]) == 1002
+    assert "retry" in shown["code"]
+    assert result.text.endswith("Cut: read_document shows a hit whole.")
+
+
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:
     labels = ["sports", "business"]
     result = call(client, "classify", texts=["sports"] * 100, labels=labels, max_tokens=200)
