@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from purlin.index.records import Document
 from purlin.index.search.ranking.repository import SEPARATOR
 
-_VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?)"
+_VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
 _SYMBOL = r"(?:the )?(?:(?:function|method|class|macro|constant|variable) )?`?(?P<{}>[\w$.:>#\\-]{{1,200}})(?:\(\))?`?"
+_CHANGE = "(?:change|rename|remove|delete)"
 _QUESTION = re.compile(
     rf"(?:(?:who|what|which \w+) (?:else )?{_VERB}"
     rf"|(?:find |list |show )?(?:all )?(?:the )?(?:callers?|call sites?|usages?|uses|references) (?:of|to)"
     rf"|where do (?:we|they|i) {_VERB}) {_SYMBOL.format('used')}"
-    rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?",
+    rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?"
+    rf"|what (?:would |will |could )?breaks? if (?:(?:i|we|you) {_CHANGE}d? )?{_SYMBOL.format('changed')}"
+    rf"(?: to .{{1,200}}| (?:is |was |were )?{_CHANGE}[ds]\b.{{0,200}})?",
     re.IGNORECASE,
 )
 _INHERITS = (
@@ -55,7 +58,7 @@ def used_name(query: str) -> str | None:
     """Return the last name of the symbol whose uses or heirs a query asks for; None for other queries."""
     text = " ".join(query.split()).rstrip("?.! ")
     if match := _QUESTION.fullmatch(text):
-        symbol = match["used"] or match["subject"]
+        symbol = match["used"] or match["subject"] or match["changed"]
     elif match := _QUESTION_ON_HEIRS.fullmatch(text):
         symbol = match["parent"]
     else:

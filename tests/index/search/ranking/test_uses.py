@@ -28,6 +28,13 @@ from tests.support.repositories import open_repository
         ("where is conn->close used", "close"),
         ("where is the password used", "password"),
         ("where is the password file loaded", None),
+        ("what depends on parse_header?", "parse_header"),
+        ("what would break if I rename parse_header to read_header", "parse_header"),
+        ("what breaks if we changed the method Token.find", "find"),
+        ("what would break if Token.find changed its return value", "find"),
+        ("what breaks if `parse_header()` is removed?", "parse_header"),
+        ("what breaks if the password is missing", None),
+        ("what breaks if we forget the password", None),
         ("who calls the customer back", None),
         ("who calls", None),
         ("uses of 12", None),
@@ -41,7 +48,7 @@ def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
 
 def test_long_questions_take_no_time_to_speak_of() -> None:
     for piece in ("which ", "a.", "::", "- ", "where is a called "):
-        for question in ("who calls ", "what implements ", "all the classes "):
+        for question in ("who calls ", "what implements ", "all the classes ", "what breaks if "):
             assert used_name(question + piece * 20_000 + "!") is None
 
 
