@@ -27,7 +27,7 @@ from pathlib import Path
 
 from purlin.index.builds.build_files import verify
 from purlin.index.builds.catalogs import CORPORA, Catalog
-from purlin.index.builds.manifests import AnyManifest, Manifest, read_manifest, read_manifest_json
+from purlin.index.builds.manifests import Manifest, read_manifest, read_manifest_json
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse, read_problem
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
@@ -213,13 +213,13 @@ def staging(directory: Path) -> Iterator[Path]:
         shutil.rmtree(staging_dir, ignore_errors=True)
 
 
-def publish(staging_dir: Path, manifest: AnyManifest, *, durable: bool = True) -> str:
+def publish(staging_dir: Path, manifest: str, *, durable: bool = True) -> str:
     """Write the manifest, flush everything to disk, and rename the directory to its build name.
 
-    Returns the name of the build. What is not `durable` is not flushed. If the machine fails then,
-    files may lack their content, which their checksums tell.
+    `manifest` is its content. Returns the name of the build. What is not `durable` is not flushed:
+    if the machine fails then, files may lack their content, which their checksums tell.
     """
-    content = manifest.to_json().encode()
+    content = manifest.encode()
     (staging_dir / "manifest.json").write_bytes(content)
     for path in [*staging_dir.rglob("*"), staging_dir] if durable else ():
         # A file with several names is that of an earlier build, and was flushed then.

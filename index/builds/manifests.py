@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from purlin.index.builds.catalogs import damage_message
 from purlin.index.errors import Damaged, read_problem
@@ -17,13 +17,6 @@ MANIFEST_FORMAT = 5
 _MAX_MANIFEST_BYTES = 16 * 2**20
 # Keys that manifests of this format may lack, since they came later.
 _OPTIONAL = frozenset({"columns"})
-
-
-class AnyManifest(Protocol):
-    """The part that the manifests of corpora and classifiers share."""
-
-    def to_json(self) -> str:
-        """Content of `manifest.json`."""
 
 
 @dataclass(frozen=True, slots=True)

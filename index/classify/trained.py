@@ -15,7 +15,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -76,23 +76,6 @@ class ClassifierSpec:
 
 
 _JSON_KEYS = tuple(key.name for key in fields(ClassifierSpec) if key.name != "vectors")
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifierManifest:
-    """Name, age and files of a published classifier.
-
-    `files` maps a relative path to its size and SHA-256.
-    """
-
-    name: str
-    created_at: str
-    files: Mapping[str, Mapping[str, Any]]
-    format: int = CLASSIFIER_FORMAT
-
-    def to_json(self) -> str:
-        """Serialize as one JSON object."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
 
 # ---- files
@@ -158,8 +141,13 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
         with storage.storage_errors():
             shutil.copytree(staged, copy, dirs_exist_ok=True)
             (copy / "manifest.json").unlink(missing_ok=True)
-            manifest = ClassifierManifest(name, spec.created, build_files.checksums(copy))
-            build = builds.publish(copy, manifest)
+            manifest = {
+                "name": name,
+                "created_at": spec.created,
+                "files": build_files.checksums(copy),
+                "format": CLASSIFIER_FORMAT,
+            }
+            build = builds.publish(copy, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
             builds.switch(directory, build)
 
     shutil.rmtree(staged, ignore_errors=True)

@@ -61,7 +61,7 @@ def load_encoder(
         part = opened.get(encoder_fingerprint(directory) or "")
         return part or open_single(directory)
 
-    if _type(directory) == "ensemble":
+    if _text(directory, "type") == "ensemble":
         return EnsembleEncoder.load(directory, open_part)
     return open_single(directory)
 
@@ -84,12 +84,7 @@ def encoder_for(purpose: Purpose, chosen: Path) -> Path:
 
 def is_static(directory: Path) -> bool:
     """Tell whether a directory says that it holds a static encoder."""
-    return bool(_type(directory) == "static")
-
-
-def _type(directory: Path) -> Any:
-    """Return what type of encoder a directory says that it holds; None for a transformer."""
-    return _unchecked_settings(directory).get("type")
+    return _text(directory, "type") == "static"
 
 
 def part_directories(directory: Path) -> list[Path]:
@@ -128,14 +123,17 @@ def find_encoder(
 
 def encoder_name(directory: Path) -> str | None:
     """Read the name in an encoder's directory, without opening its model; None without one."""
-    name = _unchecked_settings(directory).get("name")
-    return name if isinstance(name, str) else None
+    return _text(directory, "name")
 
 
 def encoder_fingerprint(directory: Path) -> str | None:
     """Read the fingerprint in an encoder's directory, without opening its model; None without one."""
-    fingerprint = _unchecked_settings(directory).get("fingerprint")
-    return fingerprint if isinstance(fingerprint, str) else None
+    return _text(directory, "fingerprint")
+
+
+def _text(directory: Path, key: str) -> str | None:
+    value = _unchecked_settings(directory).get(key)
+    return value if isinstance(value, str) else None
 
 
 def _unchecked_settings(directory: Path) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from purlin.index import builds
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
-from purlin.index.encoder import TextEncoder, Vectors, self_check
+from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.corpus import HostedCorpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
@@ -37,8 +37,6 @@ from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.ranking import query_log
-from purlin.index.search.ranking.query_log import QueryLog
-from purlin.index.search.store.listing import LISTING_FILE
 
 BACKEND = "milvus"
 _READ_TOGETHER = 1024
@@ -276,21 +274,15 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
 
     files = build_files.Files(directory, manifest.files)
     field_types = segments.read_fields(directory, files)
-    log = None
-    if query_log.VECTORS_FILE in manifest.files:
-        log = QueryLog.load(directory, files.read)
-    drift = self_check.drift(directory, encoder, files.read)
-    listing = files.read(directory / LISTING_FILE)
-    files.check_others()
-
     collection = Collection(milvus, _collection(manifest))
     engine = manifest.engine
     # Builds that name no language are English: they were made before there were others.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
     return HostedCorpus(
-        directory.name,
+        directory,
         manifest,
         encoder,
+        files,
         MilvusDense(collection),
         MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
         MilvusPassages(
@@ -300,9 +292,6 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
             engine["lists"],
             has_files=bool(engine["has_files"]),
         ),
-        listing,
-        log=log,
-        drift=drift,
         fallback=milvus.connection.fallback,
     )
 

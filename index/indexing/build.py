@@ -167,7 +167,7 @@ def _build(
             return _finish(plan, builder, encoder, force)
 
         manifest = builder.finish(first_encoder, "interim")
-        build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+        build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
         builds.switch(directory, build_name, durable=plan.durable)
 
     with _Builder.open(plan, directory) as builder:
@@ -222,7 +222,7 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
         manifest = replace(manifest, measures=measures, took_s=took_s)
 
     directory = builder.directory.parent
-    build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
     if plan.engine is not None:
         refused = bool(manifest.judged.get("refused"))
         try:

@@ -95,13 +95,15 @@ class PassageStore(Protocol):
     """The documents of a build and their passages, without those that were removed.
 
     - `field_types`: the type of each field that a filter may use, by their sorted names.
-    - `has_files`: whether any document is part of a file, whose path tells what the document is for.
     - `everything`: what a search without a filter may return; None if no row was removed.
     """
 
     field_types: Mapping[str, FieldType]
-    has_files: bool
     everything: Allowed | None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
 
     def allowed(self, conditions: Filter) -> Allowed:
         """Return what a search with this filter may return. Raises InvalidInput with the field's name."""

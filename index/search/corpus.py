@@ -92,30 +92,34 @@ class Corpus:
 
     def __init__(
         self,
-        build: str,
+        directory: Path,
         manifest: Manifest,
         encoder: TextEncoder,
+        files: build_files.Files,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
         passages: PassageStore,
-        listing: bytes,
-        *,
-        log: QueryLog | None = None,
-        drift: float | None = None,
         segments: Sequence[Segment] = (),
     ) -> None:
-        self.name = manifest.name
+        """Take what is open of a build, read the rest of its `files`, and verify what nobody has read."""
+        self._log = None
+        if query_log.VECTORS_FILE in manifest.files:
+            self._log = QueryLog.load(directory, files.read)
         # Largest 1 - cosine of the self-check's vectors between the build's machine and this one.
-        self.drift = drift
-        self.build = build
+        self.drift = None
+        if self_check.SELF_CHECK_FILE in manifest.files:
+            self.drift = self_check.drift(directory, encoder, files.read)
+        self._listing = files.read(directory / LISTING_FILE)
+        files.check_others()
+
+        self.name = manifest.name
+        self.build = directory.name
         self.manifest = manifest
         self.segments = segments
         self.encoder = encoder
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._listing = listing
-        self._log = log
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
@@ -164,26 +168,15 @@ class Corpus:
         stores = [part.store for part in parts]
         documents = Documents(stores, segments.read_fields(directory, files), order)
 
-        log = None
-        if query_log.VECTORS_FILE in manifest.files:
-            log = QueryLog.load(directory, files.read)
-        drift = None
-        if self_check.SELF_CHECK_FILE in manifest.files:
-            drift = self_check.drift(directory, encoder, files.read)
-        listing = files.read(directory / LISTING_FILE)
-
-        files.check_others()
         return cls(
-            directory.name,
+            directory,
             manifest,
             encoder,
+            files,
             Dense([part.vectors for part in parts]),
             Lexical([part.postings for part in parts], documents.everything),
             documents,
-            listing,
-            log=log,
-            drift=drift,
-            segments=parts,
+            parts,
         )
 
     def close(self) -> None:
@@ -300,16 +293,13 @@ class Corpus:
     ) -> tuple[Hit, ...]:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
-        rows = ranking.rows[start:stop]
-        hits = [
-            self._hit(query, ranking, position, stored)
-            for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
-        ]
+        retrieved = self._retrieved(query, ranking, start, stop, highlight=True)
+        hits = tuple(each.hit for each in retrieved)
         if not explain:
-            return tuple(hits)
+            return hits
 
         # All hits at once, so that a token's postings are read only once.
-        terms = self._lexical.explain(query.weights, rows)
+        terms = self._lexical.explain(query.weights, ranking.rows[start:stop])
         return tuple(
             replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
             for position, (hit, terms_of_hit) in enumerate(zip(hits, terms, strict=True), start)
@@ -326,11 +316,7 @@ class Corpus:
         clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
         ranking = self.retrievers.rank(prepared, k, clock, distinct=False)
-
-        retrieved = []
-        for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist())):
-            hit = self._hit(prepared, ranking, position, stored, highlight=False)
-            retrieved.append(Retrieved(hit, stored.document, stored.passage))
+        retrieved = self._retrieved(prepared, ranking, 0, k)
         clock.lap("fetch")
         return PassageResult(retrieved, clock.laps)
 
@@ -360,11 +346,9 @@ class Corpus:
         query.excluded = own
 
         ranking = self.retrievers.rank(query, k, clock)
-        hits = tuple(
-            self._hit(query, ranking, position, stored, highlight=False)
-            for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
-        )
+        retrieved = self._retrieved(query, ranking, 0, k)
         clock.lap("fetch")
+        hits = tuple(each.hit for each in retrieved)
         return SearchResult(hits, documents - 1, clock.laps)
 
     def document_at(self, path: str, line: int) -> Document:
@@ -501,6 +485,20 @@ class Corpus:
 
     # ---- hits
 
+    def _retrieved(
+        self, query: Query, ranking: Ranking, start: int, stop: int, *, highlight: bool = False
+    ) -> list[Retrieved]:
+        """Read the rows `start` to `stop` - 1 of a ranking."""
+        passages = self._passages.fetch(ranking.rows[start:stop].tolist())
+        return [
+            Retrieved(
+                self._hit(query, ranking, position, stored, highlight=highlight),
+                stored.document,
+                stored.passage,
+            )
+            for position, stored in enumerate(passages, start)
+        ]
+
     def _hit(
         self,
         query: Query,
@@ -508,7 +506,7 @@ class Corpus:
         position: int,
         stored: StoredPassage,
         *,
-        highlight: bool = True,
+        highlight: bool,
     ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]

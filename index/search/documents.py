@@ -99,7 +99,7 @@ class Documents:
         Raises InvalidInput, which names the field.
         """
         checked = clauses(conditions, self.field_types)
-        masks = [store.matching(checked) for store in self.stores]
+        masks = [store.columns.matching(checked, len(store)) for store in self.stores]
         return np.concatenate(masks) & self._live
 
     def allowed(self, conditions: Filter) -> Mask:

@@ -126,7 +126,7 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
             rows[store.document_of[live[start : start + len(store.document_of)]]] = True
             start += len(store.document_of)
 
-        for name, own in store.field_types(rows).items():
+        for name, own in store.columns.types(rows).items():
             types[name] = own if types.get(name, own) == own else "both"
 
     return types

@@ -33,7 +33,7 @@ from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.pace import Progress
-from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.records import Content, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.store.filters import Condition, Filter, beginning_with
@@ -168,11 +168,6 @@ class Workspace:
                 explain=explain,
                 reranker=reranker,
             )
-
-    def document(self, document_id: str) -> Document:
-        """Return the document with this id, whole. Raises NotFound."""
-        with self._lock:
-            return self.corpus.document(document_id)
 
     # ---- refreshing
 

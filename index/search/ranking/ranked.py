@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ class Ranking:
 
     def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
         """Return some of the rows, without evidence."""
-        return Ranking(*(values[kept] for values in self._arrays()))
+        return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
 
     def then(self, others: Ranking) -> Ranking:
         """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
@@ -66,18 +65,13 @@ class Ranking:
             factor = np.float32(float(lowest[0] / max(highest[0], lowest[0])))
             others = replace(others, scores=others.scores * factor)
 
-        pairs = zip(self._arrays(), others._arrays(), strict=True)
-        return Ranking(*map(np.concatenate, pairs), evidence=self.evidence)
+        joined = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ARRAYS
+        }
+        return Ranking(**joined, evidence=self.evidence)
 
-    def _arrays(self) -> tuple[NDArray[Any], ...]:
-        return (
-            self.rows,
-            self.scores,
-            self.text_scores,
-            self.cosines,
-            self.lexical,
-            self.similarities,
-        )
+
+_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
 
 
 @dataclass(frozen=True, slots=True)

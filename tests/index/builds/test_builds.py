@@ -32,7 +32,7 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
             splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1,
             files=build_files.checksums(staging_dir),
         )  # fmt: skip
-        build = builds.publish(staging_dir, manifest)
+        build = builds.publish(staging_dir, manifest.to_json())
         if activate:
             builds.switch(directory, build)
     return build

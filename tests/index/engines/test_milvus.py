@@ -118,7 +118,7 @@ def test_long_lists_and_long_bounds_are_refused_in_ranges() -> None:
 def test_documents_are_unpacked_as_they_were() -> None:
     document = Document(
         "a::b", "code", "t\0 ⟂", "body " * 30_000, "s", ("x", "y"), Location("a", 1, 2, "u"),
-        {"n": 2**60, "f": 0.1, "b": True, "l": ("p", "q")}, (), (Span(1, 2),),
+        {"n": 2**60, "f": 0.1, "b": True, "l": ("p", "q")}, (Span(1, 2),),
     )  # fmt: skip
     passages = (Passage("a::b", 0, 0, 5, "context"), Passage("a::b", 1, 5, 9))
     parts = list(layout.chunks(layout.pack(document, passages)))

@@ -52,7 +52,7 @@ def test_first_use_indexes_and_second_reads_it(
         assert opened.root == root
         assert "indexed 2 files" in opened.notes[0]
         assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"
-        assert opened.document("mail.py::send_receipt").body == MAIL.strip()
+        assert opened.corpus.document("mail.py::send_receipt").body == MAIL.strip()
         assert opened.corpus.name.startswith("shop-of-ours-")
 
     encoder.encoded.clear()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
+    child,
     first_child,
+    first_part,
     kinds,
     named_block,
     node_text,
+    parts,
     types,
     unquoted,
 )
@@ -50,9 +53,8 @@ def _c_sharp_property(node: ts.Node) -> str | None:
     """A property, indexer or event with code of its own; `{ get; set; }` is left to the class."""
     if first_child(node, "arrow_expression_clause") is not None:
         return "method"
-    accessors = node.child_by_field_name("accessors")
-    parts = accessors.named_children if accessors is not None else []
-    return "method" if any(part.child_by_field_name("body") for part in parts) else None
+    has_code = any(child(accessor, "body") for accessor in parts(child(node, "accessors")))
+    return "method" if has_code else None
 
 
 def _c_sharp_name(node: ts.Node) -> ts.Node | str | None:
@@ -61,7 +63,7 @@ def _c_sharp_name(node: ts.Node) -> ts.Node | str | None:
         return None
     if node.type == "indexer_declaration":
         return "this"
-    return node.child_by_field_name("name") or node.child_by_field_name("operator")
+    return child(node, "name", "operator")
 
 
 C_SHARP = Language(
@@ -107,16 +109,16 @@ def _lambda_block(call: ts.Node) -> Block | None:
     body = first_child(
         first_child(call, "call_suffix", "annotated_lambda") or call, "lambda_literal", "block"
     )
-    callee = call.named_child(0)
+    callee = first_part(call)
     arguments = first_child(first_child(call, "call_suffix"), "value_arguments")
     # Swift has the arguments beside the lambda, the others in a call inside of the call.
     if arguments is None and callee is not None and callee.type == "call_expression":
         arguments = first_child(callee, "value_arguments", "arguments")
-        callee = callee.named_child(0)
+        callee = first_part(callee)
 
-    name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
+    name = first_part(arguments)
     if name is not None and name.type == "value_argument":
-        name = name.named_child(0)
+        name = first_part(name)
     is_named = name is not None and name.type in _STRINGS and node_text(callee)
     return named_block(call, node_text(callee), unquoted(name), body) if is_named and body else None
 
@@ -135,13 +137,13 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "secondary_constructor":
         return "constructor"
     if node.type == "companion_object":
-        return node.child_by_field_name("name") or "Companion"
+        return child(node, "name") or "Companion"
     if node.type == "property_declaration":
         return first_child(first_child(node, "variable_declaration"), "identifier")
     if node.type == "enum_entry":
         return first_child(node, "identifier")
 
-    return node.child_by_field_name("name") or node.child_by_field_name("type")
+    return child(node, "name", "type")
 
 
 KOTLIN = Language(
@@ -184,7 +186,7 @@ KOTLIN = Language(
 
 def _scala_infix_block(node: ts.Node) -> Block | None:
     """A sentence with a block, as ScalaTest has them: `"A gate" should "open" in { … }`."""
-    kind = _SCALA_SENTENCES.get(node_text(node.child_by_field_name("operator")))
+    kind = _SCALA_SENTENCES.get(node_text(child(node, "operator")))
     sentence = _scala_sentence(node) if kind and first_child(node, "block") is not None else ""
     return Block(kind, sentence, node) if kind and sentence else None
 
@@ -194,14 +196,14 @@ _SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "w
 
 def _scala_sentence(node: ts.Node) -> str:
     """The words before the block: `A gate should open`; empty if they are no strings."""
-    left = node.child_by_field_name("left")
+    left = child(node, "left")
     if left is None or left.type == "string":
         return unquoted(left)
     if left.type != "infix_expression":
         return ""
-    sides = (left.child_by_field_name(side) for side in ("left", "right"))
+    sides = (child(left, side) for side in ("left", "right"))
     first, last = (_scala_word(side) for side in sides)
-    return " ".join([first, node_text(left.child_by_field_name("operator")), last]) if last else ""
+    return " ".join([first, node_text(child(left, "operator")), last]) if last else ""
 
 
 def _scala_word(side: ts.Node | None) -> str:
@@ -225,7 +227,7 @@ SCALA = Language(
         namespace="package_clause",
     )
     | {"call_expression": _lambda_block, "infix_expression": _scala_infix_block},
-    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
+    find_name=lambda node: child(node, "name", "pattern"),
     inside=types("template_body enum_body extension_definition package_clause block"),
     opaque=types("block"),
     comments=types("comment block_comment"),
@@ -243,13 +245,13 @@ SCALA = Language(
 
 
 def _swift_kind(node: ts.Node) -> str:
-    word = node_text(node.child_by_field_name("declaration_kind"))
+    word = node_text(child(node, "declaration_kind"))
     return "scope" if word == "extension" else "class" if word == "actor" else word
 
 
 def _swift_function(node: ts.Node) -> str:
     """A function, or where Quick has the tests of a class, `override func spec()`."""
-    is_spec = node_text(node.child_by_field_name("name")) == "spec"
+    is_spec = node_text(child(node, "name")) == "spec"
     return (
         "scope"
         if is_spec and "override" in node_text(first_child(node, "modifiers"))
@@ -262,7 +264,7 @@ def _swift_name(node: ts.Node) -> ts.Node | str | None:
         return ""
     if node.type in ("deinit_declaration", "subscript_declaration"):
         return node.type.partition("_")[0]
-    name = node.child_by_field_name("name")
+    name = child(node, "name")
     return first_child(name, "simple_identifier") if name and name.type == "pattern" else name
 
 
@@ -281,7 +283,7 @@ SWIFT = Language(
             type="typealias_declaration",
         ),
         "property_declaration": lambda node: (
-            "function" if node.child_by_field_name("computed_value") else "constant"
+            "function" if child(node, "computed_value") else "constant"
         ),
     },
     find_name=_swift_name,

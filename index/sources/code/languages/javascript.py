@@ -7,6 +7,7 @@ from dataclasses import replace
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
+    child,
     first_child,
     kinds,
     named_block,
@@ -40,9 +41,9 @@ def _is_script_import(node: ts.Node) -> bool:
         return _is_required(first_child(node, "variable_declarator"), "value")
     if node.type == "export_statement":
         return (
-            node.child_by_field_name("source") is not None
+            child(node, "source") is not None
             or first_child(node, "export_clause") is not None
-            or node_text(node.child_by_field_name("value")).isidentifier()
+            or node_text(child(node, "value")).isidentifier()
         )
     if node.type != "expression_statement":
         return False
@@ -50,7 +51,7 @@ def _is_script_import(node: ts.Node) -> bool:
         return True
 
     assignment = first_child(node, "assignment_expression")
-    target = node_text(assignment.child_by_field_name("left")) if assignment is not None else ""
+    target = node_text(child(assignment, "left"))
     return target.startswith(("module.exports", "exports.")) and (
         _is_required(assignment, "right") or _is_list_of_names(assignment)
     )
@@ -58,9 +59,9 @@ def _is_script_import(node: ts.Node) -> bool:
 
 def _is_required(node: ts.Node | None, field: str) -> bool:
     """Whether the value in a field is `require(…)`, or a part of it."""
-    value = node.child_by_field_name(field) if node is not None else None
+    value = child(node, field)
     while value is not None and value.type in ("call_expression", "member_expression"):
-        inner = value.child_by_field_name("function") or value.child_by_field_name("object")
+        inner = child(value, "function", "object")
         if inner is not None and inner.type == "identifier":
             return node_text(inner) == "require"
         value = inner
@@ -69,16 +70,16 @@ def _is_required(node: ts.Node | None, field: str) -> bool:
 
 def _is_list_of_names(assignment: ts.Node | None) -> bool:
     """Whether the assigned value is a name, or an object of names."""
-    value = assignment.child_by_field_name("right") if assignment is not None else None
+    value = child(assignment, "right")
     if value is None:
         return False
-    parts = value.named_children if value.type == "object" else [value]
-    return all(part.type in ("identifier", "shorthand_property_identifier") for part in parts)
+    names = value.named_children if value.type == "object" else [value]
+    return all(name.type in ("identifier", "shorthand_property_identifier") for name in names)
 
 
 def _script_block(call: ts.Node) -> Block | None:
     """A statement that calls something with a name and a function: `it("adds", () => …)`."""
-    arguments = call.child_by_field_name("arguments")
+    arguments = child(call, "arguments")
     name = first_child(arguments, "string", "template_string")
     callback = first_child(arguments, "arrow_function", "function_expression")
     is_statement = call.parent is not None and call.parent.type == "expression_statement"
@@ -86,9 +87,9 @@ def _script_block(call: ts.Node) -> Block | None:
         return None
 
     # Without arguments: `it.each` of `it.each([1, 2])("adds", …)`.
-    callee = call.child_by_field_name("function")
+    callee = child(call, "function")
     while callee is not None and callee.type == "call_expression":
-        callee = callee.child_by_field_name("function")
+        callee = child(callee, "function")
     is_path = callee is not None and callee.type in ("identifier", "member_expression")
     return (
         named_block(call, node_text(callee), node_text(name)[1:-1], callback) if is_path else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from inspect import cleandoc
 
 import tree_sitter as ts
@@ -29,8 +30,24 @@ def node_text(node: ts.Node | None) -> str:
 
 def first_child(node: ts.Node | None, *child_types: str) -> ts.Node | None:
     """The first named child of one of these types."""
-    children = node.named_children if node is not None else ()
-    return next((child for child in children if child.type in child_types), None)
+    return next((part for part in parts(node) if part.type in child_types), None)
+
+
+def child(node: ts.Node | None, *fields: str) -> ts.Node | None:
+    """The child in the first of these fields that the node has."""
+    if node is None:
+        return None
+    return next(filter(None, map(node.child_by_field_name, fields)), None)
+
+
+def parts(node: ts.Node | None) -> Sequence[ts.Node]:
+    """All named children; none without a node."""
+    return node.named_children if node is not None else ()
+
+
+def first_part(node: ts.Node | None) -> ts.Node | None:
+    """The first named child, if there is one."""
+    return node.named_child(0) if node is not None and node.named_child_count else None
 
 
 # Calls that give a block of code a name: tests, what groups them, and others such as routes and tasks.

@@ -11,10 +11,13 @@ import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
     STRING,
+    child,
     first_child,
+    first_part,
     kinds,
     named_block,
     node_text,
+    parts,
     types,
     unquoted,
 )
@@ -27,13 +30,12 @@ def _statement_string(statement: ts.Node | None) -> str:
     """The text of a statement that is nothing but a string."""
     if statement is None or statement.type != "expression_statement":
         return ""
-    string = statement.named_child(0) if statement.named_child_count else None
+    string = first_part(statement)
     return unquoted(string) if string is not None and string.type == "string" else ""
 
 
 def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
-    body = definition.child_by_field_name("body")
-    return _statement_string(body.named_child(0)) if body and body.named_child_count else ""
+    return _statement_string(first_part(child(definition, "body")))
 
 
 def _python_file_docstring(root: ts.Node) -> str:
@@ -46,9 +48,9 @@ def _python_file_docstring(root: ts.Node) -> str:
 
 def _is_dunder(node: ts.Node) -> bool:
     """Whether a statement sets `__all__`, `__version__` or the like."""
-    if node.type != "expression_statement" or (value := first_child(node, "assignment")) is None:
+    if node.type != "expression_statement":
         return False
-    name = node_text(value.child_by_field_name("left"))
+    name = node_text(child(first_child(node, "assignment"), "left"))
     return name.startswith("__") and name.endswith("__")
 
 
@@ -59,7 +61,7 @@ PYTHON = Language(
     definitions=kinds(
         function="function_definition", class_="class_definition", type="type_alias_statement"
     ),
-    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("left"),
+    find_name=lambda node: child(node, "name", "left"),
     inside=types(
         "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
@@ -81,9 +83,9 @@ PYTHON = Language(
 
 def _php_argument(call: ts.Node, *argument_types: str) -> ts.Node | None:
     """The first argument of one of these types."""
-    arguments = first_child(call, "arguments")
-    each = arguments.named_children if arguments else ()
-    return next(filter(None, (first_child(argument, *argument_types) for argument in each)), None)
+    arguments = parts(first_child(call, "arguments"))
+    values = (first_child(argument, *argument_types) for argument in arguments)
+    return next(filter(None, values), None)
 
 
 def _php_block(statement: ts.Node) -> Block | None:
@@ -101,16 +103,16 @@ def _php_block(statement: ts.Node) -> Block | None:
             return (
                 named_block(statement, _php_callee(call), unquoted(name), closure) if name else None
             )
-        call = call.child_by_field_name("object")
+        call = child(call, "object")
     return None
 
 
 def _php_callee(call: ts.Node) -> str:
     """What is called: `it`, `Route::get`, `$app->get`; of a longer chain only its last call."""
-    if (function := call.child_by_field_name("function")) is not None:
+    if (function := child(call, "function")) is not None:
         return node_text(function)
-    owner = call.child_by_field_name("scope") or call.child_by_field_name("object")
-    name = node_text(call.child_by_field_name("name"))
+    owner = child(call, "scope", "object")
+    name = node_text(child(call, "name"))
     if owner is None or owner.type.endswith("call_expression"):
         return name
     return f"{node_text(owner)}{'->' if call.type == 'member_call_expression' else '::'}{name}"
@@ -156,10 +158,10 @@ PHP = Language(
 def _ruby_block(call: ts.Node) -> Block | None:
     """What a call with a name and a block defines: a method, a test, or a route, task or the like."""
     name = _ruby_call_name(call)
-    if name is None or call.child_by_field_name("block") is None:
+    if name is None or child(call, "block") is None:
         return None
 
-    parts = (call.child_by_field_name(field) for field in ("receiver", "method"))
+    parts = (child(call, field) for field in ("receiver", "method"))
     callee = ".".join(filter(None, map(node_text, parts)))
     text = node_text(name).strip("\"':")
     if callee == "define_method":
@@ -171,16 +173,14 @@ def _ruby_block(call: ts.Node) -> Block | None:
 
 def _ruby_call_name(call: ts.Node) -> ts.Node | None:
     """The first argument, if it is a name; of `task remind: :environment`, what is before the colon."""
-    arguments = call.child_by_field_name("arguments")
-    name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
-
+    name = first_part(child(call, "arguments"))
     if name is not None and name.type == "pair":
-        needed = name.child_by_field_name("value")
+        needed = child(name, "value")
         is_needed = needed is not None and needed.type in ("simple_symbol", "string", "array")
-        name = name.child_by_field_name("key") if is_needed else None
+        name = child(name, "key") if is_needed else None
 
     is_name = name is not None and name.type in _RUBY_NAMES
-    return name if is_name and node_text(call.child_by_field_name("method")) != "new" else None
+    return name if is_name and node_text(child(call, "method")) != "new" else None
 
 
 _RUBY_NAMES = types("string simple_symbol hash_key_symbol constant scope_resolution")
@@ -204,7 +204,7 @@ RUBY = Language(
     scopes=types("call"),
     body_starts=types("{ ; end do_block block"),
     is_dull=lambda node: (
-        node.type == "call" and node_text(node.child_by_field_name("method")).startswith("require")
+        node.type == "call" and node_text(child(node, "method")).startswith("require")
     ),
     owners={"singleton_method": "object"},
     silent=types("self"),
@@ -274,7 +274,7 @@ PERL = Language(
 def _inside(node: ts.Node | None, *kinds: str) -> ts.Node | None:
     """The first node inside those of these kinds that begin a node."""
     while node is not None and node.type in kinds:
-        node = node.named_child(0) if node.named_child_count else None
+        node = first_part(node)
     return node
 
 
@@ -287,7 +287,7 @@ def _julia_call(node: ts.Node) -> ts.Node | None:
 
 def _julia_name(node: ts.Node) -> ts.Node | None:
     """The name of what is called, or of a type without its parameters and supertype."""
-    if (name := node.child_by_field_name("name")) is not None:
+    if (name := child(node, "name")) is not None:
         return name
 
     if head := _julia_call(node) or first_child(node, "type_head"):
@@ -348,13 +348,13 @@ JULIA = Language(
 
 def _lua_block(call: ts.Node) -> Block | None:
     """A statement that calls something with a name and a function: `it("adds", function() … end)`."""
-    arguments = call.child_by_field_name("arguments")
+    arguments = child(call, "arguments")
     name, function = (first_child(arguments, kind) for kind in ("string", "function_definition"))
     is_statement = call.parent is not None and call.parent.type in ("chunk", "block")
     if not is_statement or name is None or function is None:
         return None
-    text = node_text(name.child_by_field_name("content"))
-    return named_block(call, node_text(call.child_by_field_name("name")), text, function)
+    text = node_text(child(name, "content"))
+    return named_block(call, node_text(child(call, "name")), text, function)
 
 
 LUA = Language(

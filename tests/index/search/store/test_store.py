@@ -83,7 +83,7 @@ def add_file(writer: StoreWriter, documents: list[Document]) -> None:
 
 @pytest.fixture
 def documents(store: Store) -> Documents:
-    return Documents([store], store.field_types())
+    return Documents([store], store.columns.types())
 
 
 def test_documents_round_trip(store: Store, documents: Documents) -> None:
@@ -107,7 +107,7 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         assert other.document_of.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
         assert other.file_of.tolist() == [0, 1, 1, 1, 2]
         assert other.digests()[2:8].tolist() == store.digests().tolist()
-        opened = Documents([other], other.field_types())
+        opened = Documents([other], other.columns.types())
         assert np.flatnonzero(opened.matching({"language": "go"})).tolist() == [2, 3]
         assert np.flatnonzero(opened.matching({"price": {"lte": 5}})).tolist() == [0, 2, 4]
 
@@ -123,7 +123,7 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         writer.close()
         with closing(Store(tmp_path / "third", "code")) as third:
             assert list(third.read_file(1)) == [*DOCUMENTS, SKIPPED]
-            opened = Documents([third], third.field_types())
+            opened = Documents([third], third.columns.types())
             assert np.flatnonzero(opened.matching({"price": {"lte": 5}})).tolist() == [0, 2]
 
 
@@ -341,7 +341,7 @@ def test_texts_that_cannot_be_stored_are_refused(store: Store) -> None:
 def test_a_store_without_documents_is_empty(tmp_path: Path) -> None:
     StoreWriter(tmp_path).close()
     with closing(Store(tmp_path, "code")) as store:
-        documents = Documents([store], store.field_types())
+        documents = Documents([store], store.columns.types())
         assert (len(documents), documents.field_types) == (0, {})
         assert documents.rows_of(["a"]) == {}
         assert documents.rows_named("a").tolist() == []
@@ -372,7 +372,7 @@ def on_disk(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
 def test_changed_file_is_noticed_by_the_next_read(
     on_disk: Store, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
-    documents = Documents([on_disk], on_disk.field_types())
+    documents = Documents([on_disk], on_disk.columns.types())
     reads: dict[str, list[Callable[[], object]]] = {
         "documents": [
             lambda: documents.fetch([0]),
