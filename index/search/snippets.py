@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from purlin.index.records import Location
 from purlin.index.search.lexical.tokens import matches, tokens
+from purlin.index.search.ranking.uses import used_symbol
 
 # A stretch is shown instead of the beginning if its words weigh more than this many times as much.
 _MORE = 1.5
@@ -26,6 +27,7 @@ def first_line(location: Location, text: str) -> int | None:
 def telling_row(query: str, text: str, rows: int) -> int:
     """Return the first row of the `rows` consecutive rows that have most of the query's words.
 
+    Of a query for what uses a symbol, these are the symbol's.
     The beginning, row 0, is preferred, since it tells what the text is: another stretch must have
     more than half as much again. A word counts for less the more often the text has it.
     """
@@ -35,7 +37,7 @@ def telling_row(query: str, text: str, rows: int) -> int:
 
     words_at: list[list[str]] = [[] for _ in ends]
     row = 0
-    for start, end in matches(text, frozenset(tokens(query))):
+    for start, end in matches(text, frozenset(tokens(used_symbol(query) or query))):
         while ends[row] <= start:
             row += 1
         words_at[row].append(text[start:end].lower())

@@ -13,7 +13,7 @@ from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, in_frame, places
-from purlin.index.search.ranking.uses import used_name
+from purlin.index.search.ranking.uses import last_name, used_symbol
 from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
 from purlin.index.texts.quantities import quantities
 
@@ -78,11 +78,14 @@ class NamedRows:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def used_name(self, query: str) -> str | None:
-        """Return the name whose uses the query asks for, if it is that of a symbol."""
-        name = used_name(query)
-        is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
-        return name if is_symbol else None
+    def used_symbol(self, query: str) -> str | None:
+        """Return the symbol whose uses the query asks for, if it is one."""
+        symbol = used_symbol(query)
+        if symbol is None:
+            return None
+        name = last_name(symbol)
+        is_symbol = repository.is_telling(name) or len(self.defining(name))
+        return symbol if is_symbol else None
 
     def has_code(self, query: str) -> bool:
         """Return whether a word of the query is a code that some passages have, but few."""

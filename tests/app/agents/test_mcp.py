@@ -745,6 +745,17 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     assert " lines\n    a.step(" in result.text
 
 
+def test_callers_show_their_call() -> None:
+    lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
+    location = Location("a.py", 1, len(lines))
+    hit = Hit("a.py::g", "a.py::g", 1, 0.5, {}, "g", "\n".join(lines), (), location, {})
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+    (shown,) = _code_result(reply, 200, query="who calls Token.find").structured["hits"]
+
+    assert shown["cut"]
+    assert "    Token.find(a)" in shown["code"].splitlines()
+
+
 def test_a_long_line_of_code_is_cut_around_a_match() -> None:
     line = f"var table = [{'0,' * 3000}retry,{'1,' * 3000}]"
     location = Location("a.js", 1, 1)
