@@ -99,6 +99,12 @@ def test_versions_headers_and_complexities_of_other_languages() -> None:
         assert candidates == spans
 
 
+def test_errors_without_a_usual_ending_are_exceptions() -> None:
+    text = "-1 and ENOENT if it is lost, or BASKET_ERROR_FULL, SHOP_ERR_LOCKED. Exceptions thrown: shop.Torn if it tears. ERRATA; ENTRY"
+    spans = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME["exception"], text)]
+    assert spans == ["ENOENT", "BASKET_ERROR_FULL", "SHOP_ERR_LOCKED", "shop.Torn"]
+
+
 def test_units_that_stand_together_are_one_span() -> None:
     text = "It stores days, seconds and microseconds. Sizes are in kB or bytes, not in daybreaks."
     [unit] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == "unit"]
