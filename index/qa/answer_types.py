@@ -174,14 +174,6 @@ ANSWER_TYPES = (
         sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
     ),
     _type(
-        "number",
-        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
-        + _WHICH
-        + r"(?:number|port|size|length|level|complexity)\b",
-        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
-        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
-    ),
-    _type(
         "value",
         _WHICH + r"default\b",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
@@ -192,6 +184,14 @@ ANSWER_TYPES = (
         r"|\bstock value\b",
         _LITERAL,
         sentence=r"\bdefault|\bomitted\b",
+    ),
+    _type(
+        "number",
+        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
+        + _WHICH
+        + r"(?:number|port|size|length|level|complexity)\b",
+        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
+        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
     _type(
         "result",

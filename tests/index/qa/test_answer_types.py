@@ -33,6 +33,7 @@ from purlin.index.qa.answer_types import (
         ("Which module do I import for baskets?", "module"),
         ("module for reading baskets", "module"),
         ("How many retries are there?", "number"),
+        ("default log level of the shop", "value"),
         ("how many apples fit, which attribute?", "attribute"),
         ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),
