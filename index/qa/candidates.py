@@ -53,16 +53,23 @@ _RETURN_TYPE = re.compile(
 )
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
-# How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)".
+# How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
+# wide it is (default 5)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
+_ABOUT_DEFAULT = "(?:for|if|in|is|on|since|to|unless|value|when)\\b"
+_IS_DEFAULT = rf"\((?:the |by )?default(?![\w-])(?! (?!{_ABOUT_DEFAULT}))"
 _DEFAULTS = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
     for name, wording in (
         ("labelled", r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$"),
         ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})"),
         ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)"),
-        ("stated", r"(?P<value>[^\s(|]{1,80}) \((?:the |by )?default\b"),
-        ("stated", r"^(?P<value>[^\n(|]{1,80}) \((?:the |by )?default\b"),
+        (
+            "stated",
+            rf"\((?:[\w ]{{1,30}}, )?default (?!{_ABOUT_DEFAULT})(?P<value>[^\n()]{{1,80}})\)",
+        ),
+        ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
+        ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
     )
 )
 

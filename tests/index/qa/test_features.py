@@ -248,6 +248,8 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("Type: time\nDefault: 50M\nDefault value = 'slow lane'.", {"50M"}, {"50M", "slow lane"}),
         ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
         ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),
+        ("- width how wide (default 3.5)\n- height how high (optional, default width/3)", {"3.5", "width/3"}, set()),
+        ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip
