@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from purlin.index.qa.answer_types import (
@@ -50,6 +50,12 @@ _PHRASE_ENDS = tuple(
 _RETURN_TYPE = re.compile(
     r"(?:-> |→ |\): ?)(?P<type>(?:(?!->|→|\):)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)",
     re.MULTILINE,
+)
+# The type before a name, without what else C++, Java and others have there.
+_DECLARED_TYPE = re.compile(
+    r"(?:(?:abstract|async|class|classmethod|constexpr|coroutine|def|extern|final|fn|func|function|inline"
+    r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
+    r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
 )
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
@@ -116,6 +122,8 @@ def _candidates_of_type(
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):
+            candidates[span]["returned"] = 1.0
+        for span in _declared_types(text[: structure.signature_end], structure.names):
             candidates[span]["returned"] = 1.0
     if answer_type.name == "result":
         for span in _returned_phrases(text, structure.signature_end):
@@ -197,6 +205,14 @@ def _returned_types(signature: str) -> Iterator[CharSpan]:
         for alternative in match["type"].split(" | "):
             yield start, start + len(alternative)
             start += len(alternative) + len(" | ")
+
+
+def _declared_types(signature: str, names: Iterable[CharSpan]) -> Iterator[CharSpan]:
+    """Yield what stands before the names that are called, as C and Java have it: `char *spool(`."""
+    for start, end in names:
+        declared = _DECLARED_TYPE.match(signature, signature.rfind("\n", 0, start) + 1, start)
+        if declared and signature[end : end + 2].lstrip().startswith("("):
+            yield declared.span("type")
 
 
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
