@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, related, unread
 from purlin.app.agents.budget import Head, Part, Result, fit
 from purlin.app.agents.choosing import (
     advising_a_line,
@@ -114,7 +114,7 @@ def _nothing_passes(
 
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
-        notes = (backend.unread(corpus, beginning) for corpus in corpora)
+        notes = (unread(backend, corpus, beginning) for corpus in corpora)
         text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
 
     if arguments.language:
@@ -157,7 +157,9 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+    return Part(
+        head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit.location, hit.text)
+    )
 
 
 def _focus(query: str, code: str) -> int:
@@ -180,7 +182,7 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
     corpus = any_corpus(backend, arguments.corpus)
     with advising_a_line(backend, corpus, arguments.id):
-        reply = backend.related(corpus, parse_where(backend, corpus, arguments.id), arguments.k)
+        reply = related(backend, corpus, parse_where(backend, corpus, arguments.id), arguments.k)
     return _code_result(reply, arguments.max_tokens, near=arguments.id)
 
 

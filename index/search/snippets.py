@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import accumulate
 
-from purlin.index.records import Hit
+from purlin.index.records import Location
 from purlin.index.search.lexical.tokens import matches, tokens
 
 # A stretch is shown instead of the beginning if its words weigh more than this many times as much.
@@ -14,12 +14,11 @@ _MORE = 1.5
 _ROUNDING = 1e-9
 
 
-def first_line(hit: Hit) -> int | None:
-    """Return the number of the first line of a hit's text; None if it leaves out lines of the file."""
-    location = hit.location
+def first_line(location: Location, text: str) -> int | None:
+    """Return the number of a text's first line in its file; None if it leaves out lines of the file."""
     if location.start_line is None or location.end_line is None:
         return None
-    is_whole = hit.text.count("\n") == location.end_line - location.start_line
+    is_whole = text.count("\n") == location.end_line - location.start_line
     return location.start_line if is_whole else None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
     from purlin.index.search.store.filters import Filter
-    from purlin.index.workspace import Workspace
+    from purlin.index.workspaces.workspace import Workspace
 
 ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.
 What changed since the last search is indexed first; the index is that of the whole repository, and
@@ -152,7 +152,7 @@ def add_home(parser: Parser) -> None:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import opened_directory, parse_filter
-    from purlin.index.file_filters import within
+    from purlin.index.workspaces.workspace import within
 
     conditions = parse_filter(options.filter) or {}
     with opened_directory(options.path, "code", options.encoder) as workspace:
@@ -372,7 +372,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     query = as_searched(options.query, hit)
     row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
-        start = first_line(hit)
+        start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
         lines = [first, mark, *lines[row:]]
     for line in lines[:count]:

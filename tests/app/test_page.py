@@ -153,6 +153,13 @@ def test_links_for_programs_hold_below_a_path(client: TestClient) -> None:
         assert client.get(below.removeprefix("https://example.org/purlin")).status_code == 200
 
 
+def test_description_holds_below_a_path(client: TestClient) -> None:
+    """A client resolves the server's address against that of the description."""
+    (server,) = client.get("/openapi.json").json()["servers"]
+    below = urljoin("https://example.org/purlin/openapi.json", f"{server['url']}/search")
+    assert below == "https://example.org/purlin/search"
+
+
 @given(
     st.lists(
         st.sampled_from(

@@ -21,7 +21,7 @@ from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.cli.ask import _MAX_PAGE_BYTES, _location, _print_answers
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import load_encoder

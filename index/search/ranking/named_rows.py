@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
-from purlin.index.quantities import quantities
 from purlin.index.records import Kind
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, innermost, places
 from purlin.index.search.ranking.uses import used_name
+from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
+from purlin.index.texts.quantities import quantities
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
@@ -67,14 +67,14 @@ class NamedRows:
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
             rows = np.union1d(rows, self._passages.rows_named(title))
-        if self._kind == "code" and "path" in self._passages.field_names:
+        if self._kind == "code" and "path" in self._passages.field_types:
             rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
-        if not names or "name" not in self._passages.field_names:
+        if not names or "name" not in self._passages.field_types:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
@@ -123,7 +123,7 @@ class NamedRows:
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
             self._passages.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
-            for name in self._passages.field_names
+            for name in self._passages.field_types
             if is_code(name)
         ]
         return np.concatenate([_NO_ROWS, *rows])

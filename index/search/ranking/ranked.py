@@ -56,31 +56,22 @@ class Ranking:
 
     def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
         """Return some of the rows, without evidence."""
-        return Ranking(
-            self.rows[kept],
-            self.scores[kept],
-            self.text_scores[kept],
-            self.cosines[kept],
-            self.lexical[kept],
-            self.similarities[kept],
-        )
+        return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
 
     def then(self, others: Ranking) -> Ranking:
         """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
         lowest, highest = self.scores[-1:], others.scores[:1]
-        factor = 1.0
         if len(lowest) and len(highest) and highest[0] > 0:
-            factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
+            factor = np.float32(float(lowest[0] / max(highest[0], lowest[0])))
+            others = replace(others, scores=others.scores * factor)
 
-        return Ranking(
-            np.concatenate([self.rows, others.rows]),
-            np.concatenate([self.scores, others.scores * np.float32(factor)]),
-            np.concatenate([self.text_scores, others.text_scores]),
-            np.concatenate([self.cosines, others.cosines]),
-            np.concatenate([self.lexical, others.lexical]),
-            np.concatenate([self.similarities, others.similarities]),
-            self.evidence,
-        )
+        joined = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ARRAYS
+        }
+        return Ranking(**joined, evidence=self.evidence)
+
+
+_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
 
 
 @dataclass(frozen=True, slots=True)

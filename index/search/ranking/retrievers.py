@@ -43,7 +43,7 @@ class Retrievers:
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._has_roles = demote and "role" in passages.field_names
+        self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
         """Rank at least `needed` documents (passages unless `distinct`), if there are so many."""

@@ -191,6 +191,8 @@ _OF_PROLOG = re.compile(
     rb"^:-[ \t]*(?:module|use_module|ensure_loaded|dynamic|discontiguous|multifile|initialization|set_prolog_flag|\[)",
     re.MULTILINE,
 )
+# Translations by Qt, which share TypeScript's suffix.
+_OF_QT = re.compile(rb"\s*<(?:\?xml|!DOCTYPE TS)\b")
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
@@ -303,6 +305,11 @@ def _is_shell(head: bytes) -> bool:
         return False
     lines = len(_TEXT_LINE.findall(head))
     return blocks + len(_SHELL_LINE.findall(head)) >= _MIN_SHELL_SHARE * lines
+
+
+def is_translations(file_type: FileType, content: bytes) -> bool:
+    """Whether what is named like TypeScript has the texts of a program in another language, for Qt."""
+    return file_type.language == "typescript" and _OF_QT.match(content) is not None
 
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:

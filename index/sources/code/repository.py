@@ -35,6 +35,7 @@ from purlin.index.sources.code.contents import (
     LeftOut,
     file_type,
     has_suffix,
+    is_translations,
     refined_type,
     type_by_content,
 )
@@ -46,7 +47,7 @@ from purlin.index.sources.code.windows import windows
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 17
+VERSION = 18
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -210,6 +211,9 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
     text = decoded(content.data)
     if b"\0" in content.data and (text is None or "\0" in text):
         return Skipped(name, "binary: it holds a zero byte")
+
+    if is_translations(kind, content.data):
+        return Skipped(name, "translations rather than TypeScript", by_choice=True)
 
     limit = MAX_JSON_BYTES if kind.language == "json" else MAX_CONFIG_BYTES
     if kind.content == "config" and len(content.data) > limit:

@@ -403,8 +403,8 @@ def test_texts_are_classified_together(client: TestClient) -> None:
         ("read_document", {"id": "web/long.py:1", "lines": "x"}, "match pattern"),
         (
             "read_document",
-            {"id": "tools/read.py:5", "lines": "5-6"},
-            "within 1-3, the lines of this document, which begins at line 4 of its file",
+            {"id": "tools/read.py:5", "lines": "1-3"},
+            "within 4-6, the lines of this document",
         ),
         ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
         ("read_document", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
@@ -486,6 +486,13 @@ def test_some_lines_are_read(client: TestClient) -> None:
     assert result["structuredContent"]["text"].split("\n") == FILES["web/long.py"].split("\n")[1:3]
     last = call(client, "read_document", id="web/long.py::long", lines="301")
     assert last["structuredContent"]["text"] == FILES["web/long.py"].split("\n")[300]
+
+
+def test_lines_of_code_are_those_of_its_file(client: TestClient) -> None:
+    result = call(client, "read_document", id="tools/read.py:5", lines="2-5")
+    content = result["structuredContent"]
+    assert content["text"].split("\n") == FILES["tools/read.py"].split("\n")[3:5]
+    assert (content["first_line"], content["start_line"]) == (4, 4)
 
 
 def test_a_line_too_long_to_be_read_is_cut(tmp_path: Path) -> None:
@@ -664,7 +671,7 @@ def test_the_first_part_is_named_over_any_budget() -> None:
     assert [hit["title"] for hit in result.structured["hits"]] == ["x" * 900]
     assert result.structured["left_out"] == 1
 
-    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 200)
+    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 1, 200)
     assert result.structured["text"] == "y" * 40
 
 

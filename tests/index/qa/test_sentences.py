@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.passages import split
 from purlin.index.qa.answer_types import statement_kind
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import (
@@ -27,6 +26,7 @@ from purlin.index.qa.sentences import (
 from purlin.index.qa.signatures import PassageStructure
 from purlin.index.qa.spans import SpanPrediction, merge_modules, rank_answers
 from purlin.index.records import Document
+from purlin.index.texts.passages import split
 
 SIGNATURE = "shop.Basket.save(path, *, mode='w', retries=3)"
 SAVE = f"""{SIGNATURE}

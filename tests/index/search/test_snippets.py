@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.records import Hit, Location
+from purlin.index.records import Location
 from purlin.index.search.snippets import first_line, telling_row
 
 BODY = ["def f():", '    """Upload."""'] + [f"    a{row}()" for row in range(40)]
@@ -56,22 +54,10 @@ def test_the_stretch_is_inside_the_text(lines: list[str], rows: int) -> None:
     assert 0 <= row <= max(0, len(lines) - rows)
 
 
-HIT = Hit(
-    id="a.py::f",
-    document_id="a.py::f",
-    rank=1,
-    score=0.5,
-    scores={},
-    title="f",
-    text="def f():\n    pass",
-    highlights=(),
-    location=Location("a.py", 7, 8),
-    fields={},
-    explanation={},
-)
+TEXT = "def f():\n    pass"
 
 
 def test_lines_are_numbered_if_none_is_left_out() -> None:
-    assert first_line(HIT) == 7
-    assert first_line(replace(HIT, location=Location("a.py", 7, 20))) is None
-    assert first_line(replace(HIT, location=Location("a.py"))) is None
+    assert first_line(Location("a.py", 7, 8), TEXT) == 7
+    assert first_line(Location("a.py", 7, 20), TEXT) is None
+    assert first_line(Location("a.py"), TEXT) is None

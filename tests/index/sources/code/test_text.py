@@ -327,6 +327,21 @@ def test_large_json_is_data(tmp_path: Path) -> None:
     )
 
 
+def test_translations_by_qt_are_data(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path,
+        {
+            "lamp.ts": "export function dim() {}\n",
+            "lamp_de.ts": '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS language="de"></TS>\n',
+        },
+    )
+    lamp, translations = read(tmp_path)
+    assert isinstance(lamp, Document)
+    assert translations == Skipped(
+        "lamp_de.ts", "translations rather than TypeScript", by_choice=True
+    )
+
+
 def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"# A\0")
     assert read(tmp_path) == [Skipped("a.md", "binary: it holds a zero byte")]
