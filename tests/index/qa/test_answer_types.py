@@ -101,7 +101,10 @@ def test_versions_headers_and_complexities_of_other_languages() -> None:
 
 
 def test_errors_without_a_usual_ending_are_exceptions() -> None:
-    text = "-1 and ENOENT if it is lost, or BASKET_ERROR_FULL, SHOP_ERR_LOCKED. Exceptions thrown: shop.Torn if it tears. ERRATA; ENTRY"
+    text = (
+        "-1 and ENOENT if it is lost, or BASKET_ERROR_FULL, SHOP_ERR_LOCKED.\n\n"
+        "Exceptions thrown: shop.Torn if it tears. ERRATA; ENTRY"
+    )
     spans = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME["exception"], text)]
     assert spans == ["ENOENT", "BASKET_ERROR_FULL", "SHOP_ERR_LOCKED", "shop.Torn"]
 
