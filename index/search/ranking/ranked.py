@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class Ranking:
             factor = np.float32(float(lowest[0] / max(highest[0], lowest[0])))
             others = replace(others, scores=others.scores * factor)
 
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ARRAYS
         }
         return Ranking(**joined, evidence=self.evidence)
