@@ -57,6 +57,7 @@ _DECLARED_TYPE = re.compile(
     r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
     r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
 )
+_ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
@@ -141,8 +142,11 @@ def _add_names(
     structure: PassageStructure,
 ) -> None:
     """Add the names of the entry and of its module, if the question may ask for them."""
-    if structure.directive in answer_type.directives:
-        for span in structure.names:
+    is_exception = answer_type.name == "exception"
+    for span in structure.names:
+        # An entry that is a constant may be the code of an error: `CURLE_TOO_MANY_REDIRECTS`.
+        is_code = is_exception and _ERROR_CODE.fullmatch(text, *span) is not None
+        if is_code or structure.directive in answer_type.directives:
             candidates[span]["own"] = 1.0
 
     if structure.module and answer_type.name == "module":
