@@ -13,6 +13,7 @@ from purlin.index.qa.answer_types import (
     NAME_TYPE,
     AnswerType,
     candidate_spans,
+    interval_spans,
     quantity_spans,
 )
 from purlin.index.qa.conditions import values_under_condition
@@ -119,7 +120,8 @@ def _candidates_of_type(
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
     if answer_type.name in ("number", "value"):
-        for span in quantity_spans(text):
+        spans = interval_spans(text) if "range" in question.words else quantity_spans(text)
+        for span in spans:
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):
