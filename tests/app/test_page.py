@@ -1220,8 +1220,8 @@ def hold(tab: Tab, path: str) -> None:
     tab.run(
         "(real => { window.held = []; window.fetch = (path, options) => path !== "
         f"{json.dumps(path)} ? real(path, options) : new Promise((done, failed) => {{ const {{ signal }} = options;"
-        "signal.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
-        "window.held.push(() => signal.aborted || done(real(path, options))); }); })(window.fetch)"
+        "signal?.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
+        "window.held.push(() => signal?.aborted || done(real(path, options))); }); })(window.fetch)"
     )
 
 
