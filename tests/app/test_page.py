@@ -371,7 +371,9 @@ def on_page(tab: Tab, module: str, expression: str) -> Any:
 
 
 def searched(site: str, **body: Any) -> Any:
-    return httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    """Return the reply to a search, without the hits that the page leaves out."""
+    reply = httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    return reply | {"hits": [hit for hit in reply["hits"] if round(hit["score"], 2) > 0]}
 
 
 def test_search_by_keyboard(site: str, tab: Tab) -> None:
@@ -1590,6 +1592,33 @@ def test_waiting_is_shown_and_announced(site: str, tab: Tab) -> None:
     assert tab.run(moving) == "waiting"
     let_go(tab)
     tab.until(IDLE)
+
+
+def test_slow_server_is_waited_for_visibly(site: str, tab: Tab) -> None:
+    """Also by those who come first, before there is anything to see."""
+    tab.open(f"{site}#classify")
+    tab.until("document.querySelector('#texts')")
+    hold(tab, "corpora")
+    tab.run("location.hash = '#search'")
+    tab.until(
+        "document.querySelector('.view.search .waiting')?.innerText === 'Waiting for the server.'"
+    )
+    let_go(tab)
+    tab.until("document.querySelector('.view.search .cards')")
+    assert not tab.run("document.querySelector('.waiting, [aria-busy]')")
+
+
+def test_hits_without_a_score_are_left_out(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        reply = httpx.post(
+            f"{address}search", json={"corpus": "code", "query": "fetch page"}
+        ).json()
+        scores = [round(hit["score"], 2) for hit in reply["hits"]]
+        assert scores[0] > scores[-1] == 0
+        shown(tab, f"{address}#search?corpus=code&query=fetch+page")
+        assert len(tab.texts(".hit")) == sum(score > 0 for score in scores)
+        assert tab.run("document.querySelector('.more').hidden")
 
 
 def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
