@@ -1088,8 +1088,12 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
     assert tab.texts(".state") == ["serving"] * 3
     about = httpx.get(f"{site}corpora/code").json()
+    assert f"{len(CODE)} functions" in tab.texts(".stock-card header")[0]
+    assert not tab.run(
+        "document.querySelector('.measures').checkVisibility({ contentVisibilityAuto: true })"
+    )
+    tab.click(".stock-card summary")
     assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
-    assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
     assert (
         tab.run("document.querySelector('svg.measure').getAttribute('aria-label')")
         == "dense recall@100: 1.000"
@@ -1097,7 +1101,7 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
     shown(tab, site)
     shown(tab, f"{site}#corpora")
-    (facts,) = tab.texts("[data-name=library] .facts")
+    (facts,) = tab.texts("[data-name=library] > .facts")
     assert "Sources\npages" in facts
     assert "Since then\nnothing changed" in facts
     assert "Judged by\n1 query, nDCG@10" in facts
@@ -1122,9 +1126,10 @@ def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None
         tab.requests.clear()
         tab.run("location.hash = '#corpora'")
         tab.until("document.querySelector('.measure')")
+        tab.click(".stock-card summary")
         tab.run("window.listed[0].building.done = 55, null")
         tab.until("document.querySelector('.facts')?.innerText.includes('encoding 55 %')")
-        assert tab.texts(".measures dd") == ["1.000"]
+        assert tab.texts(".stock-card details[open] .measures dd") == ["1.000"]
         assert tab.requests.count(f"{address}corpora/code") == 1
 
 
