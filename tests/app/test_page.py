@@ -910,6 +910,7 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
         assert tab.run(folded) == [False, *sentences[1:]]
 
+        assert tab.texts(".answer a")[0] == "Read it at example.org/functions.html#range"
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
