@@ -611,7 +611,8 @@ def test_rare_values_are_shown_on_request(tmp_path: Path, tab: Tab) -> None:
         shown(tab, f"{address}#search?corpus=lamps&query=lamp")
         brands = facet(tab, "Brand")
         # The filter makes no difference between Gum and gum, nor do the counts.
-        assert len(brands) == 6 and brands["Gum"] == "4"
+        assert len(brands) == 6
+        assert brands["Gum"] == "4"
         tab.click(".facet .quiet")
         assert len(facet(tab, "Brand")) == 8
         assert tab.run("document.activeElement.type") == "checkbox"
@@ -1594,6 +1595,7 @@ def test_waiting_is_shown_and_announced(site: str, tab: Tab) -> None:
     hold(tab, "search")
     tab.run("location.hash = '#search?corpus=code&query=sort'")
     tab.until("document.querySelector('#said').textContent === 'Waiting for the server.'")
+    assert tab.texts(".results") != ["Waiting for the server."]  # what was there stays
     moving = "getComputedStyle(document.querySelector('.results'), '::before').animationName"
     assert tab.run(moving) == "waiting"
     let_go(tab)
