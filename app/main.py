@@ -31,8 +31,8 @@ from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS, TextEncoder
+from purlin.index.encoder.tuning import load_tuned, summary
 from purlin.index.errors import NotFound
-from purlin.index.tuning import load_tuned, summary
 
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
