@@ -99,23 +99,26 @@ def fit(
     return Result("\n".join(lines), structured)
 
 
-def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_tokens: int) -> Result:
-    """Show as many of the lines `first` to `last` (from 1) as fit, and where to go on.
+def fit_lines(
+    head: Head, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
+) -> Result:
+    """Show as many of the lines `first` to `last` as fit, and where to go on.
 
-    At least one line is shown, its end cut if it is too long by itself.
+    The first of `lines` has the number `start`. At least one line is shown, its end cut if it is
+    too long by itself.
     """
     room = max_tokens * BYTES_PER_TOKEN - head.size() - 4 * _MARK
 
     end = first - 1
-    while end < last and (line_size := size(lines[end]) - _QUOTES + 2) <= room:
+    while end < last and (line_size := size(lines[end + 1 - start]) - _QUOTES + 2) <= room:
         room -= line_size
         end += 1
 
-    shown = list(lines[first - 1 : end])
+    shown = list(lines[first - start : end + 1 - start])
     structured = {**head.structured, "first_line": first}
     texts = [head.text]
     if not shown:
-        line = lines[first - 1]
+        line = lines[first - start]
         _, stop = _part_of_line(line, 0, len(line), 0, room)
         shown, end = [line[: stop or _MIN_PART]], first
         structured["cut"] = True
@@ -124,7 +127,7 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
     texts += shown
     structured["text"] = "\n".join(shown)
     if end < last:
-        texts.append(f"Lines {first}-{end} of {len(lines)}: go on with lines {end + 1}-{last}.")
+        texts.append(f"Lines {first}-{end}: go on with lines {end + 1}-{last}.")
         structured["next_lines"] = f"{end + 1}-{last}"
     return Result("\n".join(texts), structured)
 

@@ -1,5 +1,6 @@
 // Ask: a question to a reference, and its answers, marked in their passages.
 
+import { post } from "./api.js";
 import { chooser } from "./chooser.js";
 import { corpusView } from "./corpusview.js";
 import { el, isSite, link, quoted, say } from "./dom.js";
@@ -38,7 +39,7 @@ export function ask(root) {
       if (hasNoReader) searchInstead(problem, question, corpus);
       else view.failed(problem);
     };
-    view.send("qa", { question, corpus, k: 3 }, draw, unanswered);
+    view.send((signal) => post("qa", { question, corpus, k: 3 }, signal), draw, unanswered);
   }
 
   function draw(reply) {
@@ -51,7 +52,8 @@ export function ask(root) {
   function searchInstead(problem, query, corpus) {
     const notice = noReader(problem, address("search", { corpus, query }));
     say(`This server has no reader. ${problem.detail}`);
-    view.send("search", { corpus, query, k: 5 }, ({ hits }) => present(results, notice, hitsOf(hits)));
+    const send = (signal) => post("search", { corpus, query, k: 5 }, signal);
+    view.send(send, ({ hits }) => present(results, notice, hitsOf(hits)));
   }
 
   return { show: view.show, field };

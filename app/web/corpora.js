@@ -3,7 +3,8 @@
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
 import { progress, units } from "./chooser.js";
-import { counted, el, number, quoted, say, words } from "./dom.js";
+import { counted, el, number, quoted, say } from "./dom.js";
+import { words } from "./fields.js";
 import { hero } from "./form.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";

@@ -15,17 +15,18 @@ export function wait(results) {
 
 export const isWaiting = (results) => results.hasAttribute("aria-busy");
 
-/** Replace results. If the focus was among them, the same link gets it, or else their first heading. */
+/** Replace results. If the focus was among them, the same link or input gets it, or else their first heading. */
 export function present(results, ...children) {
   const focused = results.contains(document.activeElement) && document.activeElement;
   results.removeAttribute("aria-busy");
   fill(results, children);
   if (!focused) return;
 
-  const link = [...results.querySelectorAll("a[href]")].find(({ href }) => href === focused.href);
+  const isSame = (node) => ["href", "name", "value"].every((name) => node[name] === focused[name]);
+  const same = [...results.querySelectorAll("a[href], input[name]")].find(isSame);
   const heading = results.querySelector("h2");
   heading?.setAttribute("tabindex", "-1");
-  (link ?? heading)?.focus();
+  (same ?? heading)?.focus();
 }
 
 /** Scroll to results that are below the window, as those below a long form are on a telephone. */
@@ -49,10 +50,13 @@ export const keptHere = () => kept.get(history.state?.drawnAt);
 /** Keep nothing of before: what another key opened is asked for again. */
 export const forget = () => kept.clear();
 
-/** Show what was kept, scrolled as it was. */
+/** Show what was kept, scrolled as it was; what was ticked or typed on it since led elsewhere. */
 export function restore(results, before) {
   here = before;
   present(results, before.nodes);
+  for (const input of results.querySelectorAll("input")) {
+    Object.assign(input, { checked: input.defaultChecked, value: input.defaultValue });
+  }
   window.scrollTo(0, before.top);
 }
 

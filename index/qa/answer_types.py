@@ -27,7 +27,13 @@ _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
     "|DoesNotExist|Failure"
 )
-_EXCEPTION = rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
+# By its ending, by what names it, or as a constant: `ERR_INVALID_URL`, `G_FILE_ERROR_EXIST`, `ENOENT`.
+_EXCEPTION = (
+    rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
+    rf"|(?:(?<=[Rr]aises )|(?<=[Tt]hrows )|(?<=thrown: )|(?<=Throws: )){_QUALIFIER}[A-Z]\w+"
+    r"|\b(?:[A-Z\d]{1,40}_){0,8}[A-Z]{0,20}ERR(?:OR)?(?:_[A-Z\d]{1,40}){0,8}\b"
+    r"|\bE(?:ACCES|AGAIN|BADF|BUSY|EXIST|INTR|INVAL|IO|NOENT|NOMEM|NOTDIR|PERM|PIPE|RANGE)\b"
+)
 _CONSTANT = rf"\b{_QUALIFIER}[A-Z][A-Z0-9_]{{2,}}\b"
 _OPTION = r"(?<![\w-])-{1,2}[A-Za-z][\w-]*"
 _CLASS = (
@@ -168,14 +174,6 @@ ANSWER_TYPES = (
         sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
     ),
     _type(
-        "number",
-        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
-        + _WHICH
-        + r"(?:number|port|size|length|level|complexity)\b",
-        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
-        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
-    ),
-    _type(
         "value",
         _WHICH + r"default\b",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
@@ -186,6 +184,14 @@ ANSWER_TYPES = (
         r"|\bstock value\b",
         _LITERAL,
         sentence=r"\bdefault|\bomitted\b",
+    ),
+    _type(
+        "number",
+        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
+        + _WHICH
+        + r"(?:number|port|size|length|level|complexity)\b",
+        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
+        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
     _type(
         "result",

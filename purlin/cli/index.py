@@ -23,8 +23,8 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index import build_files
-from purlin.index.manifests import Manifest, read_manifest
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def index_show(
         left_out = list(read_listing(directory).skipped)
     else:
         with closing(segments.open_documents(directory, manifest)) as documents:
-            names = documents.field_names
+            names = sorted(documents.field_types)
             left_out = segments.left_out(read_listing(directory), documents.stores)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]

@@ -153,6 +153,13 @@ def test_links_for_programs_hold_below_a_path(client: TestClient) -> None:
         assert client.get(below.removeprefix("https://example.org/purlin")).status_code == 200
 
 
+def test_description_holds_below_a_path(client: TestClient) -> None:
+    """A client resolves the server's address against that of the description."""
+    (server,) = client.get("/openapi.json").json()["servers"]
+    below = urljoin("https://example.org/purlin/openapi.json", f"{server['url']}/search")
+    assert below == "https://example.org/purlin/search"
+
+
 @given(
     st.lists(
         st.sampled_from(
@@ -481,33 +488,48 @@ def test_browser_enforces_the_policy(site: str, tab: Tab) -> None:
     tab.complaints.clear()
 
 
+def tick(tab: Tab, value: str) -> None:
+    """Tick a value of a facet, and wait for the hits."""
+    tab.run(
+        "[...document.querySelectorAll('.facet label')].find(one => one.innerText.startsWith("
+        f"{json.dumps(value)})).querySelector('input').click()"
+    )
+    time.sleep(0.1)  # the address changes first
+    tab.until(IDLE)
+
+
+def facet(tab: Tab, label: str) -> dict[str, str]:
+    """The values of a facet with their counts; those that are ticked have a star."""
+    values = (
+        "[...document.querySelectorAll('.facet')].find(one => one.firstChild.innerText === "
+        f"{json.dumps(label)})?.querySelectorAll('label:not([hidden])') ?? []"
+    )
+    rows = tab.run(
+        f"[...{values}].map(one => [one.children[1].innerText + (one.querySelector(':checked') ? '*' : ''),"
+        " one.children[2].innerText])"
+    )
+    return dict(rows)
+
+
 def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
     assert len(tab.texts(".hit")) == 10
     tab.click(".more")
     assert len(tab.texts(".hit")) == 20
-    facets = dict(zip(tab.texts(".facet h3"), tab.texts(".facet"), strict=True))
-    assert sorted(re.findall(r"\w+ \d+", facets["Colour"].replace("\n", " "))) == [
-        "blue 6",
-        "green 9",
-        "red 6",
-        "white 9",
-    ]
-    assert facets.keys() == {"Colour", "Price", "Usb socket", "Watts"}
-    tab.run(
-        "[...document.querySelectorAll('.facet button')].find(one => one.innerText.startsWith('blue')).click()"
-    )
-    tab.until("document.querySelector('.condition')")
+    assert tab.texts(".facet legend") == ["Colour", "Price", "Watts", "Usb socket"]
+    assert facet(tab, "Colour") == {"green": "9", "white": "9", "red": "6", "blue": "6"}
+    tick(tab, "blue")
     assert len(tab.texts(".hit")) == 6
-    assert (
-        tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')")
-        == '{"colour":"blue"}'
+    assert tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')") == (
+        '{"colour":"blue"}'
     )
     tab.run(
         "[...document.querySelectorAll('.fields button')].find(one => one.innerText.includes('Yes')).click()"
     )
     tab.until("document.querySelectorAll('.condition').length === 2")
-    assert tab.texts(".condition") == ["Colour\nblue\n×", "Usb socket\nYes\n×"]
+    assert tab.texts(".condition > :nth-child(n+2)") == [
+        "Colour", "blue", "×", "Usb socket", "Yes", "×",
+    ]  # fmt: skip
     assert len(tab.texts(".hit")) == 3
     tab.run("history.back()")
     tab.until("document.querySelectorAll('.condition').length === 1")
@@ -517,14 +539,112 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     tab.type("30")
     tab.press("Enter")
     tab.until("document.querySelector('.condition')")
-    assert tab.texts(".condition") == ["Price\nfrom 30\n×"]
+    assert tab.texts(".condition b") == ["from 30"]
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
+    assert tab.run("document.querySelector('[aria-label=\"Price from\"]').value") == "30"
+
+
+def test_values_of_a_field_are_alternatives(site: str, tab: Tab) -> None:
+    """Its counts are those without its own condition, those of the others are within all conditions."""
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
+    tab.run("document.querySelector('.facet input[value=blue]').focus()")
+    tick(tab, "blue")
+    tick(tab, "red")
+    assert tab.run("document.activeElement.value") == "blue"
+    assert len(tab.texts(".hit")) == 10
+    assert "12" in tab.texts(".overview h2")[0]
+    assert tab.texts(".condition b") == ["blue", "red"]
+    assert facet(tab, "Colour") == {"green": "9", "white": "9", "red*": "6", "blue*": "6"}
+    filtered = {"colour": ["blue", "red"]}
+    hits = searched(site, corpus="lamps", query="lamp to read", filter=filtered)["hits"]
+    sockets = [hit["fields"]["attrs.usb_socket"] for hit in hits]
+    expected = {"Yes": str(sockets.count(True)), "No": str(sockets.count(False))}
+    assert facet(tab, "Usb socket") == expected
+
+    tick(tab, "Yes")
+    assert facet(tab, "Usb socket") == {
+        f"{name}{'*' * (name == 'Yes')}": count for name, count in expected.items()
+    }
+    assert sum(map(int, facet(tab, "Colour").values())) == 15  # every second lamp has a socket
+    tick(tab, "blue")
+    assert tab.texts(".condition b") == ["red", "Yes"]
+    tab.run("history.back()")
+    tab.until("document.querySelectorAll('.condition').length === 3")
+    assert facet(tab, "Colour").keys() == {"green", "white", "red*", "blue*"}
+    tab.click(".clear")
+    tab.until("!document.querySelector('.condition')")
+
+
+def test_two_quick_ticks_both_count(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    hold(tab, "search")
+    for value in ("blue", "red"):
+        tab.run(f"document.querySelector('.facet input[value={value}]').click()")
+        tab.until(f"location.hash.includes('{value}')")
+        tab.until("held.length")
+    let_go(tab)
+    tab.until("document.querySelectorAll('.condition').length === 2")
+
+
+def test_facets_stay_open_in_a_small_window(site: str, tab: Tab) -> None:
+    tab.look(390, 844)
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    assert not tab.run("document.querySelector('.facets').open")
+    tab.run("document.querySelector('.facets').open = true")
+    tab.run("document.querySelector('.facet input[value=red]').focus()")
+    tab.run("document.activeElement.scrollIntoView({ block: 'center' })")
+    before = tab.run("window.scrollY")
+    tick(tab, "red")
+    assert tab.run("document.querySelector('.facets').open && window.scrollY") == before > 0
+
+
+def test_rare_values_are_shown_on_request(tmp_path: Path, tab: Tab) -> None:
+    lamps = [
+        Document(id=f"{name}{n}", kind="product", title="Lamp", body="Lit.", fields={"brand": name})
+        for name in ("Ash", "Bay", "Elm", "Fir", "Oak", "Yew", "Gum", "gum", "Box")
+        for n in range(2)
+    ]
+    make(tmp_path, "lamps", lamps, HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=lamp")
+        brands = facet(tab, "Brand")
+        # The filter makes no difference between Gum and gum, nor do the counts.
+        assert len(brands) == 6 and brands["Gum"] == "4"
+        tab.click(".facet .quiet")
+        assert len(facet(tab, "Brand")) == 8
+        assert tab.run("document.activeElement.type") == "checkbox"
+        tick(tab, "Gum")
+        assert len(tab.texts(".hit")) == 4
+
+
+def test_quantities_are_read_with_their_units(tmp_path: Path, tab: Tab) -> None:
+    records = [
+        {
+            "id": str(n),
+            "title": f"Lamp {n}",
+            "power_w": 5 * (n % 3 + 1),
+            "weight (kg)": 1.5,
+            "length": "2 m",
+        }
+        for n in range(9)
+    ]
+    make(tmp_path, "lamps", [from_record(record) for record in records], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=lamp+10+w")
+        chips = [text.split("\n") for text in tab.texts(".hit:first-of-type .fields button")]
+        assert {"Power", "Weight", "Length"} <= {label for label, _ in chips}
+        assert {"1.5 kg", "2 m"} <= {value for _, value in chips}
+        assert facet(tab, "Power") == {"5 W": "3", "10 W": "3", "15 W": "3"}
+        tick(tab, "10 W")
+        assert tab.texts(".condition span:not(.unseen)") == ["Power"]
+        assert tab.texts(".condition b") == ["10 W"]
+        assert len(tab.texts(".hit")) == 3
 
 
 @pytest.mark.parametrize(
     ("leave", "there"),
     [
-        ("document.querySelector('.facet button').click()", "document.querySelector('.condition')"),
+        ("document.querySelector('.facet input').click()", "document.querySelector('.condition')"),
         ("location.hash = '#corpora'", "document.querySelector('.stock-card')"),
     ],
 )
@@ -551,7 +671,7 @@ def test_back_shows_what_was_there(site: str, tab: Tab, leave: str, there: str) 
 def test_excluded_values_are_shown_as_conditions(site: str, tab: Tab) -> None:
     conditions = json.dumps({"colour": {"not": ["red", "blue"]}, "watts": {"not": {"gte": 20}}})
     shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={quote(conditions)}")
-    assert tab.texts(".condition") == ["Colour\nnot red or blue\n×", "Watts\nnot from 20\n×"]
+    assert tab.texts(".condition b") == ["not red or blue", "not from 20"]
 
 
 def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
@@ -1574,3 +1694,20 @@ def test_common_indentation_is_removed() -> None:
     assert evaluated("code.js", f"{json.dumps(definitions)}.map((code) => m.surplus(...code))") == [
         surplus for _, surplus in INDENTED
     ]
+
+
+def test_labels_of_fields_have_no_units() -> None:
+    names = {
+        "attrs.power_w": ["Power", "W"],
+        "Weight (kg)": ["Weight", "kg"],
+        "discount [%]": ["Discount", "%"],
+        "attrs.screen_size_inches": ["Screen size", "inches"],
+        "attrs.usb_socket": ["Usb socket", ""],
+        "w": ["W", ""],
+    }
+    read = evaluated(
+        "fields.js",
+        f"{json.dumps(list(names))}.map((name) => Object.values(m.reading(name, true)))",
+    )
+    assert dict(zip(names, read, strict=True)) == names
+    assert evaluated("fields.js", "m.reading('built_in', false).label") == "Built in"

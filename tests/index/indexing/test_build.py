@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus

@@ -33,6 +33,7 @@ from purlin.index.qa.answer_types import (
         ("Which module do I import for baskets?", "module"),
         ("module for reading baskets", "module"),
         ("How many retries are there?", "number"),
+        ("default log level of the shop", "value"),
         ("how many apples fit, which attribute?", "attribute"),
         ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),
@@ -97,6 +98,15 @@ def test_versions_headers_and_complexities_of_other_languages() -> None:
     for name, spans in expected.items():
         candidates = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME[name], text)]
         assert candidates == spans
+
+
+def test_errors_without_a_usual_ending_are_exceptions() -> None:
+    text = (
+        "-1 and ENOENT if it is lost, or BASKET_ERROR_FULL, SHOP_ERR_LOCKED.\n\n"
+        "Exceptions thrown: shop.Torn if it tears. ERRATA; ENTRY"
+    )
+    spans = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME["exception"], text)]
+    assert spans == ["ENOENT", "BASKET_ERROR_FULL", "SHOP_ERR_LOCKED", "shop.Torn"]
 
 
 def test_units_that_stand_together_are_one_span() -> None:

@@ -218,12 +218,17 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("open(door: Door, then: (Key) -> Unit): Door", {"Door"}),
         ("(open door) → key?\ndoor : any/c = #f", {"key?"}),
         ("open : Door → Key → Door", {"Door"}),
+        ("const struct door *open(const char *key, int turns);", {"const struct door *"}),
+        ("public static Map<String, Door> open(Key key)", {"Map<String, Door>"}),
+        ("async open(key)", set()),
+        ("class open(key)", set()),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:
+    start = signature.lower().index("open")
     text, structure = (
         f"{signature}\n\nIt opens it -> so.",
-        PassageStructure("function", "", len(signature)),
+        PassageStructure("function", "", len(signature), ((start, start + 4),)),
     )
     candidates = span_candidates(parse_question("what does open return"), text, structure)
     returned = {text[slice(*span)] for span, each in candidates.items() if "returned" in each}
@@ -248,6 +253,8 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("Type: time\nDefault: 50M\nDefault value = 'slow lane'.", {"50M"}, {"50M", "slow lane"}),
         ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
         ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),
+        ("- width how wide (default 3.5)\n- height how high (optional, default width/3)", {"3.5", "width/3"}, set()),
+        ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip
