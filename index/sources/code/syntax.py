@@ -28,6 +28,14 @@ _SYNOPSIS = re.compile(
 COMMON_NAMES = "identifier type_identifier field_identifier simple_identifier property_identifier"
 
 
+_BLANK = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
+
+
+def blanked(source: bytes) -> bytes:
+    """Spaces for all but line breaks, so that every offset and row after them stays."""
+    return source.translate(_BLANK)
+
+
 class Block(NamedTuple):
     """What a node defines by a kind, a name and a body of its own, as a call with a callback does."""
 

@@ -17,7 +17,7 @@ from purlin.index.sources.code.languages.nodes import (
     parts,
     types,
 )
-from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language
+from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language, blanked
 
 # ---- C and C++
 
@@ -141,13 +141,6 @@ def _typedef_kind(node: ts.Node) -> str:
     return kind if kind in ("struct", "enum", "union") else "type"
 
 
-def _is_long(node: ts.Node) -> bool:
-    """Whether a macro without parameters is a list or code, on several lines, rather than a number."""
-    return node_text(child(node, "value")).count("\n") >= _MIN_MACRO_LINES - 1
-
-
-_MIN_MACRO_LINES = 3
-
 _C_DEFINITIONS: dict[str, str | KindOf] = {
     "function_definition": "function",
     "expression_statement": _called_function,
@@ -156,7 +149,10 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
-    "preproc_def": lambda node: "macro" if _is_long(node) else None,
+    # Without parameters, a macro of three lines is a list or code rather than a number.
+    "preproc_def": lambda node: (
+        "macro" if node_text(child(node, "value")).count("\n") > 1 else None
+    ),
     "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
 
@@ -201,7 +197,7 @@ def _without_macros(source: bytes) -> bytes:
     """The source without the macros in the heads of classes and functions, which C++'s grammar misreads."""
 
     def rewritten(head: re.Match[bytes]) -> bytes:
-        return head["kept"] + re.sub(rb"[^\n]", b" ", head["macros"])
+        return head["kept"] + blanked(head["macros"])
 
     return _TAIL_MACROS.sub(rewritten, _HEAD_MACROS.sub(rewritten, source))
 
@@ -280,10 +276,6 @@ _CLASS_MACRO = re.compile(
 )
 
 
-def _without_class_macros(source: bytes) -> bytes:
-    return _CLASS_MACRO.sub(lambda macro: b" " * len(macro[0]), source)
-
-
 def _with_enums(source: bytes) -> bytes:
     """The source with `enum Name` for `typedef NS_ENUM(Type, Name)`, which the grammar misreads."""
 
@@ -309,5 +301,7 @@ OBJECTIVE_C = Language(
     dull=types(_C_DULL + " module_import"),
     is_tail=_is_c_body,
     is_tolerant=True,
-    rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
+    rewrite=lambda source: resolved(
+        _CLASS_MACRO.sub(lambda macro: blanked(macro[0]), _with_enums(source))
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import tree_sitter as ts
 
@@ -17,7 +18,7 @@ from purlin.index.sources.code.languages.nodes import (
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Language, blanked
 
 # ---- Elixir
 
@@ -133,11 +134,6 @@ _DIRECTIVE = re.compile(
 )
 
 
-def _without_directives(source: bytes) -> bytes:
-    """The source with spaces for directives: the grammar reads nothing from `#else` to `#endif`."""
-    return _DIRECTIVE.sub(lambda directive: re.sub(rb"[^\r\n]", b" ", directive[0]), source)
-
-
 HASKELL = Language(
     name="haskell",
     suffixes=(".hs",),
@@ -155,7 +151,8 @@ HASKELL = Language(
     body_starts=types("class_declarations match where"),
     dull=types("import header pragma"),
     has_clauses=True,
-    rewrite=_without_directives,
+    # The grammar reads nothing from `#else` to `#endif`.
+    rewrite=partial(_DIRECTIVE.sub, lambda directive: blanked(directive[0])),
 )
 
 

@@ -18,7 +18,7 @@ from purlin.index.sources.code.languages.nodes import (
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Language, blanked
 
 # ---- Dart
 
@@ -30,15 +30,6 @@ _DART_SIGNATURES = types(
 _DART_LEADS = types(
     "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type function_type"
 )
-
-
-def _dart_declaration(node: ts.Node) -> str | None:
-    """The kind of a member without a body, unless it is a field."""
-    return "method" if first_child(node, *_DART_SIGNATURES) is not None else None
-
-
-def _dart_extension(node: ts.Node) -> str:
-    return "extension" if child(node, "name") is not None else "scope"
 
 
 def _dart_name(node: ts.Node) -> ts.Node | str | None:
@@ -67,8 +58,9 @@ DART = Language(
     suffixes=(".dart",),
     module="tree_sitter_dart",
     definitions={
-        "declaration": _dart_declaration,
-        "extension_declaration": _dart_extension,
+        # A member without a body, unless it is a field.
+        "declaration": lambda node: "method" if first_child(node, *_DART_SIGNATURES) else None,
+        "extension_declaration": lambda node: "extension" if child(node, "name") else "scope",
         **kinds(
             function="function_signature getter_signature setter_signature",
             method="method_signature",
@@ -131,8 +123,7 @@ def _as_method(header: re.Match[bytes]) -> bytes:
 
     filler = b"x" * (len(head) - len(_GROOVY_METHOD))
     method = _GROOVY_METHOD.replace(b'""', b'"%b"' % filler)
-    spaces = re.sub(rb"[^\r\n]", b" ", line[len(head) :] + line_break + rest)
-    return header[1] + method + spaces
+    return header[1] + method + blanked(line[len(head) :] + line_break + rest)
 
 
 def _groovy_type(node: ts.Node) -> str | None:
@@ -304,11 +295,6 @@ def _fortran_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str
     return "\n".join(lines).strip() or None
 
 
-def _free_form(source: bytes) -> bytes:
-    """Fixed-form source as the grammar reads it: `!` for comments, `&` where a line goes on."""
-    return _FIXED_CONTINUATION.sub(b"&\n     ", _FIXED_COMMENT.sub(b"!", source))
-
-
 FORTRAN = Language(
     name="fortran",
     suffixes=(".f90", ".f95", ".f03", ".f08"),
@@ -329,7 +315,12 @@ FORTRAN = Language(
     is_tolerant=True,
     docstring=_fortran_docstring,
 )
-FIXED_FORTRAN = replace(FORTRAN, suffixes=(".f", ".f77", ".for"), rewrite=_free_form)
+# In free form, there is `!` for comments, and `&` where a line goes on.
+FIXED_FORTRAN = replace(
+    FORTRAN,
+    suffixes=(".f", ".f77", ".for"),
+    rewrite=lambda source: _FIXED_CONTINUATION.sub(b"&\n     ", _FIXED_COMMENT.sub(b"!", source)),
+)
 
 
 # ---- MATLAB

@@ -34,16 +34,11 @@ def _statement_string(statement: ts.Node | None) -> str:
     return unquoted(string) if string is not None and string.type == "string" else ""
 
 
-def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
-    return _statement_string(first_part(child(definition, "body")))
-
-
 def _python_file_docstring(root: ts.Node) -> str:
-    for position in range(root.named_child_count):
-        statement = root.named_child(position)
-        if statement is not None and statement.type != "comment":
-            return _statement_string(statement)
-    return ""
+    statements = map(root.named_child, range(root.named_child_count))
+    return _statement_string(
+        next((each for each in statements if each and each.type != "comment"), None)
+    )
 
 
 def _is_dunder(node: ts.Node) -> bool:
@@ -73,7 +68,7 @@ PYTHON = Language(
     annotations=types("decorator"),
     dull=types("import_statement import_from_statement future_import_statement"),
     is_dull=_is_dunder,
-    docstring=_python_docstring,
+    docstring=lambda node, _prefixes: _statement_string(first_part(child(node, "body"))),
     file_docstring=_python_file_docstring,
 )
 
@@ -217,21 +212,10 @@ RUBY = Language(
 _POD_PARAGRAPH = re.compile(r"\n\s*\n")
 
 
-def _is_perl_import(node: ts.Node) -> bool:
-    """Whether a statement only loads a module, or says which package the lines after it are in."""
-    return node.type == "use_statement" or (
-        node.type == "package_statement" and first_child(node, "block") is None
-    )
-
-
 def _pod_text(pod: str) -> str | None:
     """The first paragraph that is no command such as `=head2`."""
     paragraphs = (" ".join(paragraph.split()) for paragraph in _POD_PARAGRAPH.split(pod))
     return next((text for text in paragraphs if text and not text.startswith("=")), None)
-
-
-def _perl_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
-    return _pod_text(node_text(prefixes[-1])) if prefixes else None
 
 
 def _perl_file_docstring(root: ts.Node) -> str | None:
@@ -260,10 +244,12 @@ PERL = Language(
         node.type == "pod" and node_text(node).startswith(("=head2", "=head3", "=item"))
     ),
     body_starts=types("block"),
-    is_dull=_is_perl_import,
+    dull=types("use_statement"),
+    # The lines after it are in the package.
+    is_dull=lambda node: node.type == "package_statement" and first_child(node, "block") is None,
     silent=types("main"),
     is_tolerant=True,
-    docstring=_perl_docstring,
+    docstring=lambda _node, prefixes: _pod_text(node_text(prefixes[-1])) if prefixes else None,
     file_docstring=_perl_file_docstring,
 )
 
@@ -408,11 +394,6 @@ def _powershell_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> 
     return next(filter(None, map(synopsis, comments)), None)
 
 
-def _powershell_name(node: ts.Node) -> str:
-    """The name without the scope where it is seen: `global:Close-Gate`."""
-    return node_text(first_child(node, "function_name", "simple_name")).rpartition(":")[2]
-
-
 POWERSHELL = Language(
     name="powershell",
     suffixes=(".ps1", ".psm1"),
@@ -423,7 +404,10 @@ POWERSHELL = Language(
         method="class_method_definition",
         enum="enum_statement",
     ),
-    find_name=_powershell_name,
+    # Without the scope where it is seen: `global:Close-Gate`.
+    find_name=lambda node: node_text(first_child(node, "function_name", "simple_name")).rpartition(
+        ":"
+    )[2],
     inside=types("statement_list script_block script_block_body"),
     identifiers=types("variable command_name"),
     body_starts=types("{"),

@@ -106,17 +106,15 @@ def _zig_variable(node: ts.Node) -> str:
     return {"error": "enum", "opaque": "struct"}.get(kind := value.type.partition("_")[0], kind)
 
 
-def _zig_function(node: ts.Node) -> str:
-    """A function that returns a type is what other languages call a generic class."""
-    return "struct" if node_text(child(node, "type")) == "type" else "function"
-
-
 ZIG = Language(
     name="zig",
     suffixes=(".zig",),
     module="tree_sitter_zig",
     definitions={
-        "function_declaration": _zig_function,
+        # One that returns a type is what other languages call a generic class.
+        "function_declaration": lambda node: (
+            "struct" if node_text(child(node, "type")) == "type" else "function"
+        ),
         "variable_declaration": _zig_variable,
         "test_declaration": "test",
     },

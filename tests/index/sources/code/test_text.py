@@ -13,7 +13,7 @@ from purlin.index.records import Content, Document, Skipped, SourceFile
 from purlin.index.sources import open_source
 from purlin.index.sources.code.contents import MAX_JSON_BYTES, LeftOut, file_type, language_name
 from purlin.index.sources.code.repository import files, names
-from purlin.index.sources.code.windows import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
+from purlin.index.sources.code.sections import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
 from tests.support.files import write_tree
 
 MARKDOWN = """\
