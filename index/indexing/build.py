@@ -26,6 +26,7 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
+from purlin.index.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.indexing import gate
 from purlin.index.indexing.ahead import MOST_PROCESSES
 from purlin.index.indexing.earlier import Earlier
@@ -42,7 +43,7 @@ from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter,
 from purlin.index.search import dense, segments
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.ranking import query_log
-from purlin.index.search.ranking.fusion import HYBRID
+from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store.documents import Documents
@@ -67,9 +68,10 @@ _READABLE = (
 class Options:
     """Options of a build.
 
-    `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
-    documents that they led to. `secondary`, `base_url` and `columns` are those that the sources
-    were opened with; the manifest records them, so that the build can be repeated.
+    `dense_weight` None takes the weight tuned for the kind, or a lower one for products in a language
+    that the encoder hardly knows. `log` has earlier queries and the documents that they led to.
+    `secondary`, `base_url` and `columns` are those that the sources were opened with; the manifest
+    records them, so that the build can be repeated.
     """
 
     splitter: Splitter | None = None
@@ -381,12 +383,15 @@ class _Builder:
             self._encode(stores, documents, encoder, stage)
             reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
+            fusion = self._fusion(documents, encoder)
 
         self_check.write_self_check(self.directory, encoder)
         values = {
             "documents": content.documents,
             "passages": content.passages,
             "skipped": content.skipped,
+            "dense_weight": fusion.dense_weight,
+            "lexical_power": fusion.lexical_power,
             "logged": logged,
             "reused": reused,
             "interim": stage == "interim",
@@ -591,11 +596,27 @@ class _Builder:
         progress = partial(self._plan.progress, "log")
         return query_log.write_log(self.directory, log, rows, encoder, cached, progress)
 
+    def _fusion(self, documents: Documents, encoder: TextEncoder) -> Fusion:
+        """Return how scores are fused: as tuned for the kind, or with words in the lead.
+
+        Words lead in a catalogue in a language that the encoder hardly knows.
+        """
+        fusion = HYBRID[encoder.architecture, self._plan.kind]
+        if (weight := self._plan.options.dense_weight) is not None:
+            return replace(fusion, dense_weight=weight)
+        if self._plan.kind != "product" or fusion.dense_weight <= WORDS_LEAD:
+            return fusion
+
+        rows = np.arange(self._content.rows)
+        rows = rows if self._content.live is None else rows[self._content.live]
+        sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
+        texts = [render(stored.document, stored.passage) for stored in sample]
+        is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
+        return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
+
     def _manifest(self, encoder: TextEncoder, values: Mapping[str, Any]) -> Manifest:
         plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-        fusion = HYBRID[encoder.architecture, plan.kind]
-        weight = options.dense_weight
 
         return Manifest(
             name=plan.name,
@@ -603,8 +624,6 @@ class _Builder:
             created_at=f"{created_at}Z",
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
-            dense_weight=fusion.dense_weight if weight is None else weight,
-            lexical_power=fusion.lexical_power,
             segments=self._names,
             texts=TEXTS_VERSION,
             demote=options.secondary == "demote",
