@@ -15,6 +15,7 @@ from html import unescape
 from lxml import etree
 
 from purlin.index.sources.references import help_text
+from purlin.index.sources.references.html import vocabulary
 from purlin.index.sources.references.html.definitions import Definitions
 from purlin.index.sources.references.html.entries import Entries
 from purlin.index.sources.references.html.generators import (
@@ -27,20 +28,6 @@ from purlin.index.sources.references.html.inline import Inline
 from purlin.index.sources.references.html.outline import Head, Outline
 from purlin.index.sources.references.html.tables import Tables
 from purlin.index.sources.references.html.text import BREAK, Close, Element, Text, do_nothing
-from purlin.index.sources.references.html.vocabulary import (
-    BLOCKS,
-    BOXES,
-    CONTENTS,
-    FURNITURE_CLASSES,
-    FURNITURE_IDS,
-    FURNITURE_LIST,
-    FURNITURE_ROLES,
-    FURNITURE_TAGS,
-    HEADINGS,
-    PROTOTYPES,
-    SOURCE_LINKS,
-    UNFOLDING,
-)
 from purlin.index.sources.references.html.writer import Writer
 from purlin.index.sources.references.page_sections import Page
 
@@ -176,16 +163,16 @@ class _Target:
 def _is_furniture(element: Element, generator: Generator) -> bool:
     tag, attributes, classes = element.tag, element.attributes, element.classes
     if not attributes:
-        return tag in FURNITURE_TAGS
+        return tag in vocabulary.FURNITURE_TAGS
 
     return (
-        tag in FURNITURE_TAGS
-        or not classes.isdisjoint(FURNITURE_CLASSES)
-        or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
-        or classes >= CONTENTS
-        or attributes.get("role") in FURNITURE_ROLES
-        or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
-        or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
+        tag in vocabulary.FURNITURE_TAGS
+        or not classes.isdisjoint(vocabulary.FURNITURE_CLASSES)
+        or (tag == "a" and not classes.isdisjoint(vocabulary.SOURCE_LINKS))
+        or classes >= vocabulary.CONTENTS
+        or attributes.get("role") in vocabulary.FURNITURE_ROLES
+        or (tag == "div" and attributes.get("id") in vocabulary.FURNITURE_IDS)
+        or (tag == "ul" and attributes.get("id") == vocabulary.FURNITURE_LIST)
         or (bool(generator.furniture) and generator.is_furniture(attributes, classes))
     )
 
@@ -207,13 +194,13 @@ class _Content:
         self._definitions = Definitions(text, outline, writer, entries)
         self._tables = Tables(text, outline, writer, entries, generator)
         self._inline = Inline(text, outline, writer, head)
-        self._boxes = BOXES | generator.entries
+        self._boxes = vocabulary.BOXES | generator.entries
         self._openers = self._openers_by_tag(whole)
 
     def _openers_by_tag(self, whole: bool) -> dict[str, Callable[[Element], Close | None]]:
         openers: dict[str, Callable[[Element], Close | None]] = {
-            **dict.fromkeys(BLOCKS, self._open_block),
-            **dict.fromkeys(HEADINGS, self._entries.open_heading),
+            **dict.fromkeys(vocabulary.BLOCKS, self._open_block),
+            **dict.fromkeys(vocabulary.HEADINGS, self._entries.open_heading),
             "title": self._entries.open_title,
             "ul": self._writer.open_list,
             "ol": self._writer.open_list,
@@ -259,7 +246,7 @@ class _Content:
 
     def _end_role(self, element: Element) -> None:
         """End what the text was read as, if no element of this kind can stand in that."""
-        if self._text.role == "cell" and element.tag in UNFOLDING:
+        if self._text.role == "cell" and element.tag in vocabulary.UNFOLDING:
             # No cell of a data table has such blocks.
             self._tables.unfold()
         elif self._text.role == "term" and element.tag in ("dd", "dt"):
@@ -280,7 +267,7 @@ class _Content:
         elif role == "heading":
             close = self._entries.open_part(element)
 
-        if close is None and role != "code" and element.tag in BLOCKS:
+        if close is None and role != "code" and element.tag in vocabulary.BLOCKS:
             text.append(" ")
             close = partial(text.append, " ")
         return close or do_nothing
@@ -294,7 +281,7 @@ class _Content:
             return self._entries.open_signature(element)
         if element.tag == "div" and "fragment" in classes:
             return self._entries.open_listing(element)
-        if classes & PROTOTYPES:
+        if classes & vocabulary.PROTOTYPES:
             return self._entries.open_prototype(element)
 
         self._text.note_id(element)
