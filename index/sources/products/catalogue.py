@@ -72,14 +72,10 @@ def files(
     if path.is_file() and not table_format(path):
         raise InvalidInput(f"{path.name} {why_no_table(path)}.", field="path")
 
-    return _files(path, columns, on_sample or _ignore)
+    return _files(path, columns, on_sample or (lambda *_: None))
 
 
 # Files
-
-
-def _ignore(_name: str, _sample: Sequence[Record]) -> None:
-    pass
 
 
 def _files(

@@ -102,7 +102,9 @@ class _Reader:
 
     def read(self, source: str) -> tuple[Page, str, str]:
         """The page, its name and its section of the manual."""
-        for line, macro, arguments in Macros(self._strings, _is_of_page).read(source):
+        for line, macro, arguments in Macros(self._strings, lambda macro: macro not in _OWN).read(
+            source
+        ):
             self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
@@ -302,12 +304,8 @@ _ACTIONS: dict[str, Callable[[_Reader, str], None]] = {
     "SY": _Reader._synopsis,
     "OP": lambda reader, arguments: reader._add_words(arguments, "[", "]"),
 }
+# All other macros of a page do what its definitions of them say.
 _OWN = (_FONT_MACROS | _SILENT | _ACTIONS.keys()) - _REDEFINED
-
-
-def _is_of_page(macro: str) -> bool:
-    """Whether a macro that a page defines does what the page says."""
-    return macro not in _OWN
 
 
 def _table(rows: Iterable[str]) -> list[list[str]]:

@@ -171,3 +171,5 @@ TSX = _typescript((".tsx",), "language_tsx")
 FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
 VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
 SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)
+
+LANGUAGES = (JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE)
