@@ -25,7 +25,6 @@ from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
-    commands,
     docstrings,
     help_text,
     includes,
@@ -295,7 +294,7 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
-    commands.name_command(page, page_format)
+    manual_pages.name_command(page, page_format)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
