@@ -441,9 +441,9 @@ class Corpus:
             prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
             if prepared.has_evidence:
                 prepared.defining = self._names.defining(query)
-                prepared.used_name = self._names.used_name(query)
-            if prepared.used_name is not None:
-                prepared.weights = self.weights(prepared.used_name)
+                prepared.used_symbol = self._names.used_symbol(query)
+            if prepared.used_symbol is not None:
+                prepared.weights = self.weights(prepared.used_symbol)
         clock.lap("lexical")
         return prepared
 

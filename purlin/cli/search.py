@@ -25,6 +25,8 @@ is kept in the user's cache directory (PURLIN_CACHE). With --corpus, corpora of 
 instead. Exit status: 0 with hits, 1 without, 2 for an error."""
 EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
 _LINES = 8
+# Of a line: descriptions of products are often one.
+_MAX_LINE_CHARS = 400
 # So few lines are the first ones: there is no room for others.
 _FEW_LINES = 4
 # A best score below it suggests that what is searched for is elsewhere.
@@ -349,7 +351,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     These are its first line and those that say most about the query. `named` says of which corpus
     it is.
     """
-    from purlin.index.search.snippets import first_line, telling_row
+    from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
     from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
@@ -358,7 +360,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     reason = styled(f"({visible(why(options.query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
-    text, highlights = terminal.with_short_lines(visible(hit.text), hit.highlights)
+    text, highlights = with_short_lines(visible(hit.text), hit.highlights, _MAX_LINE_CHARS)
     first, *rest = terminal.highlighted(text, highlights).split("\n")
     # Entries of a reference have signatures, too, and no language.
     language = hit.fields.get("language")
@@ -374,7 +376,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     if row > 1:
         start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
-        lines = [first, mark, *lines[row:]]
+        lines = [visible(opening_line(hit))[:_MAX_LINE_CHARS], mark, *lines[row:]]
     for line in lines[:count]:
         print_quoted(line)
     print_line()

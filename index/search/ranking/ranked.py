@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class Ranking:
             factor = np.float32(float(lowest[0] / max(highest[0], lowest[0])))
             others = replace(others, scores=others.scores * factor)
 
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ARRAYS
         }
         return Ranking(**joined, evidence=self.evidence)
@@ -101,7 +102,7 @@ class Query:
     - `named`: rows whose id, title or code is exactly the query. They score 1.
     - `defining`: rows whose last name is the query. They score 1, too.
     - `excluded`: rows that cannot be hits.
-    - `used_name`: the symbol, if the query asks who uses one.
+    - `used_symbol`: the symbol whose uses the query asks for, if it does.
     - `highlight_terms`: what is highlighted in hits.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
@@ -119,7 +120,7 @@ class Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
-    used_name: str | None = None
+    used_symbol: str | None = None
     highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False
     has_feedback: bool = False

@@ -13,7 +13,7 @@ from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking import feedback, quotes, repository
-from purlin.index.search.ranking.fusion import CODE_DENSE_WEIGHT, DENSE, LEXICAL, Fusion
+from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
@@ -95,7 +95,7 @@ class Retrievers:
             details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
-            query.used_name or query.text,
+            query.used_symbol or query.text,
             query.weights,
             details,
             ranking.text_scores,
@@ -111,10 +111,10 @@ class Retrievers:
 
     def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
         """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
-        if query.used_name is None:
+        if query.used_symbol is None:
             return None
         find = heirs if asks_for_heirs(query.text) else users
-        return find(query.used_name, self._documents(rows))
+        return find(query.used_symbol, self._documents(rows))
 
     def _tests(self, rows: Rows) -> NDArray[np.bool_]:
         """Return which rows are those of tests."""
@@ -122,7 +122,7 @@ class Retrievers:
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""
-        if query.used_name is not None:
+        if query.used_symbol is not None:
             return None
         share = quotes.quotes(query.text, query.weights, titles)
         if share is None:
@@ -282,7 +282,7 @@ class Retrievers:
         if not query.vector.any():
             return replace(self.hybrid, dense_weight=0.0)
         if query.has_code:
-            weight = min(self.hybrid.dense_weight, CODE_DENSE_WEIGHT)
+            weight = min(self.hybrid.dense_weight, WORDS_LEAD)
             return replace(self.hybrid, dense_weight=weight)
         return self.hybrid
 
@@ -292,5 +292,6 @@ class Retrievers:
             return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
         named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        rows = np.concatenate([matching, named])
-        return len(np.unique(self._passages.document_of(rows)))
+        documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
+        # The passages of a document follow each other.
+        return int(np.count_nonzero(np.diff(documents, prepend=-1)))

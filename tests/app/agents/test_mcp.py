@@ -702,6 +702,27 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
     assert "cut" not in str(whole["structuredContent"])
 
 
+def test_code_in_several_files_is_shown_once(tmp_path: Path) -> None:
+    copies = {
+        "cjs/sort.py": FILES["tools/sort.py"],
+        "esm/sort.py": FILES["tools/sort.py"],
+        "read.py": FILES["tools/read.py"],
+    }
+    write_tree(tmp_path / "sources", copies)
+    source = open_source("code", [tmp_path / "sources"])
+    build(tmp_path, "copies", "code", source, HashEncoder())
+    with ready(tmp_path) as client:
+        result = call(client, "search_code", query="sort numbers in order")
+    first, second, *_ = result["structuredContent"]["hits"]
+
+    assert (first["path"], second["path"]) == ("cjs/sort.py", "esm/sort.py")
+    assert first["code"] == FILES["tools/sort.py"].rstrip()
+    assert second["same_code_as"] == 1
+    assert "code" not in second
+    assert text(result).count("def sort_numbers") == 1
+    assert "· same code as 1\n" in text(result)
+
+
 def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
     lines[299] = "    a.retry()"
@@ -722,6 +743,32 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     result = _code_result(replace(reply, hits=(partly,)), 400, query="where do we retry")
     assert "code_line" not in result.structured["hits"][0]
     assert " lines\n    a.step(" in result.text
+
+
+def test_callers_show_their_call() -> None:
+    lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
+    code, fields = "\n".join(["@cache", *lines]), {"signature": "def g(a)"}
+    location = Location("a.py", 1, len(lines) + 1)
+    hit = Hit("a.py::g", "a.py::g", 1, 0.5, {}, "g", code, (), location, fields)
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+    (shown,) = _code_result(reply, 200, query="who calls Token.find").structured["hits"]
+
+    assert (shown["cut"], shown["opening"]) == (True, "def g(a)")
+    assert "    Token.find(a)" in shown["code"].splitlines()
+
+
+def test_a_long_line_of_code_is_cut_around_a_match() -> None:
+    line = f"var table = [{'0,' * 3000}retry,{'1,' * 3000}]"
+    location = Location("a.js", 1, 1)
+    match = (line.index("retry"), line.index("retry") + len("retry"))
+    hit = Hit("a.js::a", "a.js::a", 1, 0.5, {}, "a", line, (match,), location, {})
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 4000, query="retry")
+    (shown,) = result.structured["hits"]
+
+    assert shown["cut"] is True
+    assert len(shown["code"]) == 1002
+    assert "retry" in shown["code"]
+    assert result.text.endswith("Cut: read_document shows a hit whole.")
 
 
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:
