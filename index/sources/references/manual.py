@@ -110,7 +110,7 @@ def files(
 
         if _format(path.name) == "asciidoc" and isinstance(text := _decode(content, name), str):
             # A file that is included may change, appear or go.
-            content += includes.expanded(text, path, directory).text.encode()
+            content += includes.Expanded(text, path, directory).text.encode()
         digest = blake2b(
             f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
         ).hexdigest()
@@ -191,7 +191,7 @@ def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
 
         text = page_text(path, MAX_MARKUP_BYTES)
         if text is not None:
-            included |= includes.expanded(text, path, directory).files
+            included |= includes.Expanded(text, path, directory).files
             untitled |= {path.resolve()} if includes.is_fragment(text) else set()
 
     return included & untitled
@@ -279,7 +279,7 @@ def _read(
         return
 
     if _format(path.name) == "asciidoc":
-        page_with_includes = includes.expanded(text, path, directory)
+        page_with_includes = includes.Expanded(text, path, directory)
         text = page_with_includes.text
         if remark := page_with_includes.remark(name):
             yield remark
