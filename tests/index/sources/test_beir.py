@@ -229,24 +229,6 @@ def test_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     assert peak < 16 * 1024 * 1024
 
 
-def test_truncated_gzip_keeps_earlier_rows(tmp_path: Path) -> None:
-    path = lines(
-        tmp_path,
-        *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
-        name="corpus.jsonl.gz",
-    )
-
-    path.write_bytes(path.read_bytes()[:-2000])
-    *documents, last = read(path)
-
-    assert len(documents) > 1000
-    assert all(isinstance(item, Document) for item in documents)
-    assert isinstance(last, Skipped)
-    assert "cannot be read from here on" in last.reason
-    assert not last.passing
-    assert last.line == len(documents) + 1
-
-
 def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(b"plain text")
@@ -258,17 +240,6 @@ def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
 def test_missing_file_is_reported(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
-
-
-def test_deleted_file_is_a_transient_skip(tmp_path: Path) -> None:
-    path = lines(tmp_path, {"_id": "a", "text": "x"})
-    (file,) = files(path, "reference")
-    assert isinstance(file, SourceFile)
-    path.unlink()
-    (item,) = file.read()
-    assert isinstance(item, Skipped)
-    assert "cannot be read from here on" in item.reason
-    assert item.passing
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
