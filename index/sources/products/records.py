@@ -106,7 +106,7 @@ def from_record(
 
     price = values.get("price") if "price" in names else _nested_price(others)
     # Nobody searches for their text.
-    unsearched = {
+    unsearched: dict[str, Value | None] = {
         "locale": named_value(values.get("locale")),
         # In WooCommerce's export, "id:12".
         "parent": identifier(values.get("parent")).removeprefix("id:") or None,

@@ -38,7 +38,7 @@ _FAMILIES = (
     optional,
 )
 # Without the package of its grammar, which may be one of an extra, a language is read as lines.
-LANGUAGES = tuple(
+LANGUAGES: tuple[Language, ...] = tuple(
     language for family in _FAMILIES for language in family.LANGUAGES if find_spec(language.module)
 )
 # How a file may be written that the language of its suffix cannot read.
