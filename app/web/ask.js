@@ -117,10 +117,16 @@ function answerCard(answer, best) {
 
 /** A link to the answer's page, or the path of its file where the reference has no address. */
 function source(url) {
-  return isSite(url) ? link(url, {}, "Read it in the reference") : el("span", { class: "path" }, url);
+  return isSite(url) ? link(url, {}, "Read it at ", siteAndPath(url)) : el("span", { class: "path" }, url);
+}
+
+/** `https://docs.python.org/3/library/os.html#os.replace` without its scheme, to be broken after its slashes. */
+function siteAndPath(url) {
+  const parts = url.replace(/^https?:\/\//i, "").split("/");
+  return parts.map((part, i) => (i ? ["/", el("wbr"), part] : part));
 }
 
 function score({ score: value }) {
   const bar = el("span", { class: "bar", vars: { share: value } });
-  return el("p", { class: "score" }, el("b", {}, value.toFixed(2)), bar);
+  return el("p", { class: "score" }, el("span", { class: "unseen" }, "Score "), el("b", {}, value.toFixed(2)), bar);
 }

@@ -21,6 +21,7 @@ export function corpusView({ root, field, corpora, results, words, fill, ask, we
     fill?.(values);
     root.classList.toggle("fresh", !values[words]);
     const before = keptHere();
+    wait(results);
     if (before) await run(() => before, showAgain, failed);
     else await run(() => corpora.load(values.corpus), answer, failed);
   }

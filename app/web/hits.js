@@ -75,6 +75,7 @@ function score({ score: value, scores }) {
   return el(
     "p",
     { class: "score", title },
+    el("span", { class: "unseen" }, "Score "),
     el("b", {}, value.toFixed(2)),
     el("span", { class: "bar", vars: { share: Math.min(1, value) } }),
     el("small", {}, title),

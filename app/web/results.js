@@ -1,16 +1,22 @@
 // What a view shows below its form, and the sign that it is being replaced.
 
-import { fill, say } from "./dom.js";
+import { el, fill, say } from "./dom.js";
 
 const PATIENCE_MS = 1000;
 const KEPT = 20; // results that Back shows again
 const kept = new Map(); // when they were drawn -> their nodes, and how far down the page was scrolled
 let here = null; // what is kept of the results on the page
 
-/** Mark results as being replaced; where that takes long, those who do not see the page hear of it. */
+/** Mark results as being replaced, and say so where that takes long. */
 export function wait(results) {
   results.setAttribute("aria-busy", "true");
-  setTimeout(() => isWaiting(results) && say("Waiting for the server."), PATIENCE_MS);
+  setTimeout(() => isWaiting(results) && tell(results), PATIENCE_MS);
+}
+
+function tell(results) {
+  const text = "Waiting for the server.";
+  say(text);
+  if (!results.hasChildNodes()) fill(results, el("p", { class: "waiting" }, text));
 }
 
 export const isWaiting = (results) => results.hasAttribute("aria-busy");

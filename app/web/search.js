@@ -62,7 +62,7 @@ export function search(root) {
   function draw(request, { reply, beside }) {
     const only = (name, value) => narrow(name, () => value);
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
-    const load = (page, put, missed) => view.sendMore((signal) => post("search", { ...request, ...page }, signal), put, missed);
+    const load = (page, put, missed) => view.sendMore((signal) => relevant({ ...request, ...page }, signal), put, missed);
     const hits = reply.hits.length ? hitList(reply, request.k, card, load) : nothing(request);
     const isOpen = results.querySelector(".facets")?.open ?? matchMedia("(min-width: 60rem)").matches;
     const heading = reply.hits.length > 0 && summary(reply);
@@ -96,11 +96,17 @@ function searchRequest(values, corpus, kinds) {
 async function searched(request, signal) {
   const withoutOne = async (name) => {
     const { [name]: _, ...filter } = request.filter;
-    return post("search", { ...request, filter }, signal).then(({ hits }) => [name, hits], uncounted);
+    return relevant({ ...request, filter }, signal).then(({ hits }) => [name, hits], uncounted);
   };
   const others = Object.keys(request.filter).map(withoutOne);
-  const [reply, ...counted] = await Promise.all([post("search", request, signal), ...others]);
+  const [reply, ...counted] = await Promise.all([relevant(request, signal), ...others]);
   return { reply, beside: Object.fromEntries(counted.filter(Boolean)) };
+}
+
+/** The reply to a search without the hits whose score is shown as 0.00: they have nothing to do with the query. */
+async function relevant(request, signal) {
+  const reply = await post("search", request, signal);
+  return { ...reply, hits: reply.hits.filter(({ score }) => score.toFixed(2) > 0) };
 }
 
 function uncounted(error) {

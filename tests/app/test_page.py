@@ -371,7 +371,9 @@ def on_page(tab: Tab, module: str, expression: str) -> Any:
 
 
 def searched(site: str, **body: Any) -> Any:
-    return httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    """Return the reply to a search, without the hits that the page leaves out."""
+    reply = httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    return reply | {"hits": [hit for hit in reply["hits"] if round(hit["score"], 2) > 0]}
 
 
 def test_search_by_keyboard(site: str, tab: Tab) -> None:
@@ -609,7 +611,8 @@ def test_rare_values_are_shown_on_request(tmp_path: Path, tab: Tab) -> None:
         shown(tab, f"{address}#search?corpus=lamps&query=lamp")
         brands = facet(tab, "Brand")
         # The filter makes no difference between Gum and gum, nor do the counts.
-        assert len(brands) == 6 and brands["Gum"] == "4"
+        assert len(brands) == 6
+        assert brands["Gum"] == "4"
         tab.click(".facet .quiet")
         assert len(facet(tab, "Brand")) == 8
         assert tab.run("document.activeElement.type") == "checkbox"
@@ -908,6 +911,7 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
         assert tab.run(folded) == [False, *sentences[1:]]
 
+        assert tab.texts(".answer a")[0] == "Read it at example.org/functions.html#range"
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
@@ -1086,8 +1090,12 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
     assert tab.texts(".state") == ["serving"] * 3
     about = httpx.get(f"{site}corpora/code").json()
+    assert f"{len(CODE)} functions" in tab.texts(".stock-card header")[0]
+    assert not tab.run(
+        "document.querySelector('.measures').checkVisibility({ contentVisibilityAuto: true })"
+    )
+    tab.click(".stock-card summary")
     assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
-    assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
     assert (
         tab.run("document.querySelector('svg.measure').getAttribute('aria-label')")
         == "dense recall@100: 1.000"
@@ -1095,7 +1103,7 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
     shown(tab, site)
     shown(tab, f"{site}#corpora")
-    (facts,) = tab.texts("[data-name=library] .facts")
+    (facts,) = tab.texts("[data-name=library] > .facts")
     assert "Sources\npages" in facts
     assert "Since then\nnothing changed" in facts
     assert "Judged by\n1 query, nDCG@10" in facts
@@ -1120,9 +1128,10 @@ def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None
         tab.requests.clear()
         tab.run("location.hash = '#corpora'")
         tab.until("document.querySelector('.measure')")
+        tab.click(".stock-card summary")
         tab.run("window.listed[0].building.done = 55, null")
         tab.until("document.querySelector('.facts')?.innerText.includes('encoding 55 %')")
-        assert tab.texts(".measures dd") == ["1.000"]
+        assert tab.texts(".stock-card details[open] .measures dd") == ["1.000"]
         assert tab.requests.count(f"{address}corpora/code") == 1
 
 
@@ -1220,8 +1229,8 @@ def hold(tab: Tab, path: str) -> None:
     tab.run(
         "(real => { window.held = []; window.fetch = (path, options) => path !== "
         f"{json.dumps(path)} ? real(path, options) : new Promise((done, failed) => {{ const {{ signal }} = options;"
-        "signal.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
-        "window.held.push(() => signal.aborted || done(real(path, options))); }); })(window.fetch)"
+        "signal?.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
+        "window.held.push(() => signal?.aborted || done(real(path, options))); }); })(window.fetch)"
     )
 
 
@@ -1586,10 +1595,38 @@ def test_waiting_is_shown_and_announced(site: str, tab: Tab) -> None:
     hold(tab, "search")
     tab.run("location.hash = '#search?corpus=code&query=sort'")
     tab.until("document.querySelector('#said').textContent === 'Waiting for the server.'")
+    assert tab.texts(".results") != ["Waiting for the server."]  # what was there stays
     moving = "getComputedStyle(document.querySelector('.results'), '::before').animationName"
     assert tab.run(moving) == "waiting"
     let_go(tab)
     tab.until(IDLE)
+
+
+def test_slow_server_is_waited_for_visibly(site: str, tab: Tab) -> None:
+    """Also by those who come first, before there is anything to see."""
+    tab.open(f"{site}#classify")
+    tab.until("document.querySelector('#texts')")
+    hold(tab, "corpora")
+    tab.run("location.hash = '#search'")
+    tab.until(
+        "document.querySelector('.view.search .waiting')?.innerText === 'Waiting for the server.'"
+    )
+    let_go(tab)
+    tab.until("document.querySelector('.view.search .cards')")
+    assert not tab.run("document.querySelector('.waiting, [aria-busy]')")
+
+
+def test_hits_without_a_score_are_left_out(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        reply = httpx.post(
+            f"{address}search", json={"corpus": "code", "query": "fetch page"}
+        ).json()
+        scores = [round(hit["score"], 2) for hit in reply["hits"]]
+        assert scores[0] > scores[-1] == 0
+        shown(tab, f"{address}#search?corpus=code&query=fetch+page")
+        assert len(tab.texts(".hit")) == sum(score > 0 for score in scores)
+        assert tab.run("document.querySelector('.more').hidden")
 
 
 def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
