@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
 from purlin.index.encoder import (
-    Role,
     TextEncoder,
     Vectors,
     default_encoder,
@@ -21,9 +20,9 @@ from purlin.index.encoder import (
     find_encoder,
     load_encoder,
 )
+from purlin.index.encoder.text_encoder import plan_of
 from purlin.index.errors import EncoderMismatch, NotFound
-from purlin.index.records import Architecture
-from purlin.index.text_encoder import plan_of
+from purlin.index.records import Architecture, Role
 
 SHORT_CALL_TEXTS = 8  # calls with more texts take no slot
 BLOCK_TEXTS = 256  # after so many texts, a long call checks whether its client is still there
@@ -47,21 +46,9 @@ class BoundedEncoder:
         self._batch_texts = (metrics or Metrics()).batch_texts
         self.name = encoder.name
         self.dim = encoder.dim
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the wrapped encoder."""
-        return self._encoder.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        """Token limit of the wrapped encoder."""
-        return self._encoder.max_tokens
-
-    @property
-    def architecture(self) -> Architecture:
-        """Architecture of the wrapped encoder."""
-        return self._encoder.architecture
+        self.fingerprint = encoder.fingerprint
+        self.max_tokens = encoder.max_tokens
+        self.architecture: Architecture = encoder.architecture
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""

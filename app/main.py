@@ -31,8 +31,8 @@ from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS, TextEncoder
+from purlin.index.encoder.tuning import load_tuned, summary
 from purlin.index.errors import NotFound
-from purlin.index.tuning import load_tuned, summary
 
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
@@ -70,6 +70,9 @@ def create_app(
         version=version("purlin-search"),
         lifespan=_lifespan(settings, encoder, keys, metrics, spans, shared),
         middleware=_middleware(settings, keys, metrics, spans, shared),
+        servers=[
+            {"url": "."}
+        ],  # beside the description, so that it holds below a path of another site
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,

@@ -30,10 +30,10 @@ from purlin.app.corpora.open_builds import Status
 from purlin.app.merging import MergedMetrics
 from purlin.app.shared import Shared
 from purlin.index import builds
+from purlin.index.encoder.text_encoder import TextEncoder, plan_of
 from purlin.index.errors import PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.search.corpus import Corpus
-from purlin.index.text_encoder import TextEncoder, plan_of
 
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

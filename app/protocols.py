@@ -26,8 +26,9 @@ from purlin.app.fields import MAX_TEXT_CHARS, Query, Strict
 from purlin.app.overload import raise_if_client_gone
 from purlin.app.problems import MEDIA_TYPE, responses
 from purlin.app.service import ServiceOf
-from purlin.index.encoder import Role, TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Role
 from purlin.index.reranker import Reranker, logistic
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's

@@ -21,7 +21,7 @@ from purlin.app.metrics import Metrics
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.classify.zero_shot import Classifier, LabelLookups
 from purlin.index.cpus import available_cpus

@@ -21,8 +21,8 @@ from purlin.app.main import cpus_of_worker, create_app, server_config
 from purlin.app.service import Service
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
+from purlin.index.encoder.tuning import load_tuned
 from purlin.index.errors import PurlinError
-from purlin.index.tuning import load_tuned
 
 TICKS_PER_S = 10  # of uvicorn
 

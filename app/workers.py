@@ -43,7 +43,7 @@ EXIT_S = 5.0  # that a worker gets to end, beyond the time for its requests
 # Finds how the encoder suits this machine, and remembers it.
 _MEASURE = """\
 import pathlib, sys
-from purlin.index.tuning import load_tuned
+from purlin.index.encoder.tuning import load_tuned
 load_tuned(pathlib.Path(sys.argv[1]))
 """
 

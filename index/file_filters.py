@@ -1,15 +1,13 @@
-"""Filters on what files are: their kind of content, their language, and where they are."""
+"""Filters on what files are: their kind of content and their language."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import get_args
 
-from purlin.index import repositories
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Content
-from purlin.index.search.store.filters import Condition, Filter, Scalar, beginning_with
+from purlin.index.search.store.filters import Condition, Filter, Scalar
 from purlin.index.sources.code.contents import language_name
 
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -59,18 +57,3 @@ def _with_spellings(condition: Condition) -> Condition:
             spellings |= {value.lower(): None, language_name(value): None}
 
     return list(spellings)
-
-
-def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:
-    """Return the filter on documents of a file, or of a directory below `root`.
-
-    It is empty, so that all documents pass, for the root itself, for paths outside of it, and for
-    the URL of a repository. `field` has the paths of documents.
-    """
-    if isinstance(path, str) and repositories.is_url(path):
-        return {}
-    resolved = Path(path).expanduser().resolve()
-    if resolved == root or not resolved.is_relative_to(root):
-        return {}
-    name = resolved.relative_to(root).as_posix()
-    return {field: name if resolved.is_file() else beginning_with(f"{name}/")}

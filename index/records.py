@@ -73,7 +73,6 @@ class Document:
     bullets without its attributes. It is empty for references, whose body is prose.
     `context` has the enclosing names, outermost first: classes, headings, enclosing terms.
     `fields` can be filtered on; nested mappings are flattened with dots (`attrs.colour`).
-    `entities` is empty: training finds what it masks itself. The HTTP contract has the field.
     `atoms` are spans that a splitter never cuts: signatures, code blocks, table rows.
     """
 
@@ -85,7 +84,6 @@ class Document:
     context: tuple[str, ...] = ()
     location: Location = Location()
     fields: Mapping[str, Value] = field(default_factory=dict)
-    entities: tuple[Span, ...] = ()
     atoms: tuple[Span, ...] = ()
 
 

@@ -22,9 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import open_session, require_transformers
-from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.exported import (
+from purlin.index.encoder.exported import (
     MODEL,
     TOKENIZER,
     fingerprint_of,
@@ -32,6 +30,8 @@ from purlin.index.exported import (
     refusing,
     settings_of,
 )
+from purlin.index.encoder.transformer import open_session, require_transformers
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.records import KINDS, Document, Kind, Passage

@@ -19,7 +19,8 @@ os.environ["PURLIN_BACKGROUND"] = "off"
 import pytest
 from hypothesis import HealthCheck, settings
 
-from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder, TextEncoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, TextEncoder
+from purlin.index.encoder.transformer import Encoder
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import TESTS
 
@@ -62,7 +63,7 @@ LONGEST = (
     "project/test_readme",
     "index/search/test_backends",
     "app/corpora/test_watching",
-    "index/test_ray_encoder",
+    "index/encoder/test_ray_cluster",
 )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from purlin.index.encoder.exported import MAX_PARTS
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.exported import MAX_PARTS
 
 _T = TypeVar("_T")
 

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from purlin.index.encoder import open_session
+from purlin.index.encoder.exported import MODEL, TOKENIZER
+from purlin.index.encoder.transformer import open_session
 from purlin.index.errors import Damaged
-from purlin.index.exported import MODEL, TOKENIZER
 from purlin.index.qa.reader import Packer
 from purlin.training.exporting.checks import Quantization, quantize_graphs
 from purlin.training.exporting.directory import write_tokenizer

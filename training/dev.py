@@ -14,9 +14,9 @@ from accelerate import Accelerator
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.ranking import read_qrels, read_queries
-from purlin.index.passages import render
 from purlin.index.records import Document, Kind, SourceFile, Splitter
 from purlin.index.sources import beir
+from purlin.index.texts.passages import render
 from purlin.training.config import in_range
 from purlin.training.data.judged import JudgedSet, mean_measure, ranked
 from purlin.training.data.pairs.formats import read_pairs

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import SETTINGS, TextEncoder, Vectors, load_encoder
-from purlin.index.ensemble_encoder import (
+from purlin.index.encoder.ensemble import (
     PROJECTION,
     EnsembleEncoder,
     EnsembleSettings,

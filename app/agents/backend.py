@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from purlin.index.records import Content, Kind
-from purlin.index.search.corpus import Corpus
+from purlin.index.records import Content, Hit, Kind
+from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -26,29 +27,29 @@ class LineOfFile:
 Where = str | LineOfFile
 
 
-def document_id(corpus: Corpus, where: Where) -> str:
-    """Id of the document that has a line; an id is returned as it is. Raises NotFound."""
-    return corpus.document_at(where.path, where.line).id if isinstance(where, LineOfFile) else where
-
-
 class Backend(Protocol):
     """What the tools work on."""
 
     def of_kind(self, kind: Kind) -> OfKind:
         """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
-        ...
 
     def default(self, kind: Kind) -> str | None:
         """Corpus that a call means if it names none, whatever others there are."""
-        ...
 
     def kind(self, corpus: str) -> Kind | None:
         """Kind of a corpus; None while that is not known. Raises NotFound."""
-        ...
 
     def relative(self, corpus: str, path: str) -> str:
         """Path of a file or folder as the corpus writes it. Raises InvalidInput for one outside."""
-        ...
+
+    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+        """Keep a corpus open. Raises NotFound."""
+
+    def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
+        """Files that have changed since the build of an open corpus."""
+
+    def observe(self, timings_ms: Mapping[str, float]) -> None:
+        """Take note of how long the stages of an answer took."""
 
     def search(
         self,
@@ -62,32 +63,59 @@ class Backend(Protocol):
 
         `content` matters where documents say what they are.
         """
-        ...
-
-    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
-        """Documents near one, nearest first, without itself. Raises NotFound."""
-        ...
-
-    def document(self, corpus: str, where: Where) -> DocumentReply:
-        """A whole document. Raises NotFound."""
-        ...
-
-    def unread(self, corpus: str, beginning: str) -> str | None:
-        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
-        ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
-        ...
 
-    def classify(
-        self,
-        texts: list[str],
-        labels: list[str] | None,
-        classifier: str | None,
-        *,
-        multi_label: bool,
-        transductive: bool,
-    ) -> ClassifyReply:
-        """Labels of texts, by the names of labels or by a trained classifier."""
-        ...
+    def classify(self, arguments: Mapping[str, Any]) -> ClassifyReply:
+        """Labels of texts, by the names of labels or by a trained classifier.
+
+        The arguments are those of a request to classify.
+        """
+
+
+def related(backend: Backend, name: str, where: Where, k: int) -> SearchReply:
+    """Documents near one, nearest first, without itself. Raises NotFound."""
+    with backend.opened(name) as corpus:
+        result = corpus.related(_document_id(corpus, where), k)
+        backend.observe(result.timings_ms)
+        return reply_of(backend, name, corpus, result)
+
+
+def document(backend: Backend, name: str, where: Where) -> DocumentReply:
+    """A whole document. Raises NotFound."""
+    with backend.opened(name) as corpus:
+        document = corpus.document(_document_id(corpus, where))
+        changed = backend.changed(corpus, [document.location.path])
+        return DocumentReply.of(
+            document, corpus=name, build=corpus.build, took_ms=0, stale=bool(changed)
+        )
+
+
+def unread(backend: Backend, name: str, beginning: str) -> str | None:
+    """Say which files with this beginning of a path are not indexed, and why; None if all are."""
+    with backend.opened(name) as corpus:
+        return corpus.listing.unread(beginning)
+
+
+def _document_id(corpus: Corpus, where: Where) -> str:
+    """Id of the document that has a line; an id is returned as it is. Raises NotFound."""
+    return corpus.document_at(where.path, where.line).id if isinstance(where, LineOfFile) else where
+
+
+def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
+    """Reply with the hits of one corpus."""
+    return SearchReply(
+        hits=marked(backend, corpus, result.hits),
+        total=result.total,
+        took_ms=round(sum(result.timings_ms.values()), 3),
+        corpus=name,
+        build=corpus.build,
+        encoder=corpus.encoder.name,
+    )
+
+
+def marked(backend: Backend, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """The hits of a corpus, those marked as stale whose file has changed since the build."""
+    changed = backend.changed(corpus, [hit.location.path for hit in hits])
+    return tuple(replace(hit, stale=True) if hit.location.path in changed else hit for hit in hits)

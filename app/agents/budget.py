@@ -19,7 +19,7 @@ MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 2_000
 _MARK = 40  # bytes reserved for the note on what was cut
 # The last line of a result in which a text was cut.
 _REST = "Cut: read_document shows a hit whole."
-_OPENING = 160  # characters of the first line of a text that is shown from further below
+_OPENING = 160  # characters of what stands above a text that is shown from further below
 _QUOTES = 2  # bytes around a text as JSON
 _MIN_PART = 40  # shortest part of a line worth showing, in characters
 
@@ -50,7 +50,7 @@ class Part:
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
     be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, a cut
-    above keeps the first line, and says at which line the text continues.
+    above has `opening` in its place, and says at which line the text continues.
     """
 
     head: str
@@ -59,6 +59,7 @@ class Part:
     text: str = ""
     focus: int = 0
     first_line: int | None = None
+    opening: str = ""
 
     def fixed_size(self) -> int:
         """Bytes of everything but the text."""
@@ -99,23 +100,26 @@ def fit(
     return Result("\n".join(lines), structured)
 
 
-def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_tokens: int) -> Result:
-    """Show as many of the lines `first` to `last` (from 1) as fit, and where to go on.
+def fit_lines(
+    head: Head, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
+) -> Result:
+    """Show as many of the lines `first` to `last` as fit, and where to go on.
 
-    At least one line is shown, its end cut if it is too long by itself.
+    The first of `lines` has the number `start`. At least one line is shown, its end cut if it is
+    too long by itself.
     """
     room = max_tokens * BYTES_PER_TOKEN - head.size() - 4 * _MARK
 
     end = first - 1
-    while end < last and (line_size := size(lines[end]) - _QUOTES + 2) <= room:
+    while end < last and (line_size := size(lines[end + 1 - start]) - _QUOTES + 2) <= room:
         room -= line_size
         end += 1
 
-    shown = list(lines[first - 1 : end])
+    shown = list(lines[first - start : end + 1 - start])
     structured = {**head.structured, "first_line": first}
     texts = [head.text]
     if not shown:
-        line = lines[first - 1]
+        line = lines[first - start]
         _, stop = _part_of_line(line, 0, len(line), 0, room)
         shown, end = [line[: stop or _MIN_PART]], first
         structured["cut"] = True
@@ -124,7 +128,7 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
     texts += shown
     structured["text"] = "\n".join(shown)
     if end < last:
-        texts.append(f"Lines {first}-{end} of {len(lines)}: go on with lines {end + 1}-{last}.")
+        texts.append(f"Lines {first}-{end}: go on with lines {end + 1}-{last}.")
         structured["next_lines"] = f"{end + 1}-{last}"
     return Result("\n".join(texts), structured)
 
@@ -163,10 +167,10 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
 
 
 def _opening(part: Part, start: int) -> str:
-    """The first line of a text whose lines are numbered, if it is cut from its beginning to `start`."""
+    """What stands above a text whose lines are numbered, if it is cut from its beginning to `start`."""
     if part.first_line is None or not part.text[:start].strip():
         return ""
-    return part.text.partition("\n")[0][:_OPENING]
+    return part.opening[:_OPENING]
 
 
 def _omitted_lines(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, related, unread
 from purlin.app.agents.budget import Head, Part, Result, fit
 from purlin.app.agents.choosing import (
     advising_a_line,
@@ -37,11 +37,14 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.snippets import first_line, telling_row
+from purlin.index.search.ranking.uses import first_use, used_symbol
+from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
 _MAX_NOTES = 400  # characters on what is not indexed
+# Characters of a line: a longer one is data, or minified.
+_MAX_LINE_CHARS = 1000
 # Long code is cut around the middle of so many rows, which say most about the query.
 _TELLING_ROWS = 16
 
@@ -114,7 +117,7 @@ def _nothing_passes(
 
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
-        notes = (backend.unread(corpus, beginning) for corpus in corpora)
+        notes = (unread(backend, corpus, beginning) for corpus in corpora)
         text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
 
     if arguments.language:
@@ -129,16 +132,24 @@ def _nothing_passes(
 def _code_result(
     reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
 ) -> Result:
-    """Hits in code as a result, those in files that have changed since marked."""
+    """Hits in code as a result, those in files that have changed since marked.
+
+    Code that several hits have is shown with the first of them.
+    """
     reply = without_unlike(reply)
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
-    parts = [_code_part(query, hit) for hit in reply.hits]
+    parts: list[Part] = []
+    number_of: dict[str, int] = {}
+    for number, hit in enumerate(reply.hits, 1):
+        twin = number_of.setdefault(hit.text, number)
+        parts.append(_code_part(query, hit, twin if twin < number else None))
     return fit(
         lambda count: search_head(reply, count, near, len(changed)), "hits", parts, max_tokens
     )
 
 
-def _code_part(query: str, hit: Hit) -> Part:
+def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
+    """A hit; `twin` is the number of one before it with the same code."""
     path, lines, span = describe_location(hit.location, hit.document_id)
     title = hit.title[:MAX_SHOWN]
     reason = match_reason(query, hit)
@@ -157,11 +168,19 @@ def _code_part(query: str, hit: Hit) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    return Part(head, fields, "code", hit.text, _focus(query, hit.text), first_line(hit))
+    if twin is not None:
+        return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
+    code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
+    if code != hit.text:
+        fields["cut"] = True
+    focus, start = _focus(query, code), first_line(hit.location, code)
+    return Part(head, fields, "code", code, focus, start, opening_line(hit))
 
 
 def _focus(query: str, code: str) -> int:
-    """The offset of the middle of the lines that say most about the query; 0 is the beginning."""
+    """The offset of what the query asks for: a use, or the middle of the lines that say most about it."""
+    if (symbol := used_symbol(query)) and (use := first_use(symbol, code)) is not None:
+        return use
     row = telling_row(query, code, _TELLING_ROWS)
     lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]
     return sum(len(line) + 1 for line in lines)
@@ -180,7 +199,7 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
     corpus = any_corpus(backend, arguments.corpus)
     with advising_a_line(backend, corpus, arguments.id):
-        reply = backend.related(corpus, parse_where(backend, corpus, arguments.id), arguments.k)
+        reply = related(backend, corpus, parse_where(backend, corpus, arguments.id), arguments.k)
     return _code_result(reply, arguments.max_tokens, near=arguments.id)
 
 

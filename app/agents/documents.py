@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, document
 from purlin.app.agents.budget import Head, Result, fit_lines
 from purlin.app.agents.choosing import advising_a_line, any_corpus, parse_where
 from purlin.app.agents.results import describe_location
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
 from purlin.app.fields import Strict
 from purlin.index.errors import InvalidInput
+from purlin.index.search.snippets import first_line
 from purlin.replies import DocumentReply
 
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
@@ -24,8 +25,8 @@ class ReadDocument(Strict):
         default=None,
         max_length=20,
         pattern=f"^{_LINES}$",
-        description="Of the document's text, counted from 1, not from the top of its file.",
-        examples=["1-80"],
+        description="Only these: of code, lines of its file, as hits have them; of anything else, of its text.",
+        examples=["120-180"],
     )
     corpus: CorpusArgument = Field(default=None, description="The corpus of the hit.")
     max_tokens: int = Budget
@@ -35,11 +36,12 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = any_corpus(backend, arguments.corpus)
     with advising_a_line(backend, corpus, arguments.id):
-        reply = backend.document(corpus, parse_where(backend, corpus, arguments.id))
+        reply = document(backend, corpus, parse_where(backend, corpus, arguments.id))
     lines = reply.body.split("\n")
-    first, last = _line_range(arguments.lines, len(lines), reply.location.start_line or 1)
+    start = first_line(reply.location, reply.body) or 1
+    first, last = _line_range(arguments.lines, start, start + len(lines) - 1)
     head = _document_head(reply, corpus, len(lines))
-    return fit_lines(head, lines, first, last, arguments.max_tokens)
+    return fit_lines(head, lines, start, first, last, arguments.max_tokens)
 
 
 def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
@@ -67,24 +69,23 @@ def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
     )
 
 
-def _line_range(lines: str | None, total: int, file_line: int) -> tuple[int, int]:
-    """First and last line, from 1; all without a range. Raises InvalidInput.
+def _line_range(lines: str | None, start: int, end: int) -> tuple[int, int]:
+    """First and last of the `lines` that a document from line `start` to `end` has; all without any.
 
-    `file_line` is the document's first in its file: hits have lines of files, so these may be meant.
+    Raises InvalidInput if it has none of them.
     """
     if lines is None:
-        return 1, total
+        return start, end
 
     first_text, _, last_text = lines.partition("-")
     first, last = int(first_text), int(last_text or first_text)
-    if not first <= last or first > total:
-        begins = f", which begins at line {file_line} of its file" if file_line > 1 else ""
+    if not first <= last or first > end or last < start:
         raise InvalidInput(
-            f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document{begins}.",
+            f"lines is {lines}; give FIRST-LAST within {start}-{end}, the lines of this document.",
             field="lines",
         )
 
-    return first, min(last, total)
+    return max(first, start), min(last, end)
 
 
 READ_DOCUMENT = Tool(

@@ -40,13 +40,7 @@ class ClassifyTexts(Strict):
 
 def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
     """Find the best labels of each text."""
-    reply = backend.classify(
-        arguments.texts,
-        arguments.labels,
-        arguments.classifier,
-        multi_label=arguments.multi_label,
-        transductive=arguments.transductive,
-    )
+    reply = backend.classify(arguments.model_dump(exclude={"max_tokens"}))
 
     parts = []
     for result in reply.results:

@@ -10,22 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.agents.backend import Where, document_id
-from purlin.index.better_vectors import BestWorkspace, open_directory
+from purlin.app.agents.backend import marked, reply_of
 from purlin.index.errors import InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
-from purlin.index.records import Content, Hit, Kind
-from purlin.index.repositories import find_root
-from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Workspace
-from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
+from purlin.index.records import Content, Kind
+from purlin.index.search.corpus import Corpus
+from purlin.index.workspaces.better_vectors import BestWorkspace, open_directory
+from purlin.index.workspaces.repositories import find_root
+from purlin.index.workspaces.workspace import Workspace
+from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
     from purlin.app.agents.served import ServedCorpora
@@ -113,33 +113,7 @@ class LocalCorpora:
         with self._fresh(corpora[0]) as opened:
             conditions = content_filter(opened.field_names, content, with_language_names(filter))
             result = opened.search(query, k=k, filter=conditions, explain=True)
-            return _reply(corpora[0], opened, result)
-
-    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
-        """Documents near one, nearest first. Raises NotFound."""
-        if corpus not in WORKSPACES:
-            return self._in_home().related(corpus, where, k)
-        with self._fresh(corpus) as opened:
-            return _reply(corpus, opened, opened.related(document_id(opened, where), k))
-
-    def document(self, corpus: str, where: Where) -> DocumentReply:
-        """A whole document. Raises NotFound."""
-        if corpus not in WORKSPACES:
-            return self._in_home().document(corpus, where)
-
-        with self._fresh(corpus) as opened:
-            document = opened.document(document_id(opened, where))
-            changed = _changed(opened, [document.location.path])
-            return DocumentReply.of(
-                document, corpus=corpus, build=opened.build, took_ms=0, stale=bool(changed)
-            )
-
-    def unread(self, corpus: str, beginning: str) -> str | None:
-        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
-        if corpus not in WORKSPACES:
-            return self._in_home().unread(corpus, beginning)
-        with self._fresh(corpus) as opened:
-            return opened.listing.unread(beginning)
+            return reply_of(self, corpora[0], opened, result)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""
@@ -148,23 +122,24 @@ class LocalCorpora:
             return served.ask(corpus, question, k)
         with self._fresh(corpus) as opened:
             reply = served.answer(opened, question, k)
-            return replace(reply, corpus=corpus, hits=_marked(opened, reply.hits))
+            return replace(reply, corpus=corpus, hits=marked(self, opened, reply.hits))
 
-    def classify(
-        self,
-        texts: list[str],
-        labels: list[str] | None,
-        classifier: str | None,
-        *,
-        multi_label: bool,
-        transductive: bool,
-    ) -> ClassifyReply:
+    def classify(self, arguments: Mapping[str, Any]) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier of the home."""
-        return self._in_home().classify(
-            texts, labels, classifier, multi_label=multi_label, transductive=transductive
-        )
+        return self._in_home().classify(arguments)
 
     # ---- opening
+
+    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+        """Keep the workspace, as it is now, or a corpus of the home open. Raises NotFound."""
+        return self._fresh(corpus) if corpus in WORKSPACES else self._in_home().opened(corpus)
+
+    def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
+        """Files that have changed since the build: after the refresh, or while others indexed them."""
+        return changed_since(corpus.manifest, {path for path in paths if path is not None})
+
+    def observe(self, timings_ms: Mapping[str, float]) -> None:
+        """Do nothing: without a server, nobody reads metrics."""
 
     @contextmanager
     def _fresh(self, corpus: str) -> Iterator[Corpus]:
@@ -223,25 +198,3 @@ def _resolved(path: Path, argument: str) -> Path:
             f"path is {argument[:200]!r}, which is no path; give one relative to the root.",
             field="path",
         ) from None
-
-
-def _reply(name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
-    return SearchReply(
-        hits=_marked(corpus, result.hits),
-        total=result.total,
-        took_ms=round(sum(result.timings_ms.values()), 3),
-        corpus=name,
-        build=corpus.build,
-        encoder=corpus.encoder.name,
-    )
-
-
-def _marked(corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-    """The hits, those marked as stale whose file has changed since the build."""
-    changed = _changed(corpus, [hit.location.path for hit in hits])
-    return tuple(replace(hit, stale=True) if hit.location.path in changed else hit for hit in hits)
-
-
-def _changed(corpus: Corpus, paths: Sequence[str | None]) -> set[str]:
-    """Files that have changed since the build: after the refresh, or while others indexed them."""
-    return changed_since(corpus.manifest, {path for path in paths if path is not None})

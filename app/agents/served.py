@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Any
 
-from purlin.app.agents.backend import LineOfFile, Where, document_id
 from purlin.app.corpora.open_builds import OfKind
-from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply, show_document
+from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.index.errors import InvalidInput, NotFound
@@ -16,7 +16,7 @@ from purlin.index.file_filters import content_filter
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import PARENT
-from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
+from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 
 class ServedCorpora:
@@ -71,35 +71,20 @@ class ServedCorpora:
         return search_reply(request, self._service)
 
     def _field_names(self, corpus: str) -> set[str]:
-        with self._service.corpora.lease(corpus) as opened:
+        with self.opened(corpus) as opened:
             return set(opened.field_names)
 
-    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
-        """Documents near one, nearest first. Raises NotFound."""
-        with self._service.corpora.lease(corpus) as opened:
-            results = opened.related(document_id(opened, where), k)
-            self._service.metrics.stages(results.timings_ms)
+    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+        """Keep a corpus open. Raises NotFound, Opening, and what it is refused with."""
+        return self._service.lease(corpus)
 
-            return SearchReply(
-                hits=self._service.freshness.marked(opened, results.hits),
-                total=results.total,
-                took_ms=sum(results.timings_ms.values()),
-                corpus=opened.name,
-                build=opened.build,
-                encoder=opened.encoder.name,
-            )
+    def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
+        """Files that have changed since the build of an open corpus."""
+        return self._service.freshness.changed(corpus, paths)
 
-    def document(self, corpus: str, where: Where) -> DocumentReply:
-        """A whole document. Raises NotFound."""
-        if isinstance(where, LineOfFile):
-            with self._service.corpora.lease(corpus) as opened:
-                where = document_id(opened, where)
-        return show_document(corpus, where, self._service)
-
-    def unread(self, corpus: str, beginning: str) -> str | None:
-        """Say which files with this beginning of a path are not indexed, and why; None if all are."""
-        with self._service.corpora.lease(corpus) as opened:
-            return opened.listing.unread(beginning)
+    def observe(self, timings_ms: Mapping[str, float]) -> None:
+        """Count the stages among the server's metrics."""
+        self._service.metrics.stages(timings_ms)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
@@ -110,21 +95,6 @@ class ServedCorpora:
         request = QaRequest(question=question, corpus=corpus.name, k=k)
         return corpus_answers(corpus, request, self._service)
 
-    def classify(
-        self,
-        texts: list[str],
-        labels: list[str] | None,
-        classifier: str | None,
-        *,
-        multi_label: bool,
-        transductive: bool,
-    ) -> ClassifyReply:
+    def classify(self, arguments: Mapping[str, Any]) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier."""
-        request = ClassifyRequest(
-            texts=texts,
-            labels=labels,
-            classifier=classifier,
-            multi_label=multi_label,
-            transductive=transductive,
-        )
-        return classify_reply(request, self._service)
+        return classify_reply(ClassifyRequest(**arguments), self._service)

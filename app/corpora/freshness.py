@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.index.builds.manifests import Manifest
 from purlin.index.errors import PurlinError
 from purlin.index.indexing import staleness
 from purlin.index.indexing.staleness import Staleness
-from purlin.index.manifests import Manifest
 from purlin.index.records import Hit
 from purlin.index.search.corpus import Corpus
 

@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.cpus import available_cpus
 from purlin.index.demo import demos
 from purlin.index.encoder import TextEncoder, find_encoder, is_static
+from purlin.index.encoder.tuning import load_tuned
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.repeat import repeat_build, sources_changed
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
-from purlin.index.tuning import load_tuned
 
 End = Literal["built", "unchanged", "busy", "failed"]
 EVENTS_PER_S = 5

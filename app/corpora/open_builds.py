@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from purlin.app.errors import Opening, listed
-from purlin.index import build_files, builds
-from purlin.index.catalogs import CORPORA, Catalog
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.catalogs import CORPORA, Catalog
+from purlin.index.builds.manifests import read_manifest, read_manifest_json
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
-from purlin.index.manifests import read_manifest, read_manifest_json
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
 from purlin.replies import ServingState
@@ -35,16 +36,12 @@ ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
 
 
 class Build(Protocol):
-    """An open build of any kind."""
+    """An open build of any kind, by the name `build`."""
 
-    @property
-    def build(self) -> str:
-        """The build's name."""
-        ...
+    build: str
 
     def close(self) -> None:
         """Release all resources; called when nobody uses the build any more."""
-        ...
 
 
 _B = TypeVar("_B", bound=Build)

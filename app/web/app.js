@@ -4,7 +4,8 @@ import { ask } from "./ask.js";
 import { hasKey, useKey } from "./api.js";
 import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
-import { el, words } from "./dom.js";
+import { el } from "./dom.js";
+import { words } from "./fields.js";
 import { read } from "./address.js";
 import { forget, leave } from "./results.js";
 import { search } from "./search.js";
@@ -37,7 +38,8 @@ function show() {
   const title = subject.slice(0, 60) || (name === "search" ? "" : words(name));
   document.title = title ? `${title} · Purlin` : "Purlin";
   current.show(values);
-  if (isNew) window.scrollTo(0, 0);
+  const isNarrowing = document.activeElement.closest(".facets") !== null; // who ticks one value may tick more
+  if (isNew && !isNarrowing) window.scrollTo(0, 0);
   const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen
   if (before === null && !subject && desk) current.field?.focus({ preventScroll: true });
 }

@@ -1,5 +1,6 @@
 // Ask: a question to a reference, and its answers, marked in their passages.
 
+import { post } from "./api.js";
 import { chooser } from "./chooser.js";
 import { corpusView } from "./corpusview.js";
 import { el, isSite, link, quoted, say } from "./dom.js";
@@ -38,7 +39,7 @@ export function ask(root) {
       if (hasNoReader) searchInstead(problem, question, corpus);
       else view.failed(problem);
     };
-    view.send("qa", { question, corpus, k: 3 }, draw, unanswered);
+    view.send((signal) => post("qa", { question, corpus, k: 3 }, signal), draw, unanswered);
   }
 
   function draw(reply) {
@@ -51,7 +52,8 @@ export function ask(root) {
   function searchInstead(problem, query, corpus) {
     const notice = noReader(problem, address("search", { corpus, query }));
     say(`This server has no reader. ${problem.detail}`);
-    view.send("search", { corpus, query, k: 5 }, ({ hits }) => present(results, notice, hitsOf(hits)));
+    const send = (signal) => post("search", { corpus, query, k: 5 }, signal);
+    view.send(send, ({ hits }) => present(results, notice, hitsOf(hits)));
   }
 
   return { show: view.show, field };
@@ -115,10 +117,16 @@ function answerCard(answer, best) {
 
 /** A link to the answer's page, or the path of its file where the reference has no address. */
 function source(url) {
-  return isSite(url) ? link(url, {}, "Read it in the reference") : el("span", { class: "path" }, url);
+  return isSite(url) ? link(url, {}, "Read it at ", siteAndPath(url)) : el("span", { class: "path" }, url);
+}
+
+/** `https://docs.python.org/3/library/os.html#os.replace` without its scheme, to be broken after its slashes. */
+function siteAndPath(url) {
+  const parts = url.replace(/^https?:\/\//i, "").split("/");
+  return parts.map((part, i) => (i ? ["/", el("wbr"), part] : part));
 }
 
 function score({ score: value }) {
   const bar = el("span", { class: "bar", vars: { share: value } });
-  return el("p", { class: "score" }, el("b", {}, value.toFixed(2)), bar);
+  return el("p", { class: "score" }, el("span", { class: "unseen" }, "Score "), el("b", {}, value.toFixed(2)), bar);
 }

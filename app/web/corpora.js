@@ -3,7 +3,8 @@
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
 import { progress, units } from "./chooser.js";
-import { counted, el, number, quoted, say, words } from "./dom.js";
+import { counted, el, number, quoted, say } from "./dom.js";
+import { words } from "./fields.js";
 import { hero } from "./form.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
@@ -51,9 +52,12 @@ export function corpora(root) {
   function draw(reply) {
     drawn = reply;
     const { corpora: served, classifiers } = reply;
+    const opened = results.querySelectorAll("details[open]");
+    const names = [...opened].map((node) => node.closest("article").dataset.name);
+    const card = (corpus) => corpusCard(corpus, names.includes(corpus.name));
     const stock = (cards) => el("div", { class: "stock" }, cards);
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
-    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(corpusCard))] : nothingToSearch([]);
+    const built = served.length ? [el("h2", {}, "Corpora"), stock(served.map(card))] : nothingToSearch([]);
     present(results, built, sorters);
     if (!served.length || served.some(({ building, state }) => building || state === "opening")) follow();
   }
@@ -99,43 +103,62 @@ async function detailOf(path, signal) {
   }
 }
 
-function corpusCard(corpus) {
+/** What one looks for first is on the card, the rest of the build unfolds. */
+function corpusCard(corpus, isOpen) {
+  const { documents, judged } = corpus;
+  const measures = measureTable(corpus.measures);
+  const size = ifAny(documents, (count) => counted(count, ...units(corpus.kind)));
+  const gist = [size ?? corpus.kind, ifAny(corpus.bytes, bytes)];
   const facts = {
     "Being built": ifAny(corpus.building, underWay),
-    [words(units(corpus.kind)[1])]: ifAny(corpus.documents, number),
-    Passages: corpus.passages === corpus.documents ? null : ifAny(corpus.passages, number),
-    "On disk": ifAny(corpus.bytes, bytes),
     Built: ifAny(corpus.created_at, when),
-    "Build took": ifAny(corpus.took_s, seconds),
-    "Left out": corpus.skipped ? number(corpus.skipped) : null,
-    Encoder: corpus.encoder?.name,
-    Splitter: corpus.splitter,
     Sources: corpus.sources?.join(", "),
     "Since then": ifAny(corpus.stale, moved),
+    "Left out": corpus.skipped ? number(corpus.skipped) : null,
     Warning: corpus.warning,
-    "Judged by": ifAny(corpus.judged, ({ queries, measure }) => `${counted(queries, "query", "queries")}, ${measure}`),
+    "Judged by": ifAny(judged, ({ queries, measure }) => `${counted(queries, "query", "queries")}, ${measure}`),
+  };
+  const build = {
+    Passages: corpus.passages === documents ? null : ifAny(corpus.passages, number),
+    "Build took": ifAny(corpus.took_s, seconds),
+    Encoder: corpus.encoder?.name,
+    Splitter: corpus.splitter,
     Build: corpus.build && el("code", {}, corpus.build),
   };
-  return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
+  const rest = [factList(build), !judged && measures];
+  const href = address("search", { corpus: corpus.name });
+  return stockCard(
+    corpus,
+    gist,
+    judged && measures,
+    factList(facts),
+    corpus.build && el("details", { open: isOpen }, el("summary", {}, "About this build"), rest),
+    open(corpus, "Search it", href),
+  );
 }
 
 function classifierCard(classifier) {
   const labels = classifier.labels ?? [];
   const facts = {
     Labels: labels.slice(0, 12).join(", ") + (labels.length > 12 ? ` and ${labels.length - 12} more` : ""),
-    "On disk": ifAny(classifier.bytes, bytes),
     Trained: ifAny(classifier.created_at, when),
     Encoder: classifier.encoder?.name,
     Build: classifier.build && el("code", {}, classifier.build),
   };
   const href = address("classify", { classifier: classifier.name });
-  return stockCard(classifier, "classifier", facts, open(classifier, "Use it", href));
+  const gist = [labels.length > 0 && counted(labels.length, "label", "labels"), ifAny(classifier.bytes, bytes)];
+  const measures = measureTable(classifier.measures);
+  return stockCard(classifier, gist, measures, factList(facts), open(classifier, "Use it", href));
 }
 
-const open = ({ state }, text, href) => state === "serving" && el("a", { class: "open", href }, text);
+const open = ({ state }, text, href) => state === "serving" && el("p", {}, el("a", { class: "open", href }, text));
 
-function stockCard(item, kind, facts, opening) {
+function factList(facts) {
   const rows = Object.entries(facts).filter(([, value]) => value);
+  return el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+function stockCard(item, gist, ...parts) {
   return el(
     "article",
     { class: "card stock-card", "data-name": item.name },
@@ -143,13 +166,11 @@ function stockCard(item, kind, facts, opening) {
       "header",
       {},
       el("h3", {}, item.name),
-      kind && el("span", { class: "tag" }, kind),
       el("span", { class: `state ${item.state}` }, item.state),
+      el("p", { class: "muted" }, gist.filter(Boolean).join(" · ")),
     ),
     item.problem && el("p", { class: "notice" }, quoted(item.problem)),
-    measureTable(item.measures),
-    el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-    opening && el("p", {}, opening),
+    parts,
   );
 }
 

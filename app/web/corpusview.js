@@ -1,6 +1,6 @@
 // What search and questions share: an address with words and corpora is shown as results, and Back shows them again.
 
-import { latest, post } from "./api.js";
+import { latest } from "./api.js";
 import { problemCard } from "./problem.js";
 import { isWaiting, keptHere, present, restore, wait } from "./results.js";
 
@@ -21,6 +21,7 @@ export function corpusView({ root, field, corpora, results, words, fill, ask, we
     fill?.(values);
     root.classList.toggle("fresh", !values[words]);
     const before = keptHere();
+    wait(results);
     if (before) await run(() => before, showAgain, failed);
     else await run(() => corpora.load(values.corpus), answer, failed);
   }
@@ -45,15 +46,15 @@ export function corpusView({ root, field, corpora, results, words, fill, ask, we
     return run(() => null, () => present(results, welcome()), failed);
   }
 
-  /** Send a request in place of the last one; `draw` gets the reply. */
-  function send(path, request, draw, refused = failed) {
+  /** Send what `ask(signal)` sends in place of the last request; `draw` gets its reply. */
+  function send(ask, draw, refused = failed) {
     wait(results);
-    return run((signal) => post(path, request, signal), draw, refused);
+    return run(ask, draw, refused);
   }
 
-  /** Send a request for more of what is shown, unless something else was asked in the meantime. */
-  function sendMore(path, request, draw, refused) {
-    if (!isWaiting(results)) run((signal) => post(path, request, signal), draw, refused);
+  /** The same for more of what is shown, unless something else was asked in the meantime. */
+  function sendMore(ask, draw, refused) {
+    if (!isWaiting(results)) run(ask, draw, refused);
   }
 
   function failed(problem) {

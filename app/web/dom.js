@@ -67,15 +67,3 @@ export const number = (value) => value.toLocaleString("en", { maximumFractionDig
 
 /** `1 text`, `2 texts`. */
 export const counted = (count, singular, plural) => `${number(count)} ${count === 1 ? singular : plural}`;
-
-/** `attrs.usb_socket` -> `Usb socket`. */
-export function words(field) {
-  const name = field.split(".").pop().replaceAll("_", " ").trim();
-  return name.charAt(0).toUpperCase() + name.slice(1);
-}
-
-/** A field's value as it is read. */
-export function shown(value) {
-  if (typeof value === "boolean") return value ? "Yes" : "No";
-  return typeof value === "number" ? number(value) : String(value);
-}

@@ -2,11 +2,12 @@
 
 import { codeBlock } from "./code.js";
 import { copyButton } from "./copy.js";
-import { el, isSite, link, shown, words } from "./dom.js";
+import { el, isSite, link } from "./dom.js";
+import { reading, shown } from "./fields.js";
 import { marked, nodes, pieces, unitSpans } from "./marks.js";
 import { tokens } from "./syntax.js";
 
-const ATTRIBUTE = /^([^:\n]{1,40}): ([^\n]+)$/;
+const NAMED = /^([^:\n]{1,40}): ([^\n]+)$/; // a line of a product's text that names a value
 const FILTERABLE = 256; // characters of the longest value that can be filtered by
 const VARIANTS = 8; // that are shown of a product
 const SHORT = 20; // characters of the longest value in a variant's name
@@ -74,6 +75,7 @@ function score({ score: value, scores }) {
   return el(
     "p",
     { class: "score", title },
+    el("span", { class: "unseen" }, "Score "),
     el("b", {}, value.toFixed(2)),
     el("span", { class: "bar", vars: { share: Math.min(1, value) } }),
     el("small", {}, title),
@@ -93,7 +95,7 @@ function productBody(hit, marks, filter) {
   fields.sort(([a], [b]) => a.includes(".") - b.includes(".")); // those that the product's kind adds come last
   return [
     prose.length > 0 && el("div", { class: "prose" }, prose),
-    el("ul", { class: "fields", "aria-label": "Fields" }, fields.map((field) => chips(field, matched, filter))),
+    el("ul", { class: "fields", "aria-label": "Fields" }, fields.map((field) => fieldButtons(field, matched, filter))),
     hit.variants?.length > 0 && variants(hit),
   ];
 }
@@ -115,7 +117,7 @@ function price({ price: amount, currency }) {
   return typeof currency === "string" ? `${fixed} ${currency}` : fixed;
 }
 
-/** The lines of a product's text: first as a paragraph, the others as points; `Name: value` at the end are chips. */
+/** The lines of a product's text: first as a paragraph, the others as points; `Name: value` at the end are fields. */
 function productText(text, marks) {
   const rows = [];
   for (let from = 0; from <= text.length; ) {
@@ -125,11 +127,11 @@ function productText(text, marks) {
   }
   const matched = new Set();
   const long = [];
-  while (rows.length && ATTRIBUTE.test(text.slice(...rows.at(-1)))) {
+  while (rows.length && NAMED.test(text.slice(...rows.at(-1)))) {
     const [from, end] = rows.pop();
-    const value = text.slice(from, end).match(ATTRIBUTE)[2].toLowerCase();
-    if ([...value].length > FILTERABLE) long.unshift([from, end]);
-    if (marks.some((mark) => mark.start < end && mark.end > from + 1)) matched.add(value);
+    const line = text.slice(from, end);
+    if ([...line.match(NAMED)[2]].length > FILTERABLE) long.unshift([from, end]);
+    if (marks.some((mark) => mark.start < end && mark.end > from + 1)) matched.add(letters(line));
   }
   const [first, ...points] = [...rows, ...long].filter(([from, end]) => text.slice(from, end).trim());
   const item = ([from, end]) => el("li", {}, marked(text, marks, from, end));
@@ -138,13 +140,14 @@ function productText(text, marks) {
   return { prose, matched };
 }
 
-function chips([name, values], matched, filter) {
+function fieldButtons([name, values], matched, filter) {
   const short = [values].flat().filter((value) => [...String(value)].length <= FILTERABLE);
   return short.map((value) => {
-    const isMatch = matched.has(shown(value).toLowerCase());
-    const label = [el("span", {}, words(name)), isMatch ? el("mark", {}, shown(value)) : shown(value)];
-    const attributes = { type: "button", click: () => filter(name, value), title: "Only these" };
-    return el("li", {}, el("button", attributes, label));
+    const { label, unit } = reading(name, typeof value === "number");
+    const text = shown(value, unit);
+    const isMatch = matched.has(letters(label + text));
+    const parts = [el("span", {}, label), isMatch ? el("mark", {}, text) : text];
+    return el("li", {}, el("button", { type: "button", click: () => filter(name, value), title: "Only these" }, parts));
   });
 }
 
@@ -182,6 +185,9 @@ function folded(box) {
   });
   return el("div", {}, box, button);
 }
+
+/** The letters and digits of a text, in one case: `Weight: 2,700 g` and `weight 2700 g` are alike. */
+const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 
 // ---- the keyboard
 

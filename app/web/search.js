@@ -1,5 +1,6 @@
 // Search: a query to corpora, its hits and their facets.
 
+import { Problem, post } from "./api.js";
 import { chooser, kindsOf, requested } from "./chooser.js";
 import { corpusView } from "./corpusview.js";
 import { el, number, say } from "./dom.js";
@@ -32,7 +33,7 @@ export function search(root) {
 
   const fill = (values) => (mode.value = modeIn(values));
   const welcome = () => [exampleQueries(corpora.value()), otherViews()];
-  const above = (values) => el("div", { class: "overview" }, conditions(filterIn(values), filterBy));
+  const above = (values) => overview("", conditions(filterIn(values), narrow, clear));
   const parts = { root, field, corpora, results, fill, welcome, above };
   const view = corpusView({ ...parts, words: "query", nothing: nothingToSearch, ask });
 
@@ -44,21 +45,31 @@ export function search(root) {
     return values.query ? go("search", values) : view.clear(values);
   }
 
-  const filterBy = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
+  /** Search again with `update` of a field's condition in its place, undefined for none. */
+  function narrow(name, update) {
+    const filter = filterIn(view.values());
+    const narrowed = JSON.stringify({ ...filter, [name]: update(filter[name]) });
+    again({ filter: narrowed === "{}" ? "" : narrowed });
+  }
+
+  const clear = () => again({ filter: "" });
 
   function ask(corpus) {
     const request = searchRequest(view.values(), corpus, kindsOf(corpus, corpora.listed()));
-    view.send("search", request, (reply) => draw(request, reply));
+    view.send((signal) => searched(request, signal), (replies) => draw(request, replies));
   }
 
-  function draw(request, reply) {
-    const only = (name, value) => filterBy({ ...request.filter, [name]: value });
+  function draw(request, { reply, beside }) {
+    const only = (name, value) => narrow(name, () => value);
     const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
-    const load = (page, put, missed) => view.sendMore("search", { ...request, ...page }, put, missed);
+    const load = (page, put, missed) => view.sendMore((signal) => relevant({ ...request, ...page }, signal), put, missed);
     const hits = reply.hits.length ? hitList(reply, request.k, card, load) : nothing(request);
-    present(results, overview(request, reply, filterBy), notes(reply), facetBox(request, reply, filterBy), hits);
+    const isOpen = results.querySelector(".facets")?.open ?? matchMedia("(min-width: 60rem)").matches;
+    const heading = reply.hits.length > 0 && summary(reply);
+    const above = overview(heading, conditions(request.filter, narrow, clear));
+    present(results, above, notes(reply), facetBox(reply, beside, request.filter, narrow, isOpen), hits);
     keep(results);
-    say(reply.hits.length ? summary(reply) : "Nothing found.");
+    say(heading || "Nothing found.");
   }
 
   return { show: view.show, field };
@@ -78,6 +89,31 @@ function searchRequest(values, corpus, kinds) {
   return kinds.includes("product") ? { ...request, group_by: "parent" } : request;
 }
 
+/**
+ * The reply to a search and, for each field of its filter, the hits that it would have without that field's condition.
+ * The hits are worth showing without these.
+ */
+async function searched(request, signal) {
+  const withoutOne = async (name) => {
+    const { [name]: _, ...filter } = request.filter;
+    return relevant({ ...request, filter }, signal).then(({ hits }) => [name, hits], uncounted);
+  };
+  const others = Object.keys(request.filter).map(withoutOne);
+  const [reply, ...counted] = await Promise.all([relevant(request, signal), ...others]);
+  return { reply, beside: Object.fromEntries(counted.filter(Boolean)) };
+}
+
+/** The reply to a search without the hits whose score is shown as 0.00: they have nothing to do with the query. */
+async function relevant(request, signal) {
+  const reply = await post("search", request, signal);
+  return { ...reply, hits: reply.hits.filter(({ score }) => score.toFixed(2) > 0) };
+}
+
+function uncounted(error) {
+  if (error instanceof Problem) return null;
+  throw error;
+}
+
 /** The filter in an address; none where it cannot be read. */
 function filterIn({ filter }) {
   try {
@@ -93,9 +129,7 @@ function filterIn({ filter }) {
 
 const summary = ({ total, took_ms: took }) => `Best of ${number(total)} in ${took.toFixed(took < 10 ? 1 : 0)} ms`;
 
-function overview({ filter }, reply, filterBy) {
-  return el("div", { class: "overview" }, el("h2", {}, summary(reply)), conditions(filter, filterBy));
-}
+const overview = (heading, conditions) => el("div", { class: "overview" }, heading && el("h2", {}, heading), conditions);
 
 function notes({ corrected, warning }) {
   return [
@@ -104,16 +138,20 @@ function notes({ corrected, warning }) {
   ];
 }
 
-function facetBox({ filter }, reply, filterBy) {
-  const hits = reply.hits.flatMap(withVariants);
-  const sections = facets(hits, filter, filterBy);
+function facetBox(reply, beside, filter, narrow, open) {
+  const hits = withVariants(reply.hits);
+  const others = Object.fromEntries(Object.entries(beside).map(([name, hits]) => [name, withVariants(hits)]));
+  const sections = facets(hits, others, filter, narrow);
   if (!sections.length) return null;
-  const open = matchMedia("(min-width: 60rem)").matches;
-  const about = el("p", { class: "muted" }, `among the best ${hits.length}`);
+  const about = hits.length > 0 && el("p", { class: "muted" }, `among the best ${hits.length}`);
   return el("details", { class: "facets", open }, el("summary", {}, "Narrow down"), about, sections);
 }
 
-const withVariants = (hit) => [hit, ...(hit.variants ?? []).map(({ fields }) => ({ fields: { ...hit.fields, ...fields } }))];
+/** Hits with the variants of each as hits of their own. */
+function withVariants(hits) {
+  const variants = (hit) => (hit.variants ?? []).map(({ fields }) => ({ fields: { ...hit.fields, ...fields } }));
+  return hits.flatMap((hit) => [hit, ...variants(hit)]);
+}
 
 function nothing({ filter }) {
   const narrowed = Object.keys(filter).length > 0;

@@ -24,7 +24,6 @@ from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES as TEMPLATES
 from purlin.index.classify.zero_shot import Classifier, mean_vectors, prompts
 from purlin.index.encoder import (
     LABEL_ENCODER,
-    Role,
     TextEncoder,
     Vectors,
     encoder_directory,
@@ -37,6 +36,7 @@ from purlin.index.evaluation.ranking import (
     read_list,
     read_records,
 )
+from purlin.index.records import Role
 
 QUESTIONS = Path(__file__).resolve().parents[2] / "questions" / "classification"
 SETS = ("amazon_polarity", "ag_news", "dbpedia", "yahoo_answers")

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.peers.environments import HERE, python_of
 from benchmarks.speed.corpora import Shared, judged_set
 from benchmarks.speed.records import Records
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 
 TORCH, ONNX, PURLIN = "sentence-transformers", "sentence-transformers-onnx-int8", "purlin"
 

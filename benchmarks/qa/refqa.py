@@ -50,12 +50,12 @@ from numpy.typing import NDArray
 
 from benchmarks.progress import log_line, log_progress
 from benchmarks.qa.anova import tukey_hsd, two_way_anova
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
 from purlin.index.evaluation.ranking import difference, measure
-from purlin.index.passages import render
 from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
 from purlin.index.records import Document, Passage, Splitter
+from purlin.index.texts.passages import render
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource

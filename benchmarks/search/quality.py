@@ -46,13 +46,13 @@ from numpy.typing import NDArray
 
 from benchmarks.speed.vectors import read_documents
 from purlin.index import builds
-from purlin.index.encoder import TRANSFORMER_ENCODER, Role, TextEncoder, Vectors, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, TextEncoder, Vectors, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
-from purlin.index.passages import render, split
-from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.records import Document, Kind, Mode, Role, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
+from purlin.index.texts.passages import render, split
 from purlin.training.data.pairs.augment import with_comment
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.pairs.rows import function_key, pairs_from_rows, plain_pair

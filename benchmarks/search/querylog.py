@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from purlin.index import builds
-from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.ranking import measure, read_records
 from purlin.index.indexing.build import Options, build
 from purlin.index.qa.judging import hit_entry

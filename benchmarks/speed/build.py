@@ -26,9 +26,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from purlin.index import build_files, builds
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.indexing.unfinished import Unfinished
-from purlin.index.manifests import Manifest, read_manifest
 
 _BUILD = """
 import json, resource, sys, time

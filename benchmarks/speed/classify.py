@@ -31,7 +31,9 @@ import httpx
 
 from benchmarks.speed.processes import READY, free_port, serving
 from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import LABEL_ENCODER, TOKENIZER, Encoder
+from purlin.index.encoder import LABEL_ENCODER
+from purlin.index.encoder.exported import TOKENIZER
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.ranking import read_list
 
 HYPOTHESIS = "This example is {}."  # the default of transformers

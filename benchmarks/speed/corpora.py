@@ -23,11 +23,12 @@ from benchmarks.speed.vectors import (
     read_documents,
 )
 from purlin.index import builds
-from purlin.index.encoder import Encoder, TextEncoder
+from purlin.index.builds.manifests import read_manifest
+from purlin.index.encoder import TextEncoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import Damaged
 from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from purlin.index.indexing.build import build
-from purlin.index.manifests import read_manifest
 from purlin.index.sources import open_source
 
 CORPORA = {"cosqa": "cosqa", "csn": "csn_challenge"}

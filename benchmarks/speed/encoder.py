@@ -45,14 +45,8 @@ from sentence_transformers import SentenceTransformer
 
 from benchmarks.speed.functions import read_rows
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import (
-    Encoder,
-    EncoderSettings,
-    Plan,
-    Vectors,
-    open_session,
-    open_tokenizer,
-)
+from purlin.index.encoder import Plan, Vectors
+from purlin.index.encoder.transformer import Encoder, EncoderSettings, open_session, open_tokenizer
 from purlin.index.evaluation.ranking import read_qrels, read_queries, reciprocal_rank
 from purlin.training.exporting.encoder import export_encoder, write_graph
 from purlin.training.exporting.model_card import Card

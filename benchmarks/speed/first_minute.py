@@ -34,7 +34,7 @@ from pathlib import Path
 
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import STATIC_ENCODER, load_encoder
-from purlin.index.workspace import open_workspace
+from purlin.index.workspaces.workspace import open_workspace
 
 QUERY = "where is the answer written"
 # Until then, the time of a file's last change may not tell whether it changes again.

@@ -42,8 +42,8 @@ from benchmarks.speed.stages import share_elsewhere, stage_means
 from benchmarks.speed.steady import Steady
 from benchmarks.speed.vectors import corpus_texts
 from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import TextEncoder, Vectors, encoder_directory, load_encoder
-from purlin.index.manifests import read_manifest
 
 Rows = NDArray[np.int64]
 

@@ -25,7 +25,9 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.speed.encoder import read_sample
-from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, Plan
+from purlin.index.encoder import TRANSFORMER_ENCODER, Plan
+from purlin.index.encoder.exported import MODEL
+from purlin.index.encoder.transformer import Encoder
 from purlin.training.exporting.saturation import CONTRIB_DOMAIN, PRODUCT
 
 # Large enough that neither reading nor packing shows, small enough for the second-level cache.

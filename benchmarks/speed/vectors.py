@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder
-from purlin.index.passages import render, split
-from purlin.index.records import Document, Kind, SourceFile
+from purlin.index.encoder import TextEncoder, Vectors, load_encoder
+from purlin.index.records import Document, Kind, Role, SourceFile
 from purlin.index.sources import open_source
+from purlin.index.texts.passages import render, split
 
 CHUNK = 2048
 KEY_BYTES = 12

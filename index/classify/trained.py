@@ -4,9 +4,9 @@
                       fingerprint
     labels.npy        optional: float32 (labels, dim), the labels' vectors in place of those of
                       their prompts
-    encoder/          the encoder directory, see index/encoder.py
+    encoder/          the encoder directory, see purlin.index.encoder
 
-A finished one is published as a build below HOME/classifiers/NAME, see index/builds.py.
+A finished one is published as a build below HOME/classifiers/NAME, see purlin.index.builds.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from purlin.index import build_files, builds, storage
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index import builds, storage
+from purlin.index.builds import build_files
+from purlin.index.builds.catalogs import CLASSIFIERS
+from purlin.index.builds.manifests import read_manifest_json
 from purlin.index.classify.zero_shot import (
     RANKED,
     ClassScores,
@@ -34,10 +36,10 @@ from purlin.index.classify.zero_shot import (
     rank,
     shared_scores,
 )
-from purlin.index.encoder import Encoder, TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder.exported import refusing
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput, PurlinError
-from purlin.index.exported import refusing
-from purlin.index.manifests import read_manifest_json
 from purlin.index.records import Classification
 
 CLASSIFIER_FORMAT = 1
@@ -74,23 +76,6 @@ class ClassifierSpec:
 
 
 _JSON_KEYS = tuple(key.name for key in fields(ClassifierSpec) if key.name != "vectors")
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifierManifest:
-    """Name, age and files of a published classifier.
-
-    `files` maps a relative path to its size and SHA-256.
-    """
-
-    name: str
-    created_at: str
-    files: Mapping[str, Mapping[str, Any]]
-    format: int = CLASSIFIER_FORMAT
-
-    def to_json(self) -> str:
-        """Serialize as one JSON object."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
 
 # ---- files
@@ -156,8 +141,13 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
         with storage.storage_errors():
             shutil.copytree(staged, copy, dirs_exist_ok=True)
             (copy / "manifest.json").unlink(missing_ok=True)
-            manifest = ClassifierManifest(name, spec.created, build_files.checksums(copy))
-            build = builds.publish(copy, manifest)
+            manifest = {
+                "name": name,
+                "created_at": spec.created,
+                "files": build_files.checksums(copy),
+                "format": CLASSIFIER_FORMAT,
+            }
+            build = builds.publish(copy, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
             builds.switch(directory, build)
 
     shutil.rmtree(staged, ignore_errors=True)

@@ -8,8 +8,6 @@ one product with the mean prompt vector.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from purlin.index.classify.transductive import transductive_vectors
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
-from purlin.index.lookups import Lookups
+from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Classification, LabelScore
 
 # Chosen on the dev sets of AG News, DBpedia, Amazon polarity and Yahoo Answers: the templates by
@@ -404,87 +402,46 @@ class _LabelSetCache:
     """Recent label sets, and mean prompt vectors by templates and label; thread-safe.
 
     Most callers repeat the same labels, which hits a whole set; a new set reuses the vectors of
-    those of its labels that are cached. Both caches drop the least recently used beyond `capacity`
-    labels.
+    those of its labels that are cached. Each cache has `capacity` labels at most.
     """
 
     def __init__(self, encoder: TextEncoder, capacity: int, lookups: LabelLookups) -> None:
         self._encoder = encoder
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._vectors: OrderedDict[TemplatesAndLabel, Vectors] = OrderedDict()
-        self._sets: OrderedDict[TemplatesAndLabels, LabelSet] = OrderedDict()
-        self._labels_in_sets = 0
+        self._vectors: RecentlyUsed[TemplatesAndLabel, Vectors] = RecentlyUsed(capacity)
+        self._sets: RecentlyUsed[TemplatesAndLabels, LabelSet] = RecentlyUsed(
+            capacity, lambda label_set: len(label_set.labels)
+        )
         self._lookups = lookups
 
     def get(
         self, labels: tuple[str, ...], templates: tuple[str, ...], *, counted: bool = True
     ) -> LabelSet:
         """Return the labels with their vectors, encoding those not cached. Raises InvalidInput."""
-        key = (templates, labels)
-        with self._lock:
-            label_set = self._sets.get(key)
-            if label_set is not None:
-                self._sets.move_to_end(key)
-
+        label_set = self._sets.get((templates, labels))
         if counted:
             self._lookups.sets.count(hits=label_set is not None, misses=label_set is None)
-        return label_set or self._make(labels, templates, key)
+        return label_set or self._make(labels, templates)
 
-    def _make(
-        self, labels: tuple[str, ...], templates: tuple[str, ...], key: TemplatesAndLabels
-    ) -> LabelSet:
+    def _make(self, labels: tuple[str, ...], templates: tuple[str, ...]) -> LabelSet:
         check_labels(labels)
         check_templates(templates)
         vectors = self._label_vectors(labels, templates)
         label_set = LabelSet.of(tuple(map(label_name, labels)), vectors)
-
-        with self._lock:
-            # Another thread may have made the same set meanwhile.
-            if key not in self._sets:
-                self._labels_in_sets += len(labels)
-            self._sets[key] = label_set
-            while self._labels_in_sets > self._capacity:
-                _, dropped = self._sets.popitem(last=False)
-                self._labels_in_sets -= len(dropped.labels)
-
+        self._sets.put((templates, labels), label_set)
         return label_set
 
     def _label_vectors(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
-        vectors = self._cached(labels, templates)
+        cached = ((label, self._vectors.get((templates, label))) for label in labels)
+        vectors = {label: vector for label, vector in cached if vector is not None}
         missing = [label for label in labels if label not in vectors]
         self._lookups.vectors.count(hits=len(vectors), misses=len(missing))
 
-        if missing:
-            encoded = self._encode(missing, templates)
-            vectors |= encoded
-            self._store(encoded, templates)
-
-        return np.stack([vectors[label] for label in labels])
-
-    def _cached(self, labels: Sequence[str], templates: tuple[str, ...]) -> dict[str, Vectors]:
-        vectors = {}
-        with self._lock:
-            for label in labels:
-                if (vector := self._vectors.get((templates, label))) is not None:
-                    self._vectors.move_to_end((templates, label))
-                    vectors[label] = vector
-
-        return vectors
-
-    def _encode(self, labels: list[str], templates: Sequence[str]) -> dict[str, Vectors]:
-        vectors: dict[str, Vectors] = {}
-        for start in range(0, len(labels), _BLOCK):
-            block = labels[start : start + _BLOCK]
+        for start in range(0, len(missing), _BLOCK):
+            block = missing[start : start + _BLOCK]
             means = mean_vectors([prompts(label, templates) for label in block], self._encoder)
-
             # Copies, as a view would keep the vectors of the whole block in memory.
             vectors |= {label: mean.copy() for label, mean in zip(block, means, strict=True)}
+        for label in missing:
+            self._vectors.put((templates, label), vectors[label])
 
-        return vectors
-
-    def _store(self, vectors: dict[str, Vectors], templates: tuple[str, ...]) -> None:
-        with self._lock:
-            self._vectors.update({(templates, label): vector for label, vector in vectors.items()})
-            while len(self._vectors) > self._capacity:
-                self._vectors.popitem(last=False)
+        return np.stack([vectors[label] for label in labels])

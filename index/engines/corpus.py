@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from purlin.index.errors import EngineFailed
@@ -11,7 +13,7 @@ from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus, PassageResult, SearchResult
 from purlin.index.search.ranking.ranked import Ranked
 
-_R = TypeVar("_R")
+_R = TypeVar("_R", SearchResult, Ranked, PassageResult)
 
 
 class HostedCorpus(Corpus):
@@ -27,46 +29,36 @@ class HostedCorpus(Corpus):
 
     def search(self, query: str, *, mode: Mode = "hybrid", **options: Any) -> SearchResult:
         """Search as `Corpus.search` does, or with one retriever if the other fails."""
-        search = super().search
-        result, warning = self._answered(mode, lambda mode: search(query, mode=mode, **options))
-        warnings = " ".join(each for each in (warning, result.warning) if each)
-        return replace(result, warning=warnings or None)
+        return self._answered(partial(super().search, query, **options), mode)
 
     def rank(self, query: str, depth: int, *, mode: Mode = "hybrid", **options: Any) -> Ranked:
         """Rank as `Corpus.rank` does, or with one retriever if the other fails."""
-        rank = super().rank
-        ranked, warning = self._answered(
-            mode, lambda mode: rank(query, depth, mode=mode, **options)
-        )
-        return replace(ranked, warning=warning)
+        return self._answered(partial(super().rank, query, depth, **options), mode)
 
     def passages(
         self, query: str, k: int, *, mode: Mode = "hybrid", **options: Any
     ) -> PassageResult:
         """Return passages as `Corpus.passages` does, or of one retriever if the other fails."""
-        passages = super().passages
-        result, warning = self._answered(
-            mode, lambda mode: passages(query, k, mode=mode, **options)
-        )
-        return replace(result, warning=warning)
+        return self._answered(partial(super().passages, query, k, **options), mode)
 
-    def _answered(self, mode: Mode, answer: Callable[[Mode], _R]) -> tuple[_R, str | None]:
-        """Return an answer in this mode, or else in another one, and then a warning."""
+    def _answered(self, answer: Callable[..., _R], mode: Mode) -> _R:
+        """Return an answer in this mode, or else in that of one retriever, with a warning."""
         retrievers: list[Mode] = self.manifest.engine["retrievers"]
         if mode == "hybrid" and len(retrievers) == 1:
             version = self.manifest.engine["version"]
-            return answer(retrievers[0]), _warning(retrievers[0], f"Milvus {version} has no other.")
+            return _degraded(answer, retrievers[0], f"Milvus {version} has no other.")
 
         try:
-            return answer(mode), None
+            return answer(mode=mode)
         except EngineFailed as error:
             for retriever in retrievers if self._fallback and mode == "hybrid" else ():
-                try:
-                    return answer(retriever), _warning(retriever, error.message)
-                except EngineFailed:
-                    continue
+                with suppress(EngineFailed):
+                    return _degraded(answer, retriever, error.message)
             raise
 
 
-def _warning(mode: Mode, reason: str) -> str:
-    return f"Degraded: these hits are those of {mode} search alone. {reason}"
+def _degraded(answer: Callable[..., _R], mode: Mode, reason: str) -> _R:
+    """Return the answer of one retriever, with a warning that it is."""
+    result = answer(mode=mode)
+    warning = f"Degraded: these hits are those of {mode} search alone. {reason}"
+    return replace(result, warning=" ".join(filter(None, [warning, result.warning])))

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import build_files, builds, self_check
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.corpus import HostedCorpus
@@ -27,18 +29,14 @@ from purlin.index.engines.retrieval import (
     MilvusDense,
     MilvusLexical,
     MilvusPassages,
-    Traits,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.ranking import query_log
-from purlin.index.search.ranking.query_log import QueryLog
-from purlin.index.search.store.listing import LISTING_FILE
 
 BACKEND = "milvus"
 _READ_TOGETHER = 1024
@@ -276,28 +274,24 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
 
     files = build_files.Files(directory, manifest.files)
     field_types = segments.read_fields(directory, files)
-    log = None
-    if query_log.VECTORS_FILE in manifest.files:
-        log = QueryLog.load(directory, files.read)
-    drift = self_check.drift(directory, encoder, files.read)
-    listing = files.read(directory / LISTING_FILE)
-    files.check_others()
-
     collection = Collection(milvus, _collection(manifest))
     engine = manifest.engine
     # Builds that name no language are English: they were made before there were others.
     language = LANGUAGES[engine.get("language", ENGLISH.name)]
-    traits = Traits(manifest.kind, field_types, engine["lists"], bool(engine["has_files"]))
     return HostedCorpus(
-        directory.name,
+        directory,
         manifest,
         encoder,
+        files,
         MilvusDense(collection),
         MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
-        MilvusPassages(collection, traits),
-        listing,
-        log=log,
-        drift=drift,
+        MilvusPassages(
+            collection,
+            manifest.kind,
+            field_types,
+            engine["lists"],
+            has_files=bool(engine["has_files"]),
+        ),
         fallback=milvus.connection.fallback,
     )
 

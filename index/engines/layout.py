@@ -215,6 +215,8 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
     """Return what `pack` packed."""
     values = json.loads(text)
     spans = values.pop("passages")
+    # Builds of earlier versions have it, always empty.
+    values.pop("entities", None)
     document = Document(
         **values
         | {
@@ -225,7 +227,6 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in values["fields"].items()
             },
-            "entities": (),
             "atoms": tuple(Span(**span) for span in values["atoms"]),
         }
     )

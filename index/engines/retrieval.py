@@ -7,10 +7,7 @@ weights as they were stored, so hits are those of a local build wherever both in
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,7 @@ from purlin.index.engines.fields import expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
-from purlin.index.passages import path_text
+from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.bm25 import LexicalScores
@@ -31,6 +28,7 @@ from purlin.index.search.lexical.tokens import distinct_tokens, tokens
 from purlin.index.search.store.document_records import folded_title
 from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
+from purlin.index.texts.passages import path_text
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256
@@ -163,9 +161,8 @@ class MilvusLexical:
         self.language = language
         self._collection = collection
         self._passages, self._buckets = passages, buckets
-        # Token -> its number and document frequency; those read first are dropped first.
-        self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        # Token -> its number and document frequency.
+        self._tokens: RecentlyUsed[str, tuple[int, int]] = RecentlyUsed(_CACHED_TOKENS)
 
     def corrected(self, query: str) -> str:
         """Return the query as it is: the vocabulary, in hashed buckets, tells no near words."""
@@ -248,16 +245,9 @@ class MilvusLexical:
 
     def _entries(self, distinct_tokens: Sequence[str]) -> list[tuple[int, int]]:
         """Number and document frequency of each token, (0, 0) for one that no passage has."""
-        with self._lock:
-            entries = {
-                token: self._tokens[token] for token in distinct_tokens if token in self._tokens
-            }
-
-        missing = [token for token in distinct_tokens if token not in entries]
-        if missing:
-            entries |= self._read(missing)
-
-        return [entries[token] for token in distinct_tokens]
+        cached = {token: self._tokens.get(token) for token in distinct_tokens}
+        read = self._read([token for token, entry in cached.items() if entry is None])
+        return [cached[token] or read[token] for token in distinct_tokens]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Read the entries of tokens from their buckets, and cache them."""
@@ -271,26 +261,8 @@ class MilvusLexical:
         for token in missing:
             number, df = entries.get(token, (0, 0))
             read[token] = (number, df)
-
-        with self._lock:
-            self._tokens.update(read)
-            while len(self._tokens) > _CACHED_TOKENS:
-                self._tokens.popitem(last=False)
+            self._tokens.put(token, read[token])
         return read
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What is known of a build beside its collections.
-
-    `field_types` has the type of each field, `lists` maps those that are lists to their largest number
-    of values.
-    """
-
-    kind: Kind
-    field_types: Mapping[str, FieldType]
-    lists: Mapping[str, int]
-    has_files: bool
 
 
 class MilvusPassages:
@@ -298,30 +270,27 @@ class MilvusPassages:
 
     everything = None
 
-    def __init__(self, collection: Collection, traits: Traits) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        kind: Kind,
+        field_types: Mapping[str, FieldType],
+        lists: Mapping[str, int],
+        *,
+        has_files: bool,
+    ) -> None:
+        """`lists` maps the fields that are lists to their largest number of values."""
+        self.field_types = field_types
+        self.has_files = has_files
         self._collection = collection
-        self._traits = traits
-
-    @property
-    def field_names(self) -> list[str]:
-        """Sorted names that a filter may use."""
-        return sorted(self._traits.field_types)
-
-    @property
-    def field_types(self) -> Mapping[str, FieldType]:
-        """What the values of each field are."""
-        return self._traits.field_types
-
-    @property
-    def has_files(self) -> bool:
-        """Whether any document is part of a file, whose path tells what the document is for."""
-        return self._traits.has_files
+        self._kind: Kind = kind
+        self._lists = lists
 
     # ---- restrictions
 
     def allowed(self, conditions: Filter) -> str:
         """Return a filter as an expression. InvalidInput names a wrong field."""
-        return expression(conditions, self._traits.field_types, self._traits.lists)
+        return expression(conditions, self.field_types, self._lists)
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""
@@ -453,7 +422,7 @@ class MilvusPassages:
             parts.setdefault(key // layout.MAX_CHUNKS, []).append(texts[key])
         unpacked: dict[int, tuple[Document, Mapping[int, Passage]]] = {}
         for row, chunks in parts.items():
-            document, passages = layout.unpack("".join(chunks), self._traits.kind)
+            document, passages = layout.unpack("".join(chunks), self._kind)
             unpacked[row] = (document, {passage.number: passage for passage in passages})
         return unpacked
 

@@ -24,15 +24,15 @@ from purlin.index.encoder import Vectors
 from purlin.index.engines import fields, layout
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import EngineFailed, InvalidInput
-from purlin.index.passages import lexical_text
 from purlin.index.records import Document, Passage
-from purlin.index.search import local
+from purlin.index.search.documents import SECONDARY
 from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.postings import B
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.store.document_records import folded_title, path_of
 from purlin.index.search.store.filters import ANY_CASE
+from purlin.index.texts.passages import lexical_text
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
@@ -272,7 +272,7 @@ class _Writer:
 
 def _flags(document: Document) -> int:
     values = {name: value for name, value in document.fields.items() if name in ("role", "kind")}
-    flags = layout.SECONDARY if values.get("role") in local.SECONDARY else 0
+    flags = layout.SECONDARY if values.get("role") in SECONDARY else 0
     return flags | (layout.MODULE if values.get("kind") == "module" else 0)
 
 

@@ -20,13 +20,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import build_files, builds, self_check, storage
+from purlin.index import builds, storage
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors, self_check
+from purlin.index.encoder.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
-from purlin.index.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.indexing import gate
 from purlin.index.indexing.ahead import MOST_PROCESSES
 from purlin.index.indexing.earlier import Earlier
@@ -36,20 +38,19 @@ from purlin.index.indexing.reading import SourceReader
 from purlin.index.indexing.segment import write_vectors
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.indexing.unfinished import Reading, Unfinished
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
-from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import dense, segments
+from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.ranking import query_log
 from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
-from purlin.index.search.store.documents import Documents
 from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.store.segment_store import Store
+from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
@@ -168,7 +169,7 @@ def _build(
             return _finish(plan, builder, encoder, force)
 
         manifest = builder.finish(first_encoder, "interim")
-        build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+        build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
         builds.switch(directory, build_name, durable=plan.durable)
 
     with _Builder.open(plan, directory) as builder:
@@ -223,7 +224,7 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
         manifest = replace(manifest, measures=measures, took_s=took_s)
 
     directory = builder.directory.parent
-    build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
     if plan.engine is not None:
         refused = bool(manifest.judged.get("refused"))
         try:
@@ -379,7 +380,7 @@ class _Builder:
         """Write the vectors and everything else of the encoder, and return the manifest."""
         content = self._content
         with self._stores() as stores:
-            documents = Documents(stores, content.field_types, content.live)
+            documents = Documents(stores, content.field_types, content.order)
             self._encode(stores, documents, encoder, stage)
             reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
@@ -454,17 +455,18 @@ class _Builder:
             # Which passages of the segments are still there, and in what order.
             numbers = [(file.segment, file.number) for file in listing.files]
             order = segments.order_of(numbers, stores)
-            live = None if order is None else order >= 0
             if order is not None:
                 np.save(self.directory / segments.ORDER_FILE, order)
 
-            field_types = segments.field_types(stores, live)
+            field_types = segments.field_types(stores, None if order is None else order >= 0)
             segments.write_fields(self.directory, field_types)
 
-            documents = Documents(stores, field_types, live)
-            rows = len(documents.document_of)
-            self._content = _Content(field_types, live, rows, documents.count, skipped)
-            if not documents.count:
+            documents = Documents(stores, field_types, order)
+            passages = sum(len(store.document_of) for store in stores)
+            if documents.everything is not None:
+                passages = int(np.count_nonzero(documents.everything))
+            self._content = _Content(field_types, order, len(documents), passages, skipped)
+            if not len(documents):
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
 
@@ -485,7 +487,11 @@ class _Builder:
         if self._plan.kind == "reference":
             left_out += _READABLE
         elif not left_out:
-            left_out = f" The sources have no file that kind {self._plan.kind!r} reads: check path and kind."
+            kind = self._plan.kind
+            ignored = ", or .gitignore leaves them out" if kind == "code" else ""
+            left_out = (
+                f" The sources have no file that kind {kind!r} reads{ignored}: check path and kind."
+            )
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _left_out_message(self, skipped: int) -> str:
@@ -577,7 +583,8 @@ class _Builder:
         self._indexed(total, indexed_count)
 
         encoded = ~np.concatenate(reused)
-        live = encoded if self._content.live is None else encoded & self._content.live
+        order = self._content.order
+        live = encoded if order is None else encoded & (order >= 0)
         return self.passages - int(np.count_nonzero(live)), index
 
     def _indexed(self, total: int, indexed_count: int, more: int = 0) -> None:
@@ -607,8 +614,8 @@ class _Builder:
         if self._plan.kind != "product" or fusion.dense_weight <= WORDS_LEAD:
             return fusion
 
-        rows = np.arange(self._content.rows)
-        rows = rows if self._content.live is None else rows[self._content.live]
+        order = self._content.order
+        rows = np.arange(self._content.passages) if order is None else np.flatnonzero(order >= 0)
         sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
         texts = [render(stored.document, stored.passage) for stored in sample]
         is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
@@ -641,17 +648,12 @@ class _Builder:
 class _Content:
     """What a build holds.
 
-    `field_types` has the type of each field. `live` (rows,) is false for passages that were
-    removed since their segment was written, and None if none was.
+    `field_types` has the type of each field. `order` is that of `purlin.index.search.segments`.
+    `documents` and `passages` count those that were not removed.
     """
 
     field_types: Mapping[str, FieldType] = field(default_factory=dict)
-    live: NDArray[np.bool_] | None = None
-    rows: int = 0
+    order: NDArray[np.int32] | None = None
     documents: int = 0
+    passages: int = 0
     skipped: int = 0
-
-    @property
-    def passages(self) -> int:
-        """Number of passages, without those that were removed."""
-        return self.rows if self.live is None else int(np.count_nonzero(self.live))

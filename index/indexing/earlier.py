@@ -13,10 +13,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import build_files, builds, self_check
-from purlin.index.encoder import TextEncoder
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.encoder import TextEncoder, self_check
 from purlin.index.errors import PurlinError
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Kind
 from purlin.index.search.dense import SETTINGS_FILE, StoredVectors, stored_vectors
 from purlin.index.search.lexical.postings import Postings

@@ -12,15 +12,16 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.digests import DigestMap
-from purlin.index.encoder import CHARS_PER_TOKEN, TextEncoder
+from purlin.index.encoder import TextEncoder
+from purlin.index.encoder.transformer import CHARS_PER_TOKEN
 from purlin.index.indexing.journal import Journal
 from purlin.index.pace import StageProgress
+from purlin.index.storage.digests import DigestMap
 
 # Texts of a block: what a killed build loses at most, with those that are in flight beside it.
 BLOCK = 2048
@@ -40,17 +41,14 @@ class _Stopped(Exception):
 
 @dataclass(slots=True)
 class _Block:
-    """Texts that are encoded together; their rows, from which `texts` can be rendered again."""
+    """Texts that are encoded together, by their rows, from which they can be rendered again."""
 
     rows: array[int]
     digests: bytes
-    texts: list[str] | None = None
     advanced: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    future: Future[NDArray[np.float16]] | None = field(default=None)
 
 
 class Encoding:
@@ -73,13 +71,13 @@ class Encoding:
         # Texts that the earlier build may have.
         self._candidates: list[tuple[int, bytes, str | None]] = []
         self._block: list[tuple[int, bytes, str | None]] = []
-        self._waiting: deque[_Block] = deque()
+        self._waiting: deque[tuple[_Block, list[str]]] = deque()
         self._waiting_chars = 0
         self._deferred: deque[_Block] = deque()
 
         self._threads: int = getattr(encoder, "blocks_in_flight", 1)
         self._pool = ThreadPoolExecutor(self._threads, "encoding")
-        self._in_flight: deque[_Block] = deque()
+        self._in_flight: deque[tuple[_Block, Future[NDArray[np.float16]]]] = deque()
         self._lock = threading.Lock()
         self._stopped = False
         # Texts that need a vector, and those that have one; `from_journal` had one before.
@@ -95,12 +93,12 @@ class Encoding:
 
     def advance(self) -> None:
         """Write what is finished, and encode what waits in memory."""
-        while self._in_flight and self._future(self._in_flight[0]).done():
+        while self._in_flight and self._in_flight[0][1].done():
             self._collect()
         while self._waiting and len(self._in_flight) <= self._threads:
-            block = self._waiting.popleft()
-            self._waiting_chars -= sum(map(len, block.texts or ()))
-            self._submit(block)
+            block, texts = self._waiting.popleft()
+            self._waiting_chars -= sum(map(len, texts))
+            self._submit(block, texts)
 
     def end(self) -> None:
         """Close the last block: all texts were added."""
@@ -115,15 +113,14 @@ class Encoding:
             self.advance()
             while self._deferred and len(self._in_flight) <= self._threads:
                 block = self._deferred.popleft()
-                block.texts = [text[: self._longest] for text in texts_of(block.rows)]
-                self._submit(block)
+                self._submit(block, [text[: self._longest] for text in texts_of(block.rows)])
 
             if self.encoded_count != reported:
                 reported = self.encoded_count
                 report(reported, self.total)
             if not self._in_flight:
                 return
-            wait([self._future(self._in_flight[0])], _REPORT_S)
+            wait([self._in_flight[0][1]], _REPORT_S)
 
     def close(self) -> None:
         """Give up what is not finished, and release the journal."""
@@ -168,24 +165,17 @@ class Encoding:
         block = _Block(rows, b"".join(key for _, key, _ in missing))
         chars = sum(map(len, texts))
         if len(texts) == len(missing) and self._waiting_chars + chars <= WAITING_CHARS:
-            block.texts = texts
             self._waiting_chars += chars
-            self._waiting.append(block)
+            self._waiting.append((block, texts))
         else:
             self._deferred.append(block)
 
     # ---- encoding
 
-    def _submit(self, block: _Block) -> None:
-        block.future = self._pool.submit(self._encode, block)
-        self._in_flight.append(block)
+    def _submit(self, block: _Block, texts: list[str]) -> None:
+        self._in_flight.append((block, self._pool.submit(self._encode, block, texts)))
 
-    @staticmethod
-    def _future(block: _Block) -> Future[NDArray[np.float16]]:
-        assert block.future is not None
-        return block.future
-
-    def _encode(self, block: _Block) -> NDArray[np.float16]:
+    def _encode(self, block: _Block, texts: list[str]) -> NDArray[np.float16]:
         def advance(count: int) -> None:
             if self._stopped:
                 raise _Stopped
@@ -193,14 +183,13 @@ class Encoding:
                 block.advanced += count
                 self.encoded_count += count
 
-        assert block.texts is not None
-        vectors = self._encoder.encode(block.texts, role="passage", progress=advance)
+        vectors = self._encoder.encode(texts, role="passage", progress=advance)
         return vectors.astype(np.float16)
 
     def _collect(self) -> None:
         """Write the oldest block in flight to the journal."""
-        block = self._in_flight.popleft()
-        vectors = self._future(block).result()
+        block, future = self._in_flight.popleft()
+        vectors = future.result()
         self.journal.append(block.digests, vectors)
         with self._lock:
             self.encoded_count += len(block) - block.advanced

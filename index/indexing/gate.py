@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import build_files
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import EncoderMismatch, InvalidInput, PurlinError
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import StageProgress
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus

@@ -25,7 +25,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from purlin.index.digests import DIGEST_BYTES, DigestMap
+from purlin.index.storage.digests import DIGEST_BYTES, DigestMap
 
 _FACTS, _CHECKSUM = Struct("<IIQ"), Struct("<Q")
 _HEADER_BYTES = _FACTS.size + _CHECKSUM.size

@@ -9,20 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from purlin.index.digests import DigestMap, digest
+from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.ahead import Item, read_ahead
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.segment import SegmentWriter, prepare
 from purlin.index.indexing.unfinished import Unfinished
-from purlin.index.manifests import MANIFEST_FORMAT
 from purlin.index.pace import Progress
-from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
 from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.segments import BASE, DELTA
 from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
+from purlin.index.storage.digests import DigestMap, digest
+from purlin.index.texts.passages import TEXTS_VERSION
 
 _T = TypeVar("_T")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build, file_digests
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.pace import Progress
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import open_source

@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.digests import digest
 from purlin.index.indexing.earlier import Earlier, EarlierSegment
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.journal import Journal
-from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
 from purlin.index.search.lexical.builder import LexicalBuilder, Tokenizer
@@ -21,6 +19,8 @@ from purlin.index.search.lexical.languages import Language
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store.document_records import Entry, entry_of
 from purlin.index.search.store.writer import StoreWriter
+from purlin.index.storage.digests import digest
+from purlin.index.texts.passages import lexical_text, render, split
 
 # Vectors that are gathered and written together.
 _WRITTEN_TOGETHER = 8192

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from purlin.index.manifests import Manifest
+from purlin.index.builds.manifests import Manifest
 
 MAX_FILES = 50_000
 TIME_LIMIT_S = 2.0

@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from purlin.index import build_files, builds, self_check
-from purlin.index.encoder import TextEncoder
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import MANIFEST_FORMAT
+from purlin.index.encoder import TextEncoder, self_check
 from purlin.index.errors import Damaged
 from purlin.index.indexing import encoding
 from purlin.index.indexing.journal import Journal, count_vectors
-from purlin.index.manifests import MANIFEST_FORMAT
 from purlin.index.storage import fsync
 
 _VECTORS, _READ, _FACTS_FILE = "vectors-", "read", "read.json"

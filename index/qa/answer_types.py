@@ -27,7 +27,13 @@ _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
     "|DoesNotExist|Failure"
 )
-_EXCEPTION = rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
+# By its ending, by what names it, or as a constant: `ERR_INVALID_URL`, `G_FILE_ERROR_EXIST`, `ENOENT`.
+_EXCEPTION = (
+    rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
+    rf"|(?:(?<=[Rr]aises )|(?<=[Tt]hrows )|(?<=thrown: )|(?<=Throws: )){_QUALIFIER}[A-Z]\w+"
+    r"|\b(?:[A-Z\d]{1,40}_){0,8}[A-Z]{0,20}ERR(?:OR)?(?:_[A-Z\d]{1,40}){0,8}\b"
+    r"|\bE(?:ACCES|AGAIN|BADF|BUSY|EXIST|INTR|INVAL|IO|NOENT|NOMEM|NOTDIR|PERM|PIPE|RANGE)\b"
+)
 _CONSTANT = rf"\b{_QUALIFIER}[A-Z][A-Z0-9_]{{2,}}\b"
 _OPTION = r"(?<![\w-])-{1,2}[A-Za-z][\w-]*"
 _CLASS = (
@@ -37,6 +43,10 @@ _CLASS = (
 _UNIT = (
     r"(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
     r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)"
+)
+_BOUND = r"[-+]?\d[\d.]{0,20}"
+_INTERVAL = re.compile(
+    rf"[\[(]{_BOUND}(?:, | - ){_BOUND}[\])]|(?<![\w.-]){_BOUND} (?:to|through|and|-|–) {_BOUND}(?<!\.)"
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
 _QUANTITY = re.compile(
@@ -168,14 +178,6 @@ ANSWER_TYPES = (
         sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
     ),
     _type(
-        "number",
-        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
-        + _WHICH
-        + r"(?:number|port|size|length|level|complexity)\b",
-        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
-        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
-    ),
-    _type(
         "value",
         _WHICH + r"default\b",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
@@ -186,6 +188,14 @@ ANSWER_TYPES = (
         r"|\bstock value\b",
         _LITERAL,
         sentence=r"\bdefault|\bomitted\b",
+    ),
+    _type(
+        "number",
+        r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
+        + _WHICH
+        + r"(?:number|port|size|length|level|complexity|range)\b",
+        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
+        rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
     _type(
         "result",
@@ -343,6 +353,12 @@ def matching_rules(question: str) -> Iterator[str]:
 def quantity_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of numbers with their unit, "10 megabytes", at most MAX_CANDIDATES."""
     matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
+    return (match.span() for match in islice(matches, MAX_CANDIDATES))
+
+
+def interval_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of ranges of numbers, "[0.5, 100]" or "1 to 5", at most MAX_CANDIDATES."""
+    matches = _INTERVAL.finditer(text, 0, MAX_CANDIDATE_CHARS)
     return (match.span() for match in islice(matches, MAX_CANDIDATES))
 
 

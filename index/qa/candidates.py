@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from purlin.index.qa.answer_types import (
@@ -13,6 +13,7 @@ from purlin.index.qa.answer_types import (
     NAME_TYPE,
     AnswerType,
     candidate_spans,
+    interval_spans,
     quantity_spans,
 )
 from purlin.index.qa.conditions import values_under_condition
@@ -51,18 +52,32 @@ _RETURN_TYPE = re.compile(
     r"(?:-> |→ |\): ?)(?P<type>(?:(?!->|→|\):)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)",
     re.MULTILINE,
 )
+# The type before a name, without what else C++, Java and others have there.
+_DECLARED_TYPE = re.compile(
+    r"(?:(?:abstract|async|class|classmethod|constexpr|coroutine|def|extern|final|fn|func|function|inline"
+    r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
+    r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
+)
+_ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
-# How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)".
+# How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
+# wide it is (default 5)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
+_ABOUT_DEFAULT = "(?:for|if|in|is|on|since|to|unless|value|when)\\b"
+_IS_DEFAULT = rf"\((?:the |by )?default(?![\w-])(?! (?!{_ABOUT_DEFAULT}))"
 _DEFAULTS = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
     for name, wording in (
         ("labelled", r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$"),
         ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})"),
         ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)"),
-        ("stated", r"(?P<value>[^\s(|]{1,80}) \((?:the |by )?default\b"),
-        ("stated", r"^(?P<value>[^\n(|]{1,80}) \((?:the |by )?default\b"),
+        (
+            "stated",
+            rf"\((?:[\w ]{{1,30}}, )?default (?!{_ABOUT_DEFAULT})(?P<value>[^\n()]{{1,80}})\)",
+        ),
+        ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
+        ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
     )
 )
 
@@ -105,10 +120,13 @@ def _candidates_of_type(
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
     if answer_type.name in ("number", "value"):
-        for span in quantity_spans(text):
+        spans = interval_spans(text) if "range" in question.words else quantity_spans(text)
+        for span in spans:
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):
+            candidates[span]["returned"] = 1.0
+        for span in _declared_types(text[: structure.signature_end], structure.names):
             candidates[span]["returned"] = 1.0
     if answer_type.name == "result":
         for span in _returned_phrases(text, structure.signature_end):
@@ -126,8 +144,11 @@ def _add_names(
     structure: PassageStructure,
 ) -> None:
     """Add the names of the entry and of its module, if the question may ask for them."""
-    if structure.directive in answer_type.directives:
-        for span in structure.names:
+    is_exception = answer_type.name == "exception"
+    for span in structure.names:
+        # An entry that is a constant may be the code of an error: `CURLE_TOO_MANY_REDIRECTS`.
+        is_code = is_exception and _ERROR_CODE.fullmatch(text, *span) is not None
+        if is_code or structure.directive in answer_type.directives:
             candidates[span]["own"] = 1.0
 
     if structure.module and answer_type.name == "module":
@@ -190,6 +211,14 @@ def _returned_types(signature: str) -> Iterator[CharSpan]:
         for alternative in match["type"].split(" | "):
             yield start, start + len(alternative)
             start += len(alternative) + len(" | ")
+
+
+def _declared_types(signature: str, names: Iterable[CharSpan]) -> Iterator[CharSpan]:
+    """Yield what stands before the names that are called, as C and Java have it: `char *spool(`."""
+    for start, end in names:
+        declared = _DECLARED_TYPE.match(signature, signature.rfind("\n", 0, start) + 1, start)
+        if declared and signature[end : end + 2].lstrip().startswith("("):
+            yield declared.span("type")
 
 
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:

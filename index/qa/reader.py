@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import open_session, require_transformers
-from purlin.index.exported import MODEL, TOKENIZER, check_directory, read_exported, refusing
-from purlin.index.passages import render
+from purlin.index.encoder.exported import MODEL, TOKENIZER, check_directory, read_exported, refusing
+from purlin.index.encoder.transformer import open_session, require_transformers
 from purlin.index.qa.reader_settings import (
     READER_SETTINGS,
     EnsembleReaderSettings,
@@ -32,6 +31,7 @@ from purlin.index.qa.reader_settings import (
 )
 from purlin.index.qa.signatures import CharSpan, PassageStructure, passage_structure
 from purlin.index.records import Document, Passage
+from purlin.index.texts.passages import render
 
 # Packages of the extra `transformer`: imported when a reader is loaded.
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from purlin.index.exported import MODEL, TOKENIZER, check_parts, fingerprint_of, settings_of
+from purlin.index.encoder.exported import MODEL, TOKENIZER, check_parts, fingerprint_of, settings_of
 
 READER_SETTINGS = "reader.json"
 

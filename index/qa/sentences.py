@@ -63,7 +63,10 @@ _UNSPACED_STOPS = ("。", "！", "？")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 # A bullet, or the call that a docstring begins with: `zip(*iterables) --> Yield ...`.
 _BULLET_OR_CALL = re.compile(r"\s*(?:(?:[-*•]|\d+\.) |[\w.]+\(.*?\) --?>? )?\s*")
-_CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
+_CODE = re.compile(
+    r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S"
+    r"|/[/*]|#include\b|[(){}\[\]]+[,;]?$|(?![-*•] ).*(?:[)\]];|[){=>] ?[{(\[])$"
+)
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _FIRST_NAME = re.compile(
@@ -90,8 +93,11 @@ _STATING = {
     ),
 }
 _CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
-# No question that wants a statement is answered by such a note; one that wants a version may be.
-_VERSION_NOTE = re.compile(r"(?:New|Changed|Deprecated|Added) (?:in|since) version")
+# No question that wants a statement is answered by such a note or by a property of an entry; one that
+# wants a version or a default may be.
+_NOTE = re.compile(
+    r"(?:New|Changed|Deprecated|Added) (?:in|since) version|(?:Default(?:s| value)?|Since|Type): "
+)
 _ASIDE = re.compile(
     r"Availability:|Source code:|Raises an auditing event|(?:Note|See also|Warning)$"
 )
@@ -109,10 +115,8 @@ class Sentence:
 
 
 def sentences(passage: ReadingPassage) -> list[Sentence]:
-    """Return the sentences of a passage, except its signature, examples of code and version notes."""
-    spans = (
-        span for span in _sentence_spans(passage) if not _VERSION_NOTE.match(passage.text, *span)
-    )
+    """Return the sentences of a passage, except its signature, code, notes on versions, and properties."""
+    spans = (span for span in _sentence_spans(passage) if not _NOTE.match(passage.text, *span))
     return [
         Sentence(*span, number)
         for number, span in enumerate(itertools.islice(spans, MAX_SENTENCES))

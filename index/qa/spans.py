@@ -32,7 +32,7 @@ from purlin.index.qa.sentences import (
     sentence_score,
 )
 from purlin.index.qa.signatures import CharSpan
-from purlin.index.unspaced import is_unspaced
+from purlin.index.texts.unspaced import is_unspaced
 
 MAX_ANSWER_TOKENS = 24
 NO_SPANS_SCORE = -1e9  # of a passage without spans: far below all others

@@ -54,32 +54,24 @@ class DenseRetriever(Protocol):
 
         Best first; fewer only if there are no more.
         """
-        ...
 
     def scores(self, query: Vectors, rows: Rows) -> Vectors:
         """Return the cosines (len(rows),) of `query` (dim,) with these passages."""
-        ...
 
     def mean(self, rows: Rows) -> Vectors:
         """Return the unit vector (dim,) between the vectors of these passages."""
-        ...
 
 
 class LexicalRetriever(Protocol):
     """Search by words: scores are shares in 0-1 of the most that the query could get."""
 
-    @property
-    def language(self) -> Language:
-        """The language of the passages."""
-        ...
+    language: Language  # of the passages
 
     def corrected(self, query: str) -> str:
         """Return the query in the spelling of the passages, as far as the engine can tell."""
-        ...
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to the most that it can add to a score."""
-        ...
 
     def search(
         self, weights: Mapping[str, float], depth: int, allowed: Allowed | None = None
@@ -88,117 +80,85 @@ class LexicalRetriever(Protocol):
 
         Best first, ties in the order of rows; fewer only if there are no more.
         """
-        ...
 
     def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
         """Return the scores (len(rows),) of these passages, 0 for one without any of the tokens."""
-        ...
 
     def matching(self, weights: Mapping[str, float], allowed: Allowed | None = None) -> Rows:
         """Return all allowed rows with any of the tokens, in ascending order."""
-        ...
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
         """Map, for each of these passages, each token that adds to its score to what it adds."""
-        ...
 
 
 class PassageStore(Protocol):
-    """The documents of a build and their passages, without those that were removed."""
+    """The documents of a build and their passages, without those that were removed.
 
-    @property
-    def field_names(self) -> list[str]:
-        """Sorted names that a filter may use."""
-        ...
+    - `field_types`: the type of each field that a filter may use, by their sorted names.
+    - `everything`: what a search without a filter may return; None if no row was removed.
+    """
 
-    @property
-    def field_types(self) -> Mapping[str, FieldType]:
-        """The type of each field."""
-        ...
+    field_types: Mapping[str, FieldType]
+    everything: Allowed | None
 
     @property
     def has_files(self) -> bool:
         """Whether any document is part of a file, whose path tells what the document is for."""
-        ...
-
-    @property
-    def everything(self) -> Allowed | None:
-        """What a search without a filter may return; None if no row was removed."""
-        ...
 
     def allowed(self, conditions: Filter) -> Allowed:
         """Return what a search with this filter may return. Raises InvalidInput with the field's name."""
-        ...
 
     def count(self, allowed: Allowed) -> int:
         """Count the documents that have an allowed passage."""
-        ...
 
     def is_allowed(self, rows: Rows, allowed: Allowed | None) -> NDArray[np.bool_]:
         """Tell of each passage (n,) whether it is allowed."""
-        ...
 
     def document_of(self, rows: Rows) -> Rows:
         """Return the document (n,) of each passage."""
-        ...
 
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
-        ...
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
-        ...
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Map those of the ids that exist to their documents."""
-        ...
 
     def rows_named(self, name: str) -> Rows:
         """Return passages of the documents whose id or title is `name`; titles in any case."""
-        ...
 
     def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
         """Return passages that pass a filter, in ascending order; at most the first `limit`."""
-        ...
 
     def secondary(self, documents: Rows) -> NDArray[np.bool_]:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
-        ...
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""
-        ...
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
-        ...
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id, whole. Raises NotFound."""
-        ...
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Return passages in the given order; those of one document share its object."""
-        ...
 
     def close(self) -> None:
         """Release files and connections; later calls fail."""
-        ...
 
 
 class PassageReranker(Protocol):
-    """A model that reads a query and a passage together."""
+    """A model, of this name, that reads a query and a passage together.
 
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        ...
+    `weights` has the share (0-1) of the relevance in the score, for each kind that can be reranked.
+    """
 
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """The share (0-1) of the relevance in the score, for each kind that can be reranked."""
-        ...
+    name: str
+    weights: Mapping[str, float]
 
     def relevance(
         self,
@@ -211,4 +171,3 @@ class PassageReranker(Protocol):
 
         A deadline is a time of `time.monotonic()`.
         """
-        ...

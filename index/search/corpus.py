@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index import build_files, self_check
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
-from purlin.index.lookups import Lookups
-from purlin.index.manifests import Manifest, read_manifest
-from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
+from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage
 from purlin.index.search import segments
 from purlin.index.search.contracts import (
@@ -29,12 +26,12 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
+from purlin.index.search.documents import Documents
 from purlin.index.search.highlights import highlight_terms, highlights
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
-from purlin.index.search.local import LocalPassages
 from purlin.index.search.ranking import accessories, feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.named_rows import NamedRows
@@ -46,6 +43,7 @@ from purlin.index.search.segments import Segment
 from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, folded
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import StoredPassage
+from purlin.index.texts.passages import ONE_SPELLING_SINCE, lexical_query
 
 # Hits that a reranker scores again, and the time it has; hits not read by then keep their order.
 RERANK_DEPTH = 20
@@ -94,30 +92,34 @@ class Corpus:
 
     def __init__(
         self,
-        build: str,
+        directory: Path,
         manifest: Manifest,
         encoder: TextEncoder,
+        files: build_files.Files,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
         passages: PassageStore,
-        listing: bytes,
-        *,
-        log: QueryLog | None = None,
-        drift: float | None = None,
         segments: Sequence[Segment] = (),
     ) -> None:
-        self.name = manifest.name
+        """Take what is open of a build, read the rest of its `files`, and verify what nobody has read."""
+        self._log = None
+        if query_log.VECTORS_FILE in manifest.files:
+            self._log = QueryLog.load(directory, files.read)
         # Largest 1 - cosine of the self-check's vectors between the build's machine and this one.
-        self.drift = drift
-        self.build = build
+        self.drift = None
+        if self_check.SELF_CHECK_FILE in manifest.files:
+            self.drift = self_check.drift(directory, encoder, files.read)
+        self._listing = files.read(directory / LISTING_FILE)
+        files.check_others()
+
+        self.name = manifest.name
+        self.build = directory.name
         self.manifest = manifest
         self.segments = segments
         self.encoder = encoder
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._listing = listing
-        self._log = log
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
@@ -129,9 +131,8 @@ class Corpus:
         # Paths tell more about code than its text does, so a model also ranks by them.
         self._has_model = manifest.kind == "code" and passages.has_files
 
-        # By filter: what it allows, and how many documents; least recently used first.
-        self._filters: OrderedDict[str, tuple[Allowed, int]] = OrderedDict()
-        self._filters_lock = threading.Lock()
+        # By filter: what it allows, and how many documents.
+        self._filters: RecentlyUsed[str, tuple[Allowed, int]] = RecentlyUsed(_CACHED_FILTERS)
         # Replaceable, so that successive builds of a corpus can share one counter.
         self.filter_lookups = Lookups()
 
@@ -165,28 +166,17 @@ class Corpus:
 
         order = segments.read_order(directory, manifest, files)
         stores = [part.store for part in parts]
-        documents = segments.read_documents(directory, files, stores, order)
+        documents = Documents(stores, segments.read_fields(directory, files), order)
 
-        log = None
-        if query_log.VECTORS_FILE in manifest.files:
-            log = QueryLog.load(directory, files.read)
-        drift = None
-        if self_check.SELF_CHECK_FILE in manifest.files:
-            drift = self_check.drift(directory, encoder, files.read)
-        listing = files.read(directory / LISTING_FILE)
-
-        files.check_others()
         return cls(
-            directory.name,
+            directory,
             manifest,
             encoder,
+            files,
             Dense([part.vectors for part in parts]),
-            Lexical([part.postings for part in parts], segments.live_rows(order)),
-            LocalPassages(documents, order),
-            listing,
-            log=log,
-            drift=drift,
-            segments=parts,
+            Lexical([part.postings for part in parts], documents.everything),
+            documents,
+            parts,
         )
 
     def close(self) -> None:
@@ -214,7 +204,7 @@ class Corpus:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return self._passages.field_names
+        return sorted(self._passages.field_types)
 
     def search(
         self,
@@ -303,16 +293,13 @@ class Corpus:
     ) -> tuple[Hit, ...]:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
-        rows = ranking.rows[start:stop]
-        hits = [
-            self._hit(query, ranking, position, stored)
-            for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
-        ]
+        retrieved = self._retrieved(query, ranking, start, stop, highlight=True)
+        hits = tuple(each.hit for each in retrieved)
         if not explain:
-            return tuple(hits)
+            return hits
 
         # All hits at once, so that a token's postings are read only once.
-        terms = self._lexical.explain(query.weights, rows)
+        terms = self._lexical.explain(query.weights, ranking.rows[start:stop])
         return tuple(
             replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
             for position, (hit, terms_of_hit) in enumerate(zip(hits, terms, strict=True), start)
@@ -329,11 +316,7 @@ class Corpus:
         clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
         ranking = self.retrievers.rank(prepared, k, clock, distinct=False)
-
-        retrieved = []
-        for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist())):
-            hit = self._hit(prepared, ranking, position, stored, highlight=False)
-            retrieved.append(Retrieved(hit, stored.document, stored.passage))
+        retrieved = self._retrieved(prepared, ranking, 0, k)
         clock.lap("fetch")
         return PassageResult(retrieved, clock.laps)
 
@@ -363,11 +346,9 @@ class Corpus:
         query.excluded = own
 
         ranking = self.retrievers.rank(query, k, clock)
-        hits = tuple(
-            self._hit(query, ranking, position, stored, highlight=False)
-            for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
-        )
+        retrieved = self._retrieved(query, ranking, 0, k)
         clock.lap("fetch")
+        hits = tuple(each.hit for each in retrieved)
         return SearchResult(hits, documents - 1, clock.laps)
 
     def document_at(self, path: str, line: int) -> Document:
@@ -460,9 +441,9 @@ class Corpus:
             prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
             if prepared.has_evidence:
                 prepared.defining = self._names.defining(query)
-                prepared.used_name = self._names.used_name(query)
-            if prepared.used_name is not None:
-                prepared.weights = self.weights(prepared.used_name)
+                prepared.used_symbol = self._names.used_symbol(query)
+            if prepared.used_symbol is not None:
+                prepared.weights = self.weights(prepared.used_symbol)
         clock.lap("lexical")
         return prepared
 
@@ -486,20 +467,15 @@ class Corpus:
         if not filter:
             return self._passages.everything, self.manifest.documents
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
-        with self._filters_lock:
-            if (cached := self._filters.get(key)) is not None:
-                self._filters.move_to_end(key)
-                self.filter_lookups.count(hits=1)
-                return cached
+        cached = self._filters.get(key)
+        self.filter_lookups.count(hits=cached is not None, misses=cached is None)
+        if cached is not None:
+            return cached
 
-        self.filter_lookups.count(misses=1)
         check_types(filter, self._passages.field_types)
         allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
-        with self._filters_lock:
-            self._filters[key] = counted
-            while len(self._filters) > _CACHED_FILTERS:
-                self._filters.popitem(last=False)
+        self._filters.put(key, counted)
         return counted
 
     @property
@@ -509,6 +485,20 @@ class Corpus:
 
     # ---- hits
 
+    def _retrieved(
+        self, query: Query, ranking: Ranking, start: int, stop: int, *, highlight: bool = False
+    ) -> list[Retrieved]:
+        """Read the rows `start` to `stop` - 1 of a ranking."""
+        passages = self._passages.fetch(ranking.rows[start:stop].tolist())
+        return [
+            Retrieved(
+                self._hit(query, ranking, position, stored, highlight=highlight),
+                stored.document,
+                stored.passage,
+            )
+            for position, stored in enumerate(passages, start)
+        ]
+
     def _hit(
         self,
         query: Query,
@@ -516,7 +506,7 @@ class Corpus:
         position: int,
         stored: StoredPassage,
         *,
-        highlight: bool = True,
+        highlight: bool,
     ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]

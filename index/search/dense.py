@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
 from purlin.index.search.ann import Graph, Rows
 from purlin.index.storage import array_header, read_array
+from purlin.index.storage.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
@@ -178,25 +178,6 @@ def _least_of_nearest(cosines: Vectors, depth: int) -> float:
     return max(float(np.partition(cosines, position)[position]), -2.0)
 
 
-class StoredVectors(Protocol):
-    """The vectors of a segment, one a row."""
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def take(self, rows: Rows) -> NDArray[Any]:
-        """Return the vectors (len(rows), dim) of rows."""
-        ...
-
-    def batches(self) -> Iterable[tuple[int, NDArray[Any]]]:
-        """Yield the first row and the vectors of each part."""
-        ...
-
-
 class _InMemory:
     """Vectors (n, dim) in float32: with half-precision numbers, a product takes six times as long."""
 
@@ -235,6 +216,10 @@ class _OnDisk:
             stop = min(start + _BATCH_ROWS, self._rows)
             content = self._file.read(*(self._offset + 2 * self.dim * row for row in (start, stop)))
             yield start, np.frombuffer(content, "<f2").reshape(-1, self.dim)
+
+
+# The vectors of a segment, one a row.
+StoredVectors = _InMemory | _OnDisk
 
 
 def stored_vectors(

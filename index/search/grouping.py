@@ -33,7 +33,6 @@ class Search(Protocol[Result_co]):
 
     def __call__(self, *, k: int, offset: int) -> Result_co:
         """Return hits offset + 1 to offset + k."""
-        ...
 
 
 def can_group(name: str, corpora: Sequence[Corpus]) -> bool:

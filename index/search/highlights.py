@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from purlin.index.quantities import quantities
 from purlin.index.records import Kind
 from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.lexical.tokens import matches, tokens
+from purlin.index.texts.quantities import quantities
 
 MAX_HIGHLIGHTS = 100
 

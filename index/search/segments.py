@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.build_files import Files
-from purlin.index.manifests import Manifest
+from purlin.index.builds.build_files import Files
+from purlin.index.builds.manifests import Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
+from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.postings import Postings
-from purlin.index.search.store.documents import Documents
 from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import Listing
 from purlin.index.search.store.segment_store import Store
@@ -81,14 +81,8 @@ def open_documents(directory: Path, manifest: Manifest) -> Documents:
     """Open the documents of a build; what is read is verified."""
     files = Files(directory, manifest.files)
     stores = [Store(directory / name, manifest.kind, files) for name in manifest.segments]
-    return read_documents(directory, files, stores, read_order(directory, manifest, files))
-
-
-def read_documents(
-    directory: Path, files: Files, stores: Sequence[Store], order: NDArray[np.int32] | None
-) -> Documents:
-    """Read what a build says of the documents in the stores of its segments. Raises Damaged."""
-    return Documents(stores, read_fields(directory, files), live_rows(order))
+    order = read_order(directory, manifest, files)
+    return Documents(stores, read_fields(directory, files), order)
 
 
 def read_fields(directory: Path, files: Files) -> dict[str, FieldType]:
@@ -105,11 +99,6 @@ def read_order(directory: Path, manifest: Manifest, files: Files) -> NDArray[np.
     if ORDER_FILE not in manifest.files:
         return None
     return read_array(files.read(directory / ORDER_FILE))
-
-
-def live_rows(order: NDArray[np.int32] | None) -> NDArray[np.bool_] | None:
-    """Return the mask (passages,) of those that were not removed; None if none was."""
-    return None if order is None else order >= 0
 
 
 def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
@@ -137,7 +126,7 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
             rows[store.document_of[live[start : start + len(store.document_of)]]] = True
             start += len(store.document_of)
 
-        for name, own in store.field_types(rows).items():
+        for name, own in store.columns.types(rows).items():
             types[name] = own if types.get(name, own) == own else "both"
 
     return types

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate
 
-from purlin.index.records import Hit
+from purlin.index.records import Hit, Location
 from purlin.index.search.lexical.tokens import matches, tokens
+from purlin.index.search.ranking.uses import used_symbol
 
 # A stretch is shown instead of the beginning if its words weigh more than this many times as much.
 _MORE = 1.5
@@ -14,18 +16,23 @@ _MORE = 1.5
 _ROUNDING = 1e-9
 
 
-def first_line(hit: Hit) -> int | None:
-    """Return the number of the first line of a hit's text; None if it leaves out lines of the file."""
-    location = hit.location
+def first_line(location: Location, text: str) -> int | None:
+    """Return the number of a text's first line in its file; None if it leaves out lines of the file."""
     if location.start_line is None or location.end_line is None:
         return None
-    is_whole = hit.text.count("\n") == location.end_line - location.start_line
+    is_whole = text.count("\n") == location.end_line - location.start_line
     return location.start_line if is_whole else None
+
+
+def opening_line(hit: Hit) -> str:
+    """Return what tells what a hit is where only lines below are shown: its signature, or its first line."""
+    return str(hit.fields.get("signature") or hit.text.partition("\n")[0])
 
 
 def telling_row(query: str, text: str, rows: int) -> int:
     """Return the first row of the `rows` consecutive rows that have most of the query's words.
 
+    Of a query for what uses a symbol, these are the symbol's.
     The beginning, row 0, is preferred, since it tells what the text is: another stretch must have
     more than half as much again. A word counts for less the more often the text has it.
     """
@@ -35,7 +42,7 @@ def telling_row(query: str, text: str, rows: int) -> int:
 
     words_at: list[list[str]] = [[] for _ in ends]
     row = 0
-    for start, end in matches(text, frozenset(tokens(query))):
+    for start, end in matches(text, frozenset(tokens(used_symbol(query) or query))):
         while ends[row] <= start:
             row += 1
         words_at[row].append(text[start:end].lower())
@@ -63,3 +70,33 @@ def telling_row(query: str, text: str, rows: int) -> int:
     # The last row of that stretch has a match. Centre the matches: as many rows below as above.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
     return min((best_row + first_match) // 2, len(words_at) - rows)
+
+
+def with_short_lines(
+    text: str, spans: Sequence[tuple[int, int]], max_chars: int
+) -> tuple[str, list[tuple[int, int]]]:
+    """Cut lines of more than `max_chars` around their first span; return the text and the spans in it.
+
+    There are as many lines as before, and "…" stands for what is left out of one.
+    """
+    lines: list[str] = []
+    moved: list[tuple[int, int]] = []
+    offset = new_offset = 0
+    for line in text.split("\n"):
+        end_offset = offset + len(line)
+        inside = [(start, end) for start, end in spans if offset <= start and end <= end_offset]
+        first_end = inside[0][1] - offset if inside else 0
+        # The beginning tells what the line is about: it is shown if the first span is in it.
+        cut = 0 if first_end <= max_chars else first_end - max_chars // 2
+        stop = min(cut + max_chars, len(line))
+
+        shift = new_offset - offset - cut + (cut > 0)
+        moved += [
+            (start + shift, end + shift)
+            for start, end in inside
+            if cut <= start - offset and end - offset <= stop
+        ]
+        lines.append(f"{'…' * (cut > 0)}{line[cut:stop]}{'…' * (stop < len(line))}")
+        offset += len(line) + 1
+        new_offset += len(lines[-1]) + 1
+    return "\n".join(lines), moved

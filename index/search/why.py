@@ -8,7 +8,7 @@ from typing import Any
 from purlin.index.records import Hit
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
 from purlin.index.search.lexical.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
-from purlin.index.search.ranking.uses import asks_for_heirs, used_name
+from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
@@ -38,11 +38,10 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
-    query = as_searched(query, hit)
-
-    if (name := used_name(query)) and _uses(name, hit):
+    if (symbol := used_symbol(query)) and _uses(name := last_name(symbol), hit):
         return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
 
+    query = as_searched(query, hit)
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
     largest = _largest(hit.scores, explanation)
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")

@@ -18,11 +18,11 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from purlin.index.sources.files import file_stamp, is_transient, unchanged
 from purlin.index.sources.parts import Part, broken, cut, part_files
+from purlin.index.storage.digests import DigestMap, digest
 
 VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")

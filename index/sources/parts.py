@@ -14,8 +14,8 @@ from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
-from purlin.index.digests import DigestMap, digest
 from purlin.index.records import PART, Document, Skipped, SourceFile
+from purlin.index.storage.digests import DigestMap, digest
 
 # A base of fewer passages is written anew anyway.
 FEWEST_RECORDS = 1000

@@ -8,7 +8,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import has_trait_name, is_option, units_of
 from purlin.index.sources import beir
 from purlin.index.sources.products import catalogue
 from purlin.index.sources.products.columns import (
@@ -22,7 +21,8 @@ from purlin.index.sources.products.columns import (
 )
 from purlin.index.sources.products.values import price_of, typed_cell
 from purlin.index.sources.tables import Row, read_rows, table_format
-from purlin.index.unspaced import is_unspaced
+from purlin.index.texts.product_fields import has_trait_name, is_option, units_of
+from purlin.index.texts.unspaced import is_unspaced
 
 _PRICE_NAME = re.compile(
     r"price|cost|amount|rrp|msrp|preis|prix|precio|prijs|\b(?:eur|usd|gbp)\b", re.I

@@ -41,8 +41,8 @@ _MARKUP = re.compile(
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 with an answer, 1 without."""
     from purlin.cli.corpora import open_corpora, opened_directory
-    from purlin.index.file_filters import within
     from purlin.index.qa.reader import RELEASED_READER, Reader
+    from purlin.index.workspaces.workspace import within
 
     options = _parse(arguments)
     # First, so that nobody waits for an index before it is refused.

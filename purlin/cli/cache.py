@@ -57,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _build(path: str, *, docs: bool, in_background: bool) -> int:
     """Index a directory with the better vectors; returns 1 if their encoder cannot run here."""
-    from purlin.index.better_vectors import build_better
-    from purlin.index.encoder import TRANSFORMER_EXTRA
+    from purlin.index.encoder.transformer import TRANSFORMER_EXTRA
+    from purlin.index.workspaces.better_vectors import build_better
 
     if in_background and hasattr(os, "nice"):
         os.nice(_LOWEST_PRIORITY)

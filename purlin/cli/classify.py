@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from purlin.cli import terminal
 from purlin.cli.search import add_home
 from purlin.cli.terminal import Parser, print_line, print_record, styled
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
     from purlin.index.classify.texts import TextRow

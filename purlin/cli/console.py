@@ -64,25 +64,20 @@ def open_encoder(
     With `tuned`, it works by the plan that was measured for this machine; a new plan is printed.
     With `ray`, the address of a cluster, its workers encode.
     """
-    from purlin.index.encoder import (
-        TRANSFORMER_EXTRA,
-        default_encoder,
-        encoder_directory,
-        is_static,
-        load_encoder,
-    )
+    from purlin.index.encoder import default_encoder, encoder_directory, is_static, load_encoder
+    from purlin.index.encoder.transformer import TRANSFORMER_EXTRA
 
     chosen = default_encoder(purpose) if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
     if ray is not None:
-        from purlin.index.ray_encoder import RayEncoder
+        from purlin.index.encoder.ray_cluster import RayEncoder
 
         return RayEncoder(chosen, ray)
     if not tuned:
         return load_encoder(chosen)
 
-    from purlin.index.tuning import is_news, load_tuned, summary
+    from purlin.index.encoder.tuning import is_news, load_tuned, summary
 
     encoder = load_tuned(chosen)
     if is_news(encoder):

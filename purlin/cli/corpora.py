@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.cli import terminal
-from purlin.index.manifests import read_manifest
+from purlin.index.builds.manifests import read_manifest
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
     from purlin.index.records import Kind
     from purlin.index.search.corpus import Corpus
     from purlin.index.search.store.filters import Condition, Scalar
-    from purlin.index.workspace import Workspace
+    from purlin.index.workspaces.workspace import Workspace
 
 # A condition of --filter, split at its first operator.
 _CONDITION = re.compile(r"(.+?)(<=|>=|!=|=)(.*)", re.S)
@@ -70,7 +70,7 @@ def _open_encoder(encoder: Path | str | None, made_by: Mapping[str, Any]) -> Tex
 @contextlib.contextmanager
 def opened_directory(path: str | None, kind: Kind, encoder: str | None) -> Iterator[Workspace]:
     """Open the index around a directory or file, or of a git URL, with progress and its notes."""
-    from purlin.index.better_vectors import open_directory
+    from purlin.index.workspaces.better_vectors import open_directory
 
     path = path or "."
     expanded = Path(path).expanduser()

@@ -24,7 +24,7 @@ from purlin.cli.console import (
     progress_bars,
 )
 from purlin.cli.corpora import open_corpora, parse_filter
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
     from purlin.index.classify.labelled import LabelledRow

@@ -23,8 +23,8 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index import build_files
-from purlin.index.manifests import Manifest, read_manifest
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def index_build(
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
-    A build that was interrupted or killed goes on from where it was when the same command runs again. If nothing has
-    changed, no build is made.
+    A build that was interrupted or killed keeps the vectors that it made, and the same command goes on from them. If
+    nothing has changed, no build is made.
 
     A new corpus can be searched as soon as it is read, with static vectors until those of the encoder are there.
 
@@ -327,7 +327,7 @@ def index_show(
         left_out = list(read_listing(directory).skipped)
     else:
         with closing(segments.open_documents(directory, manifest)) as documents:
-            names = documents.field_names
+            names = sorted(documents.field_types)
             left_out = segments.left_out(read_listing(directory), documents.stores)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]

@@ -76,7 +76,7 @@ def _configure(action: str, arguments: Sequence[str]) -> int:
     """Show what would change in the configuration of agents, and write it once it is confirmed."""
     from purlin.cli import agents
     from purlin.index.errors import InvalidInput
-    from purlin.index.repositories import find_root
+    from purlin.index.workspaces.repositories import find_root
 
     options = _parse_configure(action, arguments, list(agents.AGENTS))
     home = Path.home()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
     from purlin.index.search.store.filters import Filter
-    from purlin.index.workspace import Workspace
+    from purlin.index.workspaces.workspace import Workspace
 
 ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.
 What changed since the last search is indexed first; the index is that of the whole repository, and
@@ -25,6 +25,8 @@ is kept in the user's cache directory (PURLIN_CACHE). With --corpus, corpora of 
 instead. Exit status: 0 with hits, 1 without, 2 for an error."""
 EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
 _LINES = 8
+# Of a line: descriptions of products are often one.
+_MAX_LINE_CHARS = 400
 # So few lines are the first ones: there is no room for others.
 _FEW_LINES = 4
 # A best score below it suggests that what is searched for is elsewhere.
@@ -152,7 +154,7 @@ def add_home(parser: Parser) -> None:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import opened_directory, parse_filter
-    from purlin.index.file_filters import within
+    from purlin.index.workspaces.workspace import within
 
     conditions = parse_filter(options.filter) or {}
     with opened_directory(options.path, "code", options.encoder) as workspace:
@@ -349,7 +351,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     These are its first line and those that say most about the query. `named` says of which corpus
     it is.
     """
-    from purlin.index.search.snippets import first_line, telling_row
+    from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
     from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
@@ -358,7 +360,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     reason = styled(f"({visible(why(options.query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
-    text, highlights = terminal.with_short_lines(visible(hit.text), hit.highlights)
+    text, highlights = with_short_lines(visible(hit.text), hit.highlights, _MAX_LINE_CHARS)
     first, *rest = terminal.highlighted(text, highlights).split("\n")
     # Entries of a reference have signatures, too, and no language.
     language = hit.fields.get("language")
@@ -372,9 +374,9 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     query = as_searched(options.query, hit)
     row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
-        start = first_line(hit)
+        start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
-        lines = [first, mark, *lines[row:]]
+        lines = [visible(opening_line(hit))[:_MAX_LINE_CHARS], mark, *lines[row:]]
     for line in lines[:count]:
         print_quoted(line)
     print_line()

@@ -21,7 +21,6 @@ from typing import Any, TextIO
 from purlin.index.pace import Lines, Pace, Progress
 
 _QUIET_S = 5.0
-MAX_LINE_CHARS = 400  # of a hit's text; descriptions of products are often one line
 # C0 without tab, newline and the return before one, DEL, and C1.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 # What begins a line that is as deep as the first one of a definition.
@@ -76,36 +75,6 @@ def visible(text: str) -> str:
     Each becomes one character, so that offsets into the text still hold.
     """
     return _CONTROL.sub("\ufffd", text)
-
-
-def with_short_lines(
-    text: str, spans: Sequence[tuple[int, int]]
-) -> tuple[str, list[tuple[int, int]]]:
-    """Cut long lines to a stretch around their first span; return the text and the spans in it.
-
-    There are as many lines as before, and "…" stands for what is left out of one.
-    """
-    lines: list[str] = []
-    moved: list[tuple[int, int]] = []
-    offset = new_offset = 0
-    for line in text.split("\n"):
-        end_offset = offset + len(line)
-        inside = [(start, end) for start, end in spans if offset <= start and end <= end_offset]
-        first_end = inside[0][1] - offset if inside else 0
-        # The beginning tells what the line is about: it is shown if the first span is in it.
-        cut = 0 if first_end <= MAX_LINE_CHARS else first_end - MAX_LINE_CHARS // 2
-        stop = min(cut + MAX_LINE_CHARS, len(line))
-
-        shift = new_offset - offset - cut + (cut > 0)
-        moved += [
-            (start + shift, end + shift)
-            for start, end in inside
-            if cut <= start - offset and end - offset <= stop
-        ]
-        lines.append(f"{'…' * (cut > 0)}{line[cut:stop]}{'…' * (stop < len(line))}")
-        offset += len(line) + 1
-        new_offset += len(lines[-1]) + 1
-    return "\n".join(lines), moved
 
 
 def surplus_indentation(code: str, language: str) -> int:

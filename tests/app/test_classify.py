@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from purlin.app.schemas import MAX_RANKING_BYTES
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import ABOUT, publish_classifier
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import problem, ready, serving, until

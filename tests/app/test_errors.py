@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purlin.app import errors, problems
-from purlin.index.encoder import Role, Vectors
+from purlin.index.encoder import Vectors
 from purlin.index.errors import PurlinError
+from purlin.index.records import Role
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving
 

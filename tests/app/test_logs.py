@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 
 from purlin.app import logs
 from purlin.app.logs import JsonFormatter, trace_of
-from purlin.index.encoder import Role
+from purlin.index.records import Role
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving, until
 

@@ -24,7 +24,7 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.search.corpus import Corpus
 from tests.support.faults import (
     ADMIN,

@@ -153,6 +153,13 @@ def test_links_for_programs_hold_below_a_path(client: TestClient) -> None:
         assert client.get(below.removeprefix("https://example.org/purlin")).status_code == 200
 
 
+def test_description_holds_below_a_path(client: TestClient) -> None:
+    """A client resolves the server's address against that of the description."""
+    (server,) = client.get("/openapi.json").json()["servers"]
+    below = urljoin("https://example.org/purlin/openapi.json", f"{server['url']}/search")
+    assert below == "https://example.org/purlin/search"
+
+
 @given(
     st.lists(
         st.sampled_from(
@@ -364,7 +371,9 @@ def on_page(tab: Tab, module: str, expression: str) -> Any:
 
 
 def searched(site: str, **body: Any) -> Any:
-    return httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    """Return the reply to a search, without the hits that the page leaves out."""
+    reply = httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    return reply | {"hits": [hit for hit in reply["hits"] if round(hit["score"], 2) > 0]}
 
 
 def test_search_by_keyboard(site: str, tab: Tab) -> None:
@@ -481,33 +490,48 @@ def test_browser_enforces_the_policy(site: str, tab: Tab) -> None:
     tab.complaints.clear()
 
 
+def tick(tab: Tab, value: str) -> None:
+    """Tick a value of a facet, and wait for the hits."""
+    tab.run(
+        "[...document.querySelectorAll('.facet label')].find(one => one.innerText.startsWith("
+        f"{json.dumps(value)})).querySelector('input').click()"
+    )
+    time.sleep(0.1)  # the address changes first
+    tab.until(IDLE)
+
+
+def facet(tab: Tab, label: str) -> dict[str, str]:
+    """The values of a facet with their counts; those that are ticked have a star."""
+    values = (
+        "[...document.querySelectorAll('.facet')].find(one => one.firstChild.innerText === "
+        f"{json.dumps(label)})?.querySelectorAll('label:not([hidden])') ?? []"
+    )
+    rows = tab.run(
+        f"[...{values}].map(one => [one.children[1].innerText + (one.querySelector(':checked') ? '*' : ''),"
+        " one.children[2].innerText])"
+    )
+    return dict(rows)
+
+
 def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
     assert len(tab.texts(".hit")) == 10
     tab.click(".more")
     assert len(tab.texts(".hit")) == 20
-    facets = dict(zip(tab.texts(".facet h3"), tab.texts(".facet"), strict=True))
-    assert sorted(re.findall(r"\w+ \d+", facets["Colour"].replace("\n", " "))) == [
-        "blue 6",
-        "green 9",
-        "red 6",
-        "white 9",
-    ]
-    assert facets.keys() == {"Colour", "Price", "Usb socket", "Watts"}
-    tab.run(
-        "[...document.querySelectorAll('.facet button')].find(one => one.innerText.startsWith('blue')).click()"
-    )
-    tab.until("document.querySelector('.condition')")
+    assert tab.texts(".facet legend") == ["Colour", "Price", "Watts", "Usb socket"]
+    assert facet(tab, "Colour") == {"green": "9", "white": "9", "red": "6", "blue": "6"}
+    tick(tab, "blue")
     assert len(tab.texts(".hit")) == 6
-    assert (
-        tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')")
-        == '{"colour":"blue"}'
+    assert tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')") == (
+        '{"colour":"blue"}'
     )
     tab.run(
         "[...document.querySelectorAll('.fields button')].find(one => one.innerText.includes('Yes')).click()"
     )
     tab.until("document.querySelectorAll('.condition').length === 2")
-    assert tab.texts(".condition") == ["Colour\nblue\n×", "Usb socket\nYes\n×"]
+    assert tab.texts(".condition > :nth-child(n+2)") == [
+        "Colour", "blue", "×", "Usb socket", "Yes", "×",
+    ]  # fmt: skip
     assert len(tab.texts(".hit")) == 3
     tab.run("history.back()")
     tab.until("document.querySelectorAll('.condition').length === 1")
@@ -517,14 +541,113 @@ def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     tab.type("30")
     tab.press("Enter")
     tab.until("document.querySelector('.condition')")
-    assert tab.texts(".condition") == ["Price\nfrom 30\n×"]
+    assert tab.texts(".condition b") == ["from 30"]
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
+    assert tab.run("document.querySelector('[aria-label=\"Price from\"]').value") == "30"
+
+
+def test_values_of_a_field_are_alternatives(site: str, tab: Tab) -> None:
+    """Its counts are those without its own condition, those of the others are within all conditions."""
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
+    tab.run("document.querySelector('.facet input[value=blue]').focus()")
+    tick(tab, "blue")
+    tick(tab, "red")
+    assert tab.run("document.activeElement.value") == "blue"
+    assert len(tab.texts(".hit")) == 10
+    assert "12" in tab.texts(".overview h2")[0]
+    assert tab.texts(".condition b") == ["blue", "red"]
+    assert facet(tab, "Colour") == {"green": "9", "white": "9", "red*": "6", "blue*": "6"}
+    filtered = {"colour": ["blue", "red"]}
+    hits = searched(site, corpus="lamps", query="lamp to read", filter=filtered)["hits"]
+    sockets = [hit["fields"]["attrs.usb_socket"] for hit in hits]
+    expected = {"Yes": str(sockets.count(True)), "No": str(sockets.count(False))}
+    assert facet(tab, "Usb socket") == expected
+
+    tick(tab, "Yes")
+    assert facet(tab, "Usb socket") == {
+        f"{name}{'*' * (name == 'Yes')}": count for name, count in expected.items()
+    }
+    assert sum(map(int, facet(tab, "Colour").values())) == 15  # every second lamp has a socket
+    tick(tab, "blue")
+    assert tab.texts(".condition b") == ["red", "Yes"]
+    tab.run("history.back()")
+    tab.until("document.querySelectorAll('.condition').length === 3")
+    assert facet(tab, "Colour").keys() == {"green", "white", "red*", "blue*"}
+    tab.click(".clear")
+    tab.until("!document.querySelector('.condition')")
+
+
+def test_two_quick_ticks_both_count(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    hold(tab, "search")
+    for value in ("blue", "red"):
+        tab.run(f"document.querySelector('.facet input[value={value}]').click()")
+        tab.until(f"location.hash.includes('{value}')")
+        tab.until("held.length")
+    let_go(tab)
+    tab.until("document.querySelectorAll('.condition').length === 2")
+
+
+def test_facets_stay_open_in_a_small_window(site: str, tab: Tab) -> None:
+    tab.look(390, 844)
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp")
+    assert not tab.run("document.querySelector('.facets').open")
+    tab.run("document.querySelector('.facets').open = true")
+    tab.run("document.querySelector('.facet input[value=red]').focus()")
+    tab.run("document.activeElement.scrollIntoView({ block: 'center' })")
+    before = tab.run("window.scrollY")
+    tick(tab, "red")
+    assert tab.run("document.querySelector('.facets').open && window.scrollY") == before > 0
+
+
+def test_rare_values_are_shown_on_request(tmp_path: Path, tab: Tab) -> None:
+    lamps = [
+        Document(id=f"{name}{n}", kind="product", title="Lamp", body="Lit.", fields={"brand": name})
+        for name in ("Ash", "Bay", "Elm", "Fir", "Oak", "Yew", "Gum", "gum", "Box")
+        for n in range(2)
+    ]
+    make(tmp_path, "lamps", lamps, HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=lamp")
+        brands = facet(tab, "Brand")
+        # The filter makes no difference between Gum and gum, nor do the counts.
+        assert len(brands) == 6
+        assert brands["Gum"] == "4"
+        tab.click(".facet .quiet")
+        assert len(facet(tab, "Brand")) == 8
+        assert tab.run("document.activeElement.type") == "checkbox"
+        tick(tab, "Gum")
+        assert len(tab.texts(".hit")) == 4
+
+
+def test_quantities_are_read_with_their_units(tmp_path: Path, tab: Tab) -> None:
+    records = [
+        {
+            "id": str(n),
+            "title": f"Lamp {n}",
+            "power_w": 5 * (n % 3 + 1),
+            "weight (kg)": 1.5,
+            "length": "2 m",
+        }
+        for n in range(9)
+    ]
+    make(tmp_path, "lamps", [from_record(record) for record in records], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=lamps&query=lamp+10+w")
+        chips = [text.split("\n") for text in tab.texts(".hit:first-of-type .fields button")]
+        assert {"Power", "Weight", "Length"} <= {label for label, _ in chips}
+        assert {"1.5 kg", "2 m"} <= {value for _, value in chips}
+        assert facet(tab, "Power") == {"5 W": "3", "10 W": "3", "15 W": "3"}
+        tick(tab, "10 W")
+        assert tab.texts(".condition span:not(.unseen)") == ["Power"]
+        assert tab.texts(".condition b") == ["10 W"]
+        assert len(tab.texts(".hit")) == 3
 
 
 @pytest.mark.parametrize(
     ("leave", "there"),
     [
-        ("document.querySelector('.facet button').click()", "document.querySelector('.condition')"),
+        ("document.querySelector('.facet input').click()", "document.querySelector('.condition')"),
         ("location.hash = '#corpora'", "document.querySelector('.stock-card')"),
     ],
 )
@@ -551,7 +674,7 @@ def test_back_shows_what_was_there(site: str, tab: Tab, leave: str, there: str) 
 def test_excluded_values_are_shown_as_conditions(site: str, tab: Tab) -> None:
     conditions = json.dumps({"colour": {"not": ["red", "blue"]}, "watts": {"not": {"gte": 20}}})
     shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={quote(conditions)}")
-    assert tab.texts(".condition") == ["Colour\nnot red or blue\n×", "Watts\nnot from 20\n×"]
+    assert tab.texts(".condition b") == ["not red or blue", "not from 20"]
 
 
 def test_corrected_query_is_shown_above_the_hits(site: str, tab: Tab) -> None:
@@ -788,6 +911,7 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
         assert tab.run(folded) == [False, *sentences[1:]]
 
+        assert tab.texts(".answer a")[0] == "Read it at example.org/functions.html#range"
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
@@ -966,8 +1090,12 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
     assert tab.texts(".state") == ["serving"] * 3
     about = httpx.get(f"{site}corpora/code").json()
+    assert f"{len(CODE)} functions" in tab.texts(".stock-card header")[0]
+    assert not tab.run(
+        "document.querySelector('.measures').checkVisibility({ contentVisibilityAuto: true })"
+    )
+    tab.click(".stock-card summary")
     assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
-    assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
     assert (
         tab.run("document.querySelector('svg.measure').getAttribute('aria-label')")
         == "dense recall@100: 1.000"
@@ -975,7 +1103,7 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
     shown(tab, site)
     shown(tab, f"{site}#corpora")
-    (facts,) = tab.texts("[data-name=library] .facts")
+    (facts,) = tab.texts("[data-name=library] > .facts")
     assert "Sources\npages" in facts
     assert "Since then\nnothing changed" in facts
     assert "Judged by\n1 query, nDCG@10" in facts
@@ -1000,9 +1128,10 @@ def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None
         tab.requests.clear()
         tab.run("location.hash = '#corpora'")
         tab.until("document.querySelector('.measure')")
+        tab.click(".stock-card summary")
         tab.run("window.listed[0].building.done = 55, null")
         tab.until("document.querySelector('.facts')?.innerText.includes('encoding 55 %')")
-        assert tab.texts(".measures dd") == ["1.000"]
+        assert tab.texts(".stock-card details[open] .measures dd") == ["1.000"]
         assert tab.requests.count(f"{address}corpora/code") == 1
 
 
@@ -1100,8 +1229,8 @@ def hold(tab: Tab, path: str) -> None:
     tab.run(
         "(real => { window.held = []; window.fetch = (path, options) => path !== "
         f"{json.dumps(path)} ? real(path, options) : new Promise((done, failed) => {{ const {{ signal }} = options;"
-        "signal.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
-        "window.held.push(() => signal.aborted || done(real(path, options))); }); })(window.fetch)"
+        "signal?.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
+        "window.held.push(() => signal?.aborted || done(real(path, options))); }); })(window.fetch)"
     )
 
 
@@ -1466,10 +1595,38 @@ def test_waiting_is_shown_and_announced(site: str, tab: Tab) -> None:
     hold(tab, "search")
     tab.run("location.hash = '#search?corpus=code&query=sort'")
     tab.until("document.querySelector('#said').textContent === 'Waiting for the server.'")
+    assert tab.texts(".results") != ["Waiting for the server."]  # what was there stays
     moving = "getComputedStyle(document.querySelector('.results'), '::before').animationName"
     assert tab.run(moving) == "waiting"
     let_go(tab)
     tab.until(IDLE)
+
+
+def test_slow_server_is_waited_for_visibly(site: str, tab: Tab) -> None:
+    """Also by those who come first, before there is anything to see."""
+    tab.open(f"{site}#classify")
+    tab.until("document.querySelector('#texts')")
+    hold(tab, "corpora")
+    tab.run("location.hash = '#search'")
+    tab.until(
+        "document.querySelector('.view.search .waiting')?.innerText === 'Waiting for the server.'"
+    )
+    let_go(tab)
+    tab.until("document.querySelector('.view.search .cards')")
+    assert not tab.run("document.querySelector('.waiting, [aria-busy]')")
+
+
+def test_hits_without_a_score_are_left_out(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with served(tmp_path) as address:
+        reply = httpx.post(
+            f"{address}search", json={"corpus": "code", "query": "fetch page"}
+        ).json()
+        scores = [round(hit["score"], 2) for hit in reply["hits"]]
+        assert scores[0] > scores[-1] == 0
+        shown(tab, f"{address}#search?corpus=code&query=fetch+page")
+        assert len(tab.texts(".hit")) == sum(score > 0 for score in scores)
+        assert tab.run("document.querySelector('.more').hidden")
 
 
 def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
@@ -1574,3 +1731,20 @@ def test_common_indentation_is_removed() -> None:
     assert evaluated("code.js", f"{json.dumps(definitions)}.map((code) => m.surplus(...code))") == [
         surplus for _, surplus in INDENTED
     ]
+
+
+def test_labels_of_fields_have_no_units() -> None:
+    names = {
+        "attrs.power_w": ["Power", "W"],
+        "Weight (kg)": ["Weight", "kg"],
+        "discount [%]": ["Discount", "%"],
+        "attrs.screen_size_inches": ["Screen size", "inches"],
+        "attrs.usb_socket": ["Usb socket", ""],
+        "w": ["W", ""],
+    }
+    read = evaluated(
+        "fields.js",
+        f"{json.dumps(list(names))}.map((name) => Object.values(m.reading(name, true)))",
+    )
+    assert dict(zip(names, read, strict=True)) == names
+    assert evaluated("fields.js", "m.reading('built_in', false).label") == "Built in"

@@ -18,7 +18,8 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from purlin.app.protocols import MAX_INPUTS
-from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER
+from purlin.index.encoder.transformer import Encoder
 from tests.support.listening import listening
 from tests.support.paths import ROOT
 from tests.support.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving

@@ -17,7 +17,7 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.classify.trained import publish_classifier
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.engines import hosting
 from purlin.index.indexing.build import build
 from purlin.index.records import Document

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from purlin.index.builds import current
-from purlin.index.manifests import MANIFEST_FORMAT
+from purlin.index.builds.manifests import MANIFEST_FORMAT
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, serving, until
 

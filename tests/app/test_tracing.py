@@ -20,8 +20,8 @@ from purlin.app import tracing
 from purlin.app.logs import Trace, current_trace
 from purlin.app.main import create_app, serve
 from purlin.app.settings import Settings, spans_requested
-from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Role
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import make, numbered, problem, serving, until
 from tests.support.traffic import run

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.cli.ask import _MAX_PAGE_BYTES, _location, _print_answers
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import load_encoder
@@ -81,28 +80,6 @@ def _records(capsys: Captured) -> list[dict[str, Any]]:
 
 
 # ---- search
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("Tea.", "Tea."),
-        ("x" * 500, f"{'x' * 400}…"),
-        # The beginning is kept if it has a match; else the first match is in the middle.
-        (f"Tea {'x' * 500} Tea", f"<Tea> {'x' * 396}…"),
-        (f"{'x' * 500} Tea {'y' * 500}", f"…{'x' * 196} <Tea> {'y' * 199}…"),
-        (f"{'x' * 500} Tea", f"…{'x' * 196} <Tea>"),
-    ],
-)
-def test_long_lines_of_a_hit_are_cut_around_a_match(line: str, shown: str) -> None:
-    text = f"First\n{line}\nlast Tea"
-    spans = [match.span() for match in re.finditer(r"Tea\b(?!\.)", text)]
-
-    cut, cut_spans = terminal.with_short_lines(text, spans)
-
-    for start, end in reversed(cut_spans):
-        cut = f"{cut[:start]}<{cut[start:end]}>{cut[end:]}"
-    assert cut == f"First\n{shown}\nlast <Tea>"
 
 
 def test_search_prints_place_reason_and_code(shop: Path, encoder: str, capsys: Captured) -> None:
@@ -208,7 +185,7 @@ def test_lines_of_a_long_definition_are_those_that_tell(
     assert _purlin(*query, "--lines", 5) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.startswith("long.py:4-45  1. send_all")
-    assert lines[:3] == ["   │ def send_all():", "   │ … line 24:", "   │     prepare()"]
+    assert lines[:3] == ["   │ def send_all()", "   │ … line 24:", "   │     prepare()"]
     assert "   │     retry_receipt()" in lines[:5]
 
     # There is no room for them.

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing.build import build
 from purlin.index.indexing.staleness import find_staleness
-from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.store.listing import read_listing

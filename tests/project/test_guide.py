@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.classify.trained import publish_classifier
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources import open_source
 from tests.support.commands import Command, Shell, blocks, commands, same, shell, wrong

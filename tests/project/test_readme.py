@@ -12,7 +12,8 @@ from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.cli import run_quick
 from purlin.index.demo import demos
-from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources.references.manual import python_help
 from tests.support.commands import same

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from purlin.index.encoder import Role, Vectors
+from purlin.index.encoder import Vectors
+from purlin.index.records import Role
 from tests.support.hash_encoder import HashEncoder
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from purlin.index.encoder import load_encoder
-from purlin.index.ensemble_encoder import PROJECTION, EnsembleSettings
+from purlin.index.encoder.ensemble import PROJECTION, EnsembleSettings
 from tests.support.static_files import WORDS, digests_of, write_settings, write_static
 
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import self_check
-from purlin.index.encoder import Role, Vectors
-from purlin.index.records import Architecture
+from purlin.index.encoder import Vectors, self_check
+from purlin.index.records import Architecture, Role
 
 
 class HashEncoder:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from purlin.index.encoder import Vectors
-from purlin.index.passages import render
 from purlin.index.records import Document, Passage
+from purlin.index.texts.passages import render
 
 
 class WordReranker:

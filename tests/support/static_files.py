@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from purlin.index.encoder import SETTINGS
-from purlin.index.static_encoder import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
+from purlin.index.encoder.static import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
 
 WORDS = [
     "get",

@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from purlin.index.classify.trained import ENCODER, ClassifierSpec, write_classifier
-from purlin.index.encoder import MODEL, TOKENIZER, EncoderSettings
+from purlin.index.encoder.exported import MODEL, TOKENIZER
+from purlin.index.encoder.transformer import EncoderSettings
 from tests.support.static_files import digests_of, write_settings
 
 DIM = 32

@@ -11,8 +11,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from purlin.cli.train import train_export
-from purlin.index.encoder import Encoder, Role, Vectors
+from purlin.index.encoder import Vectors
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import Damaged, NotFound
+from purlin.index.records import Role
 from purlin.training import encoded
 from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
 from purlin.training.exporting.encoder import export_encoder

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import Encoder, Role, TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.ranking import Measure, evaluate_run, measure, ndcg, reciprocal_rank
+from purlin.index.records import Role
 from purlin.index.search.lexical.tokens import tokens
 
 Rows = NDArray[np.int64]

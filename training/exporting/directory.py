@@ -12,7 +12,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from purlin.index.encoder import SETTINGS, Encoder, EncoderSettings
+from purlin.index.encoder import SETTINGS
+from purlin.index.encoder.transformer import Encoder, EncoderSettings
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import Reader
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings

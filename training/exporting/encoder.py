@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from purlin.index.encoder import (
-    MODEL,
-    QUERY_MODEL,
-    SETTINGS,
-    TOKENIZER,
-    Encoder,
-    EncoderSettings,
-    Role,
-)
+from purlin.index.encoder import SETTINGS
+from purlin.index.encoder.exported import MODEL, TOKENIZER
+from purlin.index.encoder.transformer import QUERY_MODEL, Encoder, EncoderSettings
+from purlin.index.records import Role
 from purlin.training.exporting.checks import Quantization, quantize_graphs, refuse_difference
 from purlin.training.exporting.directory import (
     file_digests,

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from purlin.index.encoder import Role, Vectors
+from purlin.index.encoder import Vectors
 from purlin.index.pace import StageProgress
+from purlin.index.records import Role
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.text_model import TextModel
 

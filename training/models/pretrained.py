@@ -25,8 +25,8 @@ from transformers import (
 from transformers.utils import logging
 
 from purlin.index.encoder import encoder_directory, encoder_name
+from purlin.index.encoder.exported import MODEL
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.exported import MODEL
 from purlin.training.config import in_range
 from purlin.training.models.architectures import positions
 from purlin.training.models.restore import restored

@@ -24,9 +24,9 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from purlin.index.encoder import QUERY_MODEL, open_session
+from purlin.index.encoder.exported import MODEL, TOKENIZER
+from purlin.index.encoder.transformer import QUERY_MODEL, open_session
 from purlin.index.errors import InvalidInput
-from purlin.index.exported import MODEL, TOKENIZER
 
 FloatArray = NDArray[np.float32]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Role
 from purlin.training.reasons import first_line
 
 # Imported when a checkpoint is loaded: it brings scikit-learn, which takes seconds.

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
-from purlin.index.encoder import Role
 from purlin.index.errors import Damaged, InvalidInput
+from purlin.index.records import Role
 from purlin.training.losses import IGNORED
 from purlin.training.models.architectures import first_position
 from purlin.training.models.checkpoint_layout import write_modules

@@ -18,7 +18,7 @@ from purlin.index.classify.trained import (
     write_classifier,
 )
 from purlin.index.classify.zero_shot import ClassScores, mean_vectors
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card

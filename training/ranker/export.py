@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from purlin.index import reranker as serving
-from purlin.index.exported import MODEL, TOKENIZER
+from purlin.index.encoder.exported import MODEL, TOKENIZER
 from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
 from purlin.training.exporting.checks import Quantization, refuse_difference
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from purlin.index.exported import MODEL, TOKENIZER
+from purlin.index.encoder.exported import MODEL, TOKENIZER
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
 from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph

@@ -15,8 +15,8 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.nn import functional as F
 
-from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput
+from purlin.index.records import Role
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import DevEvaluator

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from purlin.index.encoder import SETTINGS
-from purlin.index.static_encoder import (
+from purlin.index.encoder.static import (
     ROLES,
     VECTORS,
     VOCABULARY,

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from purlin.index.encoder import Role, Vectors
-from purlin.index.static_encoder import ROLES, Vocabulary
+from purlin.index.encoder import Vectors
+from purlin.index.encoder.static import ROLES, Vocabulary
+from purlin.index.records import Role
 
 FEWEST_WORDS = 5  # of a passage from which words that its query has are left out
 

@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from purlin.index.static_encoder import Vocabulary
+from purlin.index.encoder.static import Vocabulary
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair, text_digest

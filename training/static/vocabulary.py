@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from purlin.index.encoder import TOKENIZER, TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder.exported import TOKENIZER
+from purlin.index.encoder.static import CONTINUATION, Vocabulary, identifiers, parts
 from purlin.index.errors import InvalidInput
-from purlin.index.static_encoder import CONTINUATION, Vocabulary, identifiers, parts
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.static.recipe import StaticRecipe
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from itertools import accumulate, islice
@@ -167,15 +167,28 @@ class Lexical:
         rows = (self.matching({token: 1.0}) for token in tokens)
         return len(reduce(partial(np.intersect1d, assume_unique=True), rows))
 
+    def _row_counts(self, words_of: Callable[[Postings], Mapping[bytes, int]]) -> Counter[bytes]:
+        """Count the rows, also those removed since, of some words of the segments."""
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(words_of(segment))
+        return row_counts
+
+    def _by_frequency(self, words_of: Callable[[Postings], Mapping[bytes, int]]) -> Iterator[str]:
+        """Yield some words of the segments, those of most rows first."""
+        row_counts = self._row_counts(words_of)
+        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
+        return map(bytes.decode, ranked)
+
     def _nearest(self, word: str) -> str | None:
         """Return the word fewest edits away, whose stem some live row has; of several, that of most rows."""
         most = most_edits(word)
         # Among very many texts, tokens that only few have are mostly misspellings, and they are many.
         fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
         sizes = range(fewest_in_stem(word, self.language), len(word) + most + 1)
-        row_counts: Counter[bytes] = Counter()
-        for segment in self._segments:
-            row_counts.update(segment.words_like(word[0], sizes, fewest_rows))
+        row_counts = self._row_counts(
+            lambda segment: segment.words_like(word[0], sizes, fewest_rows)
+        )
 
         distances = words_near(word, list(row_counts), self.language)
         ranked = sorted(
@@ -187,41 +200,33 @@ class Lexical:
 
     def _completion(self, word: str) -> str | None:
         """The token that begins with a word; of several the most frequent."""
-        row_counts: Counter[bytes] = Counter()
-        for segment in self._segments:
-            row_counts.update(segment.words_like(word, range(len(word), LONGEST_WORD + 1), 1))
-        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
-        # Rows that were removed since count no more.
-        return next(filter(self.df, map(bytes.decode, ranked)), None)
+        sizes = range(len(word), LONGEST_WORD + 1)
+        tokens = self._by_frequency(lambda segment: segment.words_like(word, sizes, 1))
+        return next(filter(self.df, tokens), None)
 
     def _codes(self, beginning: str) -> list[str]:
         """Return some codes that begin with these letters and digits, those of most rows first."""
         sizes = range(len(beginning) + 1, LONGEST_WORD + 1)
-        row_counts: Counter[bytes] = Counter()
-        for segment in self._segments:
-            row_counts.update(segment.words_like(beginning, sizes, 1, digits=True))
-        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
-        return list(islice(filter(self.df, map(bytes.decode, ranked)), MOST_CODES))
+        codes = self._by_frequency(
+            lambda segment: segment.words_like(beginning, sizes, 1, digits=True)
+        )
+        return list(islice(filter(self.df, codes), MOST_CODES))
 
     def _compounds(self, word: str) -> list[str]:
         """Return some words that end with a word, the most frequent first."""
         stems = split(word, self.language)
         if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
             return []
-        row_counts: Counter[bytes] = Counter()
-        for segment in self._segments:
-            row_counts.update(segment.words_ending(stems[0], FEWEST_IN_PART))
 
-        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
-        compounds = []
-        for token in map(bytes.decode, ranked):
-            # As the word is written, not as the stemmer leaves it.
-            compound = token.removesuffix(stems[0]) + word
-            if split(compound, self.language) == (token,) and self.df(token):
-                compounds.append(compound)
-            if len(compounds) == MOST_COMPOUNDS:
-                break
-        return compounds
+        # As the word is written, not as the stemmer leaves it.
+        ends = self._by_frequency(lambda segment: segment.words_ending(stems[0], FEWEST_IN_PART))
+        compounds = ((token, token.removesuffix(stems[0]) + word) for token in ends)
+        whole = (
+            compound
+            for token, compound in compounds
+            if split(compound, self.language) == (token,) and self.df(token)
+        )
+        return list(islice(whole, MOST_COMPOUNDS))
 
     # ---- search
 
@@ -396,12 +401,12 @@ class Lexical:
     ) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
         allowed = self._live if allowed is None else allowed
-        parts = [np.zeros(0, np.int32)]
+        has_token = np.zeros(self.rows, dtype=np.bool_)
         for token in weights:
             for number, segment in enumerate(self._segments):
-                parts += [self._read(number, tier)[0] for tier in segment.tiers(token)]
-        rows = np.unique(np.concatenate(parts)).astype(np.int64)
-        return rows if allowed is None else rows[allowed[rows]]
+                for tier in segment.tiers(token):
+                    has_token[self._read(number, tier)[0]] = True
+        return np.flatnonzero(has_token if allowed is None else has_token & allowed)
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
         """Map, for each of the rows, each token that adds to its score to what it adds."""

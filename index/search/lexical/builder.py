@@ -13,12 +13,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BlockWriter
 from purlin.index.search.lexical.languages import (
     ENGLISH,
     LANGUAGE_FILE,
@@ -44,6 +43,7 @@ from purlin.index.search.lexical.postings import (
 )
 from purlin.index.search.lexical.tokens import fold, split, words
 from purlin.index.storage import TEMPORARY
+from purlin.index.storage.blocks import BlockWriter
 
 # Tokens of texts in a run, and entries that are merged together: each takes about 40 bytes.
 RUN_TOKENS = 4_000_000
@@ -59,18 +59,6 @@ class _Entries(NamedTuple):
     sizes: NDArray[np.int64]
     rows: NDArray[np.int32]
     counts: NDArray[np.uint16]
-
-
-class _Source(Protocol):
-    """Entries in the order of their tokens, which are read once from first to last."""
-
-    def marks(self) -> Iterator[tuple[bytes, int]]:
-        """Yield some tokens in their order, each with the entries from it to the next mark."""
-        ...
-
-    def take(self, stop: bytes | None) -> _Entries:
-        """Return the entries of all further tokens before `stop`; None means all."""
-        ...
 
 
 class _Vocabulary(dict[bytes, int]):
@@ -189,7 +177,7 @@ class LexicalBuilder:
         if self._tokens:
             self._end_run()
 
-        sources: list[_Source] = [*self._runs, *self._copies()]
+        sources: list[_Run | _Copy] = [*self._runs, *self._copies()]
         lengths = np.array(self._lengths, np.int32)
         with _Writer(self._directory, lengths) as writer:
             for entries in _merged(sources, len(lengths)):
@@ -387,7 +375,7 @@ def _parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 # ---- merge
 
 
-def _merged(sources: Sequence[_Source], rows: int) -> Iterator[_Entries]:
+def _merged(sources: Sequence[_Run | _Copy], rows: int) -> Iterator[_Entries]:
     """Yield the entries of all sources in the order of their tokens, in bounded parts."""
     for stop in [*_stops(sources), None]:
         parts = [source.take(stop) for source in sources]
@@ -419,7 +407,7 @@ def _merged(sources: Sequence[_Source], rows: int) -> Iterator[_Entries]:
         )
 
 
-def _stops(sources: Iterable[_Source]) -> Iterator[bytes]:
+def _stops(sources: Iterable[_Run | _Copy]) -> Iterator[bytes]:
     """Yield tokens at which to cut, so that about `_MERGED_ENTRIES` lie between two cuts."""
     entries = 0
     for token, following in sorted(chain.from_iterable(source.marks() for source in sources)):

@@ -14,14 +14,12 @@ of more than `LONG` rows has several such tiers. The first has the rows to whose
 add most; before them is the least burden of each tier, float32 (tiers,): see `burdens`. So a search
 reads the first tier of a frequent token, and only those others that some of its candidates may be in.
 
-`terms.bin` and `postings.bin` are read by verified block, see `purlin.index.blocks`.
+`terms.bin` and `postings.bin` are read by verified block, see `purlin.index.storage.blocks`.
 """
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,9 +29,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, BlockFile, FileReader
+from purlin.index.lookups import RecentlyUsed
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
+from purlin.index.storage.blocks import UNCHECKED, BlockFile, FileReader
 
 B = 0.75
 # Records of more rows have tiers.
@@ -121,9 +120,10 @@ class Postings:
         self._postings = postings
 
         self.tiers = lru_cache(_RECENT_TOKENS)(self._tiers)
-        self._recent: OrderedDict[int, tuple[_Rows, _Counts]] = OrderedDict()
-        self._recent_bytes = 0
-        self._lock = threading.Lock()
+        # By where tiers begin.
+        self._recent: RecentlyUsed[int, tuple[_Rows, _Counts]] = RecentlyUsed(
+            MOST_RECENT, lambda entries: tier_bytes(len(entries[1]))
+        )
 
     @classmethod
     def load(cls, directory: Path, files: FileReader = UNCHECKED) -> Postings:
@@ -249,21 +249,13 @@ class Postings:
 
     def read(self, tier: Tier) -> tuple[_Rows, _Counts]:
         """Rows of a tier, in ascending order, and how often each has the token. Raises Altered."""
-        with self._lock:
-            if (entries := self._recent.get(tier.start)) is not None:
-                self._recent.move_to_end(tier.start)
-                return entries
+        if (entries := self._recent.get(tier.start)) is not None:
+            return entries
 
         content = self._postings.read(tier.start, tier.start + tier_bytes(tier.count))
         rows = np.frombuffer(content, np.int32, tier.count)
         entries = rows, np.frombuffer(content, np.uint16, tier.count, 4 * tier.count)
-        with self._lock:
-            if tier.start not in self._recent:
-                self._recent_bytes += len(content)
-            self._recent[tier.start] = entries
-            while self._recent_bytes > MOST_RECENT:
-                _, (_, counts) = self._recent.popitem(last=False)
-                self._recent_bytes -= tier_bytes(len(counts))
+        self._recent.put(tier.start, entries)
         return entries
 
 

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.quantities import quantities
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import fold, matches, split
+from purlin.index.texts.quantities import quantities
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
@@ -45,34 +45,25 @@ _Y_ENDINGS = ("y", "ies", "ied")
 class Vocabulary(Protocol):
     """The tokens of the passages that a query searches."""
 
-    @property
-    def language(self) -> Language:
-        """The language of the passages."""
-        ...
+    language: Language  # of the passages
 
     def df(self, token: str) -> int:
         """Count the passages that have a token."""
-        ...
 
     def together(self, *tokens: str) -> int:
         """Count the passages that have all tokens."""
-        ...
 
     def nearest(self, word: str) -> str | None:
         """The word nearest to one in lower case, or None if none is near."""
-        ...
 
     def completion(self, word: str) -> str | None:
         """The token that begins with a word in lower case, or None if none does."""
-        ...
 
     def codes(self, beginning: str) -> Sequence[str]:
         """Some codes that begin with letters and digits in lower case, those of most passages first."""
-        ...
 
     def compounds(self, word: str) -> Sequence[str]:
         """Some words that end with a word in lower case, the most frequent first."""
-        ...
 
 
 def corrected(query: str, vocabulary: Vocabulary) -> str:

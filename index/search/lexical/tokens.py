@@ -13,21 +13,15 @@ from itertools import accumulate, chain
 import Stemmer
 
 from purlin.index.search.lexical.languages import ENGLISH, FRENCH, Language
+from purlin.index.texts.unspaced import HAN, KATAKANA, OTHER_UNSPACED
 
 _MAX_TOKEN_CHARS = 64
 
-# Scripts that put no space between words, and Hangul, which joins particles to them. A run of katakana is
-# nearly always a word of its own.
-_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
-_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_OTHER_UNSPACED = (
-    f"{_HAN}\u3041-\u3096\u309d-\u309f\uac00-\ud7a3"
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
-)
 # Regular expressions of a run of letters and digits, and of one of a script without spaces.
-LETTERS = rf"[^\W_{_KATAKANA}{_OTHER_UNSPACED}]+"
-UNSPACED_RUN = rf"[{_KATAKANA}]+|[{_OTHER_UNSPACED}]+"
-_UNSPACED, _HAN_CHARACTER = f"[{_KATAKANA}{_OTHER_UNSPACED}]", f"[{_HAN}]"
+LETTERS = rf"[^\W_{KATAKANA}{OTHER_UNSPACED}]+"
+# A run of katakana is nearly always a word of its own.
+UNSPACED_RUN = rf"[{KATAKANA}]+|[{OTHER_UNSPACED}]+"
+_UNSPACED, _HAN_CHARACTER = f"[{KATAKANA}{OTHER_UNSPACED}]", f"[{HAN}]"
 # Voicing marks of kana, and vowels and finals of Hangul, in texts that are not composed.
 _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 
@@ -35,7 +29,7 @@ _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
 # The same for a text with scripts without spaces, each run of which is a word.
 _WORD_OR_RUN = (
-    rf"[A-Za-z](?:\+\+|\#)(?![^\W{_KATAKANA}{_OTHER_UNSPACED}])"
+    rf"[A-Za-z](?:\+\+|\#)(?![^\W{KATAKANA}{OTHER_UNSPACED}])"
     rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}"
 )
 # The same for ASCII, in half the time.
@@ -141,7 +135,7 @@ def _matches(
         word = match.group()
         if query_tokens.isdisjoint(split(word, language)):
             continue
-        if _is_unspaced(word):
+        if _is_run(word):
             yield from _gram_matches(word, match.start(), query_tokens)
             continue
         if _stem(_joined(word), language) in query_tokens:
@@ -240,7 +234,7 @@ def split(word: str, language: Language = ENGLISH) -> tuple[str, ...]:
 
     A run of a script without spaces is split into overlapping pairs of characters.
     """
-    if _is_unspaced(word):
+    if _is_run(word):
         return tuple(dict.fromkeys(gram for _, gram in _grams(word)))
     return _split_name(word, language)
 
@@ -250,10 +244,11 @@ def pieces(word: str) -> list[str]:
 
     A run of a script without spaces has none.
     """
-    return [] if _is_unspaced(word) else _PART.findall(word)
+    return [] if _is_run(word) else _PART.findall(word)
 
 
-def _is_unspaced(word: str) -> bool:
+def _is_run(word: str) -> bool:
+    """Return whether a word is a run of a script without spaces."""
     return not word.isascii() and compiled(_UNSPACED).match(word) is not None
 
 

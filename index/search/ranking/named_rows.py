@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from purlin.index.product_fields import codes_of, is_code, letters_and_digits, spellings
-from purlin.index.quantities import quantities
 from purlin.index.records import Kind
 from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
-from purlin.index.search.ranking.places import endings, innermost, places
-from purlin.index.search.ranking.uses import used_name
+from purlin.index.search.ranking.places import endings, in_frame, places
+from purlin.index.search.ranking.uses import last_name, used_symbol
+from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
+from purlin.index.texts.quantities import quantities
 
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
@@ -67,22 +67,25 @@ class NamedRows:
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
             rows = np.union1d(rows, self._passages.rows_named(title))
-        if self._kind == "code" and "path" in self._passages.field_names:
+        if self._kind == "code" and "path" in self._passages.field_types:
             rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
-        if not names or "name" not in self._passages.field_names:
+        if not names or "name" not in self._passages.field_types:
             return _NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def used_name(self, query: str) -> str | None:
-        """Return the name whose uses the query asks for, if it is that of a symbol."""
-        name = used_name(query)
-        is_symbol = name is not None and (repository.is_telling(name) or len(self.defining(name)))
-        return name if is_symbol else None
+    def used_symbol(self, query: str) -> str | None:
+        """Return the symbol whose uses the query asks for, if it is one."""
+        symbol = used_symbol(query)
+        if symbol is None:
+            return None
+        name = last_name(symbol)
+        is_symbol = repository.is_telling(name) or len(self.defining(name))
+        return symbol if is_symbol else None
 
     def has_code(self, query: str) -> bool:
         """Return whether a word of the query is a code that some passages have, but few."""
@@ -101,8 +104,11 @@ class NamedRows:
         count = len(self._lexical.search({token: idf}, _FEW)[0])
         return 0 < count < _FEW or (count == _FEW and idf >= _RARE_IDF)
 
-    def _at(self, path: str, lines: Collection[int]) -> Rows:
-        """Return the rows of the innermost documents at some lines of the file that a path ends with."""
+    def _at(self, path: str, functions: Mapping[int, str]) -> Rows:
+        """Return the rows of what is at some lines of the file that a path ends with.
+
+        `functions` maps each line to the function that a stack trace has there, or to "".
+        """
         existing = self._passages.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
         if file is None:
@@ -110,7 +116,7 @@ class NamedRows:
 
         rows = self._passages.rows_where({"path": file})
         documents = [stored.document for stored in self._passages.fetch(rows.tolist())]
-        at_lines = (innermost(documents, line) for line in lines)
+        at_lines = (in_frame(documents, *each) for each in functions.items())
         ids = {document.id for document in at_lines if document is not None}
         return rows[[document.id in ids for document in documents]]
 
@@ -123,7 +129,7 @@ class NamedRows:
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
             self._passages.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
-            for name in self._passages.field_names
+            for name in self._passages.field_types
             if is_code(name)
         ]
         return np.concatenate([_NO_ROWS, *rows])

@@ -17,14 +17,29 @@ _PLACE = re.compile(
     r"(?:(?P<word>\"?,? (?:on )?line |: line )|:(?:line )?|: (?=\d+: )|\()(?P<line>[1-9]\d{0,6})\b"
 )
 _SUFFIX = re.compile(r"\.\w{1,12}$")
+# The function of a frame before its path: `open (pump.js:12)`, `Pump.Open() in C:\\Pump.cs:line 12`;
+# or behind its line: `line 12, in open`, `pump.rb:12:in 'Pump#open'`.
+_BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\) in )(?:\w+:)?$")
+_BEHIND = re.compile(r"[,:] ?in [`']?(?:[\w:]+[#.])?([\w$]+)")
+_MAX_BEFORE = 200  # characters
 
 
-def places(query: str) -> dict[str, set[int]]:
-    """Map the files in a query to the lines that it names there, by its first MAX_PLACES places."""
-    lines: dict[str, set[int]] = defaultdict(set)
+def places(query: str) -> dict[str, dict[int, str]]:
+    """Map the files in a query to the lines that it names there, by its first MAX_PLACES places.
+
+    Each line is mapped to the name of the function that a stack trace has there, or to "".
+    """
+    lines: dict[str, dict[int, str]] = defaultdict(dict)
     for match in islice(filter(_is_place, _PLACE.finditer(query)), MAX_PLACES):
-        lines[match["path"]].add(int(match["line"]))
+        lines[match["path"]][int(match["line"])] = _function(match)
     return lines
+
+
+def _function(match: re.Match[str]) -> str:
+    """Return the name of the function that a stack trace has at a place; "" if it has none."""
+    before = match.string[max(0, match.start() - _MAX_BEFORE) : match.start()]
+    name = _BEHIND.match(match.string, match.end()) or _BEFORE.search(before)
+    return name[1] if name else ""
 
 
 def _is_place(match: re.Match[str]) -> bool:
@@ -41,6 +56,20 @@ def endings(path: str) -> Iterator[str]:
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
     for start in range(max(1, len(parts) - 1) if len(parts) > 2 else len(parts)):
         yield "/".join(parts[start:])
+
+
+def in_frame(documents: Sequence[Document], line: int, function: str) -> Document | None:
+    """Return the innermost of a file's documents at a line, or the nearest one of another name.
+
+    A stack trace may come from another version of the file. If it has the name of a `function`, and
+    what is at the line now has not, the nearest document of that name is meant.
+    """
+    here = innermost(documents, line)
+    if not function or (here is not None and function in here.title.split(".")):
+        return here
+
+    named = [document for document in documents if document.title.split(".")[-1] == function]
+    return min(named, key=lambda each: (distance(each, line), _length(each)), default=here)
 
 
 def innermost(documents: Sequence[Document], line: int) -> Document | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,31 +57,22 @@ class Ranking:
 
     def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
         """Return some of the rows, without evidence."""
-        return Ranking(
-            self.rows[kept],
-            self.scores[kept],
-            self.text_scores[kept],
-            self.cosines[kept],
-            self.lexical[kept],
-            self.similarities[kept],
-        )
+        return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
 
     def then(self, others: Ranking) -> Ranking:
         """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
         lowest, highest = self.scores[-1:], others.scores[:1]
-        factor = 1.0
         if len(lowest) and len(highest) and highest[0] > 0:
-            factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
+            factor = np.float32(float(lowest[0] / max(highest[0], lowest[0])))
+            others = replace(others, scores=others.scores * factor)
 
-        return Ranking(
-            np.concatenate([self.rows, others.rows]),
-            np.concatenate([self.scores, others.scores * np.float32(factor)]),
-            np.concatenate([self.text_scores, others.text_scores]),
-            np.concatenate([self.cosines, others.cosines]),
-            np.concatenate([self.lexical, others.lexical]),
-            np.concatenate([self.similarities, others.similarities]),
-            self.evidence,
-        )
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ARRAYS
+        }
+        return Ranking(**joined, evidence=self.evidence)
+
+
+_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +102,7 @@ class Query:
     - `named`: rows whose id, title or code is exactly the query. They score 1.
     - `defining`: rows whose last name is the query. They score 1, too.
     - `excluded`: rows that cannot be hits.
-    - `used_name`: the symbol, if the query asks who uses one.
+    - `used_symbol`: the symbol whose uses the query asks for, if it does.
     - `highlight_terms`: what is highlighted in hits.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
@@ -128,7 +120,7 @@ class Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
-    used_name: str | None = None
+    used_symbol: str | None = None
     highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False
     has_feedback: bool = False

@@ -43,7 +43,7 @@ class Retrievers:
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._has_roles = demote and "role" in passages.field_names
+        self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
         """Rank at least `needed` documents (passages unless `distinct`), if there are so many."""
@@ -97,7 +97,7 @@ class Retrievers:
             details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
-            query.used_name or query.text,
+            query.used_symbol or query.text,
             query.weights,
             details,
             ranking.text_scores,
@@ -113,10 +113,10 @@ class Retrievers:
 
     def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
         """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
-        if query.used_name is None:
+        if query.used_symbol is None:
             return None
         find = heirs if asks_for_heirs(query.text) else users
-        return find(query.used_name, self._documents(rows))
+        return find(query.used_symbol, self._documents(rows))
 
     def _tests(self, rows: Rows) -> NDArray[np.bool_]:
         """Return which rows are those of tests."""
@@ -124,7 +124,7 @@ class Retrievers:
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""
-        if query.used_name is not None:
+        if query.used_symbol is not None:
             return None
         share = quotes.quotes(query.text, query.weights, titles)
         if share is None:
@@ -310,5 +310,6 @@ class Retrievers:
             return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
         named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        rows = np.concatenate([matching, named])
-        return len(np.unique(self._passages.document_of(rows)))
+        documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
+        # The passages of a document follow each other.
+        return int(np.count_nonzero(np.diff(documents, prepend=-1)))

@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from purlin.index.records import Document
 from purlin.index.search.ranking.repository import SEPARATOR
 
-_VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?)"
+_VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
 _SYMBOL = r"(?:the )?(?:(?:function|method|class|macro|constant|variable) )?`?(?P<{}>[\w$.:>#\\-]{{1,200}})(?:\(\))?`?"
+_CHANGE = "(?:change|rename|remove|delete)"
 _QUESTION = re.compile(
     rf"(?:(?:who|what|which \w+) (?:else )?{_VERB}"
     rf"|(?:find |list |show )?(?:all )?(?:the )?(?:callers?|call sites?|usages?|uses|references) (?:of|to)"
     rf"|where do (?:we|they|i) {_VERB}) {_SYMBOL.format('used')}"
-    rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?",
+    rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?"
+    rf"|what (?:would |will |could )?breaks? if (?:(?:i|we|you) {_CHANGE}d? )?{_SYMBOL.format('changed')}"
+    rf"(?: to .{{1,200}}| (?:is |was |were )?{_CHANGE}[ds]\b.{{0,200}})?",
     re.IGNORECASE,
 )
 _INHERITS = (
@@ -51,30 +54,34 @@ _HERITAGE = {
 }
 
 
-def used_name(query: str) -> str | None:
-    """Return the last name of the symbol whose uses or heirs a query asks for; None for other queries."""
+def used_symbol(query: str) -> str | None:
+    """Return the symbol whose uses or heirs a query asks for, as it is written; None for other queries."""
     text = " ".join(query.split()).rstrip("?.! ")
     if match := _QUESTION.fullmatch(text):
-        symbol = match["used"] or match["subject"]
+        symbol = match["used"] or match["subject"] or match["changed"]
     elif match := _QUESTION_ON_HEIRS.fullmatch(text):
         symbol = match["parent"]
     else:
         return None
-    name = SEPARATOR.split(symbol)[-1]
-    return name if _NAME.fullmatch(name) else None
+    return symbol if _NAME.fullmatch(last_name(symbol)) else None
+
+
+def last_name(symbol: str) -> str:
+    """Return the name of a symbol without those of what it is in."""
+    return SEPARATOR.split(symbol)[-1]
 
 
 def asks_for_heirs(query: str) -> bool:
-    """Return whether a query that has a `used_name` asks for what inherits from it."""
+    """Return whether a query that has a `used_symbol` asks for what inherits from it."""
     return _QUESTION_ON_HEIRS.fullmatch(" ".join(query.split()).rstrip("?.! ")) is not None
 
 
-def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
-    """Return which (n,) of the documents contain a name as a whole word, but do not define it.
+def users(symbol: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
+    """Return which (n,) of the documents use a symbol, but do not define its name.
 
     The outline of a class that defines the name does not count; a comment with the name does.
     """
-    word = re.compile(_word(name))
+    name = last_name(symbol)
     owners = {
         (document.location.path, _parts(document.title)[:-1])
         for document in documents
@@ -85,19 +92,33 @@ def users(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
         [
             _parts(document.title)[-1] != name
             and (document.location.path, _parts(document.title)) not in owners
-            and word.search(document.body) is not None
+            and first_use(symbol, document.body) is not None
             for document in documents
         ],
         dtype=np.bool_,
     )
 
 
-def heirs(name: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
-    """Return which (n,) of the documents inherit from a name: by their heads, or by lines inside.
+def first_use(symbol: str, text: str) -> int | None:
+    """Return the offset of the first use of a symbol in a text, its name as a whole word; None without.
+
+    If the symbol is a member of a class, members of other classes do not count: `Group.find` is no
+    use of `User.find`.
+    """
+    *outer, name = SEPARATOR.split(symbol)
+    word = rf"(?:(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#]))?{_word(name)}"
+    classes = {None, outer[-1]} if outer and outer[-1][:1].isupper() else None
+    uses = (match for match in re.finditer(word, text) if classes is None or match[1] in classes)
+    return next((match.start() for match in uses), None)
+
+
+def heirs(symbol: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
+    """Return which (n,) of the documents inherit from a symbol: by their heads, or by lines inside.
 
     Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is
     what its context says.
     """
+    name = last_name(symbol)
     word = _word(name)
     return np.array(
         [

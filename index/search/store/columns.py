@@ -25,13 +25,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import BlockWriter, Buffer, FileReader
 from purlin.index.search.store.filters import Clause, FieldType, Scalar
+from purlin.index.storage.blocks import BlockFile, BlockWriter, Buffer, FileReader
 
 COLUMNS_FILE, LAYOUTS_FILE = "columns.bin", "columns.json"
 ValueType = Literal["text", "integer", "real"]
@@ -43,26 +43,6 @@ _VALUE_OVERHEAD = 150  # bytes of a value and its number in a dictionary
 _READ_TOGETHER = 65_536
 _DTYPES = {"integer": np.dtype("<i8"), "real": np.dtype("<f8")}
 _ROW, _END = np.dtype("<i4"), np.dtype("<i8")
-
-
-class Readable(Protocol):
-    """A file that can be read in parts."""
-
-    def read(self, start: int, stop: int) -> Buffer:
-        """Bytes from `start` to `stop`."""
-        ...
-
-
-class Writable(Protocol):
-    """A file that grows."""
-
-    def write(self, content: Buffer, /) -> int:
-        """Append bytes."""
-        ...
-
-    def tell(self) -> int:
-        """Bytes so far."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +69,7 @@ class Layout:
 class Column:
     """The values that a field has of one type."""
 
-    def __init__(self, file: Readable, layout: Layout) -> None:
+    def __init__(self, file: BlockFile | _Spill, layout: Layout) -> None:
         self._file = file
         self.layout = layout
         self._text_ends = layout.start + layout.value_bytes
@@ -382,7 +362,9 @@ class ColumnsWriter:
         self._spill.close()
 
 
-def _write_values(file: Writable, field: str, type_: ValueType, values: Iterable[Any]) -> Layout:
+def _write_values(
+    file: BlockWriter | _Spill, field: str, type_: ValueType, values: Iterable[Any]
+) -> Layout:
     """Write the sorted distinct values of a column, whose entries follow."""
     start = file.tell()
     if type_ != "text":
@@ -403,7 +385,7 @@ def _write_values(file: Writable, field: str, type_: ValueType, values: Iterable
 
 
 def _write_entries(
-    file: Writable, layout: Layout, numbers: NDArray[np.int32], rows: NDArray[np.int32]
+    file: BlockWriter | _Spill, layout: Layout, numbers: NDArray[np.int32], rows: NDArray[np.int32]
 ) -> Layout:
     """Write the entries of a column: each the number of a value, and a row that has it."""
     counts = np.bincount(numbers, minlength=layout.distinct)

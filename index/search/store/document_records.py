@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
 from purlin.index.search.lexical.tokens import distinct_tokens
 from purlin.index.search.store.filters import ANY_CASE, Scalar, filterable
 from purlin.index.search.store.names import hash_of
+from purlin.index.texts.passages import path_text
 
 
 class Head(NamedTuple):

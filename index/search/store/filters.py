@@ -11,8 +11,8 @@ from types import UnionType
 from typing import Any, Literal, cast
 
 from purlin.index.errors import InvalidInput, WrongType
-from purlin.index.product_fields import key_of
 from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
+from purlin.index.texts.product_fields import key_of
 
 Scalar = str | int | float | bool
 # Mappings have the bounds `gte` and `lte`, and under `not` another condition.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from purlin.index.blocks import BLOCK, BlockWriter, FileReader
 from purlin.index.storage import read_array
+from purlin.index.storage.blocks import BLOCK, BlockWriter, FileReader
 
 _ENTRY = np.dtype([("hash", "<u8"), ("row", "<i8")])
 _ENTRIES_PER_BLOCK = BLOCK // _ENTRY.itemsize

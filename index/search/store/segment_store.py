@@ -27,14 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, FileReader
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
 from purlin.index.search.store.document_records import Head, folded_title, parse_record
-from purlin.index.search.store.filters import Clause, FieldType
 from purlin.index.search.store.names import Names
 from purlin.index.storage import read_array
+from purlin.index.storage.blocks import UNCHECKED, FileReader
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
 ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "document_of.npy"
@@ -265,16 +264,6 @@ class Store:
             file, *columns = json.loads(line)
             skipped.setdefault(file, []).append(Skipped(*columns))
         return skipped
-
-    # ---- filters
-
-    def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, FieldType]:
-        """Map each field to its type, in the documents of the mask `rows` (documents,) if given."""
-        return self.columns.types(rows)
-
-    def matching(self, checked: Sequence[Clause]) -> NDArray[np.bool_]:
-        """Return the mask (documents,) of those that fulfil every clause."""
-        return self.columns.matching(checked, len(self))
 
 
 def range_of(ascending: NDArray[np.integer], first: int, stop: int) -> tuple[int, int]:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from purlin.index.blocks import BlockWriter
-from purlin.index.digests import DIGEST_BYTES
 from purlin.index.records import Skipped
 from purlin.index.search.store.columns import ColumnsWriter
 from purlin.index.search.store.document_records import Entry, json_line, storable
@@ -26,6 +24,8 @@ from purlin.index.search.store.segment_store import (
     Store,
     range_of,
 )
+from purlin.index.storage.blocks import BlockWriter
+from purlin.index.storage.digests import DIGEST_BYTES
 
 _COPIED_TOGETHER = 2**20  # bytes
 

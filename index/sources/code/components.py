@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from purlin.index.sources.code.syntax import blanked
+
 _OPENING = re.compile(rb"<script(?=[\s>])", re.IGNORECASE)
 # The rest of a tag; values may contain ">". Nothing is matched twice: time is linear.
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*+"|'[^']*+')*+>""")
 _CLOSING = re.compile(rb"</script\s*+>", re.IGNORECASE)
-_BLANK = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 
 
 def scripts_only(source: bytes) -> bytes:
@@ -17,9 +18,9 @@ def scripts_only(source: bytes) -> bytes:
     parts: list[bytes] = []
     end = 0
     for script_start, script_end in _scripts(source):
-        parts += (source[end:script_start].translate(_BLANK), source[script_start:script_end])
+        parts += (blanked(source[end:script_start]), source[script_start:script_end])
         end = script_end
-    return b"".join([*parts, source[end:].translate(_BLANK)])
+    return b"".join([*parts, blanked(source[end:])])
 
 
 def _scripts(source: bytes) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from purlin.index.sources.code.syntax import blanked
+
 # Comments; what is no code, so that braces in it do not count; directives, with the lines they go on in.
 _TOKEN = re.compile(
     rb"(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))"
@@ -24,7 +26,6 @@ _CONDITIONAL = re.compile(rb"^[ \t]*#[ \t]*if", re.MULTILINE)
 # Conditions that do not hold in C; in C++, the second has what only C's headers need.
 _FALSE = re.compile(rb"[ \t]*#[ \t]*(?:if[ \t]+0\b|if(?:def|[ \t]+defined)[ \t(]+__cplusplus\b)")
 _ELSE = re.compile(rb"\s*else\b")
-_NOT_A_LINE_BREAK = re.compile(rb"[^\r\n]")
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ def resolved(source: bytes) -> bytes:
 
     content = bytearray(source)
     for start, end in _unread(source):
-        content[start:end] = _NOT_A_LINE_BREAK.sub(b" ", source[start:end])
+        content[start:end] = blanked(source[start:end])
     return bytes(content)
 
 

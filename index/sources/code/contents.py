@@ -7,12 +7,12 @@ the mode of an editor, or commands of a shell.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
-from purlin.index.sources.code.languages.c_family import CPP, OBJECTIVE_C, C
-from purlin.index.sources.code.languages.scripting import BASH, PERL, PHP, PYTHON, RUBY
+from purlin.index.sources.code.languages.scripting import BASH, PYTHON, RUBY
 from purlin.index.sources.code.syntax import Language
 
 # Data rather than configuration, if it is longer.
@@ -191,10 +191,22 @@ _OF_PROLOG = re.compile(
     rb"^:-[ \t]*(?:module|use_module|ensure_loaded|dynamic|discontiguous|multifile|initialization|set_prolog_flag|\[)",
     re.MULTILINE,
 )
+# Translations by Qt, which share TypeScript's suffix.
+_OF_QT = re.compile(rb"\s*<(?:\?xml|!DOCTYPE TS)\b")
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",
     re.MULTILINE,
+)
+# The language that a suffix stands for, what tells that a file is in another one, and that.
+_SHARED_SUFFIXES: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
+    ("c", _OBJECTIVE_C.search, "objectivec"),
+    ("c", _ONLY_CPP.search, "cpp"),
+    ("objectivec", lambda content: not _OF_C.search(content), "matlab"),
+    ("include", lambda content: content.startswith(b"<?php"), "php"),
+    ("include", _OF_PASCAL.search, "pascal"),
+    ("perl", _OF_PROLOG.search, "prolog"),
+    ("v", _OF_VERILOG.search, "verilog"),
 )
 
 
@@ -305,25 +317,15 @@ def _is_shell(head: bytes) -> bool:
     return blocks + len(_SHELL_LINE.findall(head)) >= _MIN_SHELL_SHARE * lines
 
 
-def refined_type(file_type: FileType, content: bytes) -> FileType:
-    """The same, or what shares its suffix.
+def is_translations(file_type: FileType, content: bytes) -> bool:
+    """Whether what is named like TypeScript has the texts of a program in another language, for Qt."""
+    return file_type.language == "typescript" and _OF_QT.match(content) is not None
 
-    C++ or Objective-C in a header, MATLAB in a `.m` file, PHP or Pascal in `.inc`, Prolog in `.pl`,
-    Verilog in `.v`.
-    """
-    if file_type.grammar is C and _OBJECTIVE_C.search(content):
-        return FileType("code", OBJECTIVE_C.name, OBJECTIVE_C)
-    if file_type.grammar is C and _ONLY_CPP.search(content):
-        return FileType("code", CPP.name, CPP)
-    if file_type.grammar is OBJECTIVE_C and not _OF_C.search(content):
-        return FileType("code", "matlab", _GRAMMARS.get("matlab"))
-    if file_type.language == "include" and content.startswith(b"<?php"):
-        return FileType("code", PHP.name, PHP)
-    if file_type.language == "include" and _OF_PASCAL.search(content):
-        return FileType("code", "pascal")
-    if file_type.grammar is PERL and _OF_PROLOG.search(content):
-        return FileType("code", "prolog")
-    if file_type.language == "v" and _OF_VERILOG.search(content):
-        return FileType("code", "verilog")
+
+def refined_type(file_type: FileType, content: bytes) -> FileType:
+    """The same, or what shares its suffix, as the content tells: C++ in a header, Prolog in `.pl`."""
+    for language, tells, other in _SHARED_SUFFIXES:
+        if file_type.language == language and tells(content):
+            return FileType("code", other, _GRAMMARS.get(other))
 
     return file_type

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import tree_sitter as ts
 
 from purlin.index.sources.code.comments import BLOCK_STARTS, LICENCE, LICENCE_ROWS, prose
-from purlin.index.sources.code.syntax import Language, current_node
+from purlin.index.sources.code.syntax import Block, Language, current_node
 
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
@@ -268,13 +268,15 @@ class _Walk:
     def _candidate(self, node: ts.Node) -> tuple[str, tuple[str, ...], ts.Node] | None:
         """Kind, names and the node with the body, if the node defines something, else None."""
         language, inner = self._language, node
-        kind: str | None
+        kind: str | Block | None
 
         if (entry := language.definitions.get(node.type)) is not None:
             kind = entry if isinstance(entry, str) else entry(node)
-            if kind and language.find_inner is not None:
-                inner = language.find_inner(node) or node
-            name = language.find_name(node) if kind else None
+            name: ts.Node | str | None = None
+            if isinstance(kind, Block):
+                kind, name, inner = kind
+            elif kind:
+                name = language.find_name(node)
             text = name if isinstance(name, str) else _unquoted(self._short_text(name))
         elif node.type in language.assignments:
             name_path, value_path = language.assignments[node.type]

@@ -23,6 +23,7 @@ from purlin.index.sources.code.definitions import (
     Definition,
     Outline,
 )
+from purlin.index.sources.code.syntax import blanked
 
 # What a definition spans: to the brace that closes the one after its head, or to a semicolon; to
 # the end of its first parentheses; to the end of the line on which all brackets are closed; to the
@@ -55,7 +56,6 @@ _LINE_STEP = re.compile(rb"[\n({\[]")
 _PARAMETERS = re.compile(rb"(?:\s{0,400}+\"[^\"]{0,4000}+\")?(?:\s++:[\w/.-]++)?\s{0,400}+[\[(]")
 _NEXT_LINE_OPENS = re.compile(rb"\s{0,400}+[{|&@]")
 _ROW = re.compile(rb"^([ \t]*+)(?=\S).*", re.MULTILINE)
-_NOT_BREAKS = re.compile(rb"[^\r\n]")
 _NOT_BREAKS_OR_QUOTES = re.compile(rb"[^\r\n\"'`]")
 
 
@@ -152,7 +152,7 @@ class _Scan:
             return _NOT_BREAKS_OR_QUOTES.sub(b"_", match[0])
         # A pattern may begin with the white space before a comment.
         self._comments.append((match.start("comment"), match.end("comment")))
-        return _NOT_BREAKS.sub(b" ", match[0])
+        return blanked(match[0])
 
     def _all_ends(self, pattern: re.Pattern[bytes] | None) -> list[int]:
         return [match.end() for match in pattern.finditer(self._plain)] if pattern else []

@@ -35,6 +35,7 @@ from purlin.index.sources.code.contents import (
     LeftOut,
     file_type,
     has_suffix,
+    is_translations,
     refined_type,
     type_by_content,
 )
@@ -42,11 +43,10 @@ from purlin.index.sources.code.definitions import LEAVES, Definition, Outline, o
 from purlin.index.sources.code.languages import DIALECTS
 from purlin.index.sources.code.roles import role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
-from purlin.index.sources.code.windows import windows
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 17
+VERSION = 18
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -83,10 +83,9 @@ def files(
     `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
     is not opened, if that listing was made by the same version with the same options.
     """
-    options = _Options(secondary)
     digests = digests or {}
     if not root.is_dir():
-        yield _single_file(root, options, digests)
+        yield _single_file(root, secondary, digests)
         return
 
     for name in walk(root, _hidden(content)):
@@ -99,7 +98,7 @@ def files(
             if content != "code" and kind.reason:
                 yield Skipped(name, kind.reason, by_choice=True)
         elif kind is not None and content in (kind.content, "all"):
-            yield _source_file(f"{root}/{name}", name, kind, options, digests.get(name))
+            yield _File(f"{root}/{name}", name, kind, secondary).listed(digests.get(name))
 
 
 def names(root: Path, content: Content = "code") -> Iterator[str]:
@@ -135,7 +134,7 @@ def _type_of(root: Path, name: str) -> FileType | LeftOut | None:
 
 
 def _single_file(
-    path: Path, options: _Options, digests: Mapping[str, tuple[Stamp, str]]
+    path: Path, secondary: Secondary, digests: Mapping[str, tuple[Stamp, str]]
 ) -> SourceFile | Skipped:
     kind = _type_of(path.parent, path.name)
     # Somebody named it, so that it is text.
@@ -145,62 +144,58 @@ def _single_file(
         return Skipped(path.name, kind.reason or "not text")
 
     kind = kind or FileType("docs", "text")
-    return _source_file(str(path), path.name, kind, options, digests.get(path.name))
+    return _File(str(path), path.name, kind, secondary).listed(digests.get(path.name))
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _File:
+    """A file that is read: its path, and its name in the repository."""
+
+    path: str
+    name: str
+    kind: FileType
     secondary: Secondary
 
-    def tag(self, kind: FileType) -> str:
+    @property
+    def _tag(self) -> str:
         """What digests begin with: all that documents depend on besides name and content."""
         leaves_out = self.secondary == "leave-out"
         # A grammar may be installed later.
-        grammar = f" {kind.grammar.name}" if kind.grammar else ""
+        grammar = f" {self.kind.grammar.name}" if self.kind.grammar else ""
         return f"code {VERSION}{' source-only' * leaves_out}{grammar}:"
 
-    def digest(self, content: bytes, name: str, kind: FileType) -> str:
-        return self.tag(kind) + hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
+    def _digest(self, content: bytes) -> str:
+        return self._tag + hashlib.sha256(f"{self.name}\0".encode() + content).hexdigest()
 
+    def listed(self, earlier: tuple[Stamp, str] | None) -> SourceFile | Skipped:
+        """The file with its digest, which is the `earlier` one while it has the stamp beside that."""
+        if earlier is not None and earlier[1].startswith(self._tag):
+            stamp, digest = earlier
+            if file_stamp(self.path) == stamp:
+                return SourceFile(self.name, digest, partial(self._read, digest), stamp)
 
-def _source_file(
-    path: str, name: str, kind: FileType, options: _Options, earlier: tuple[Stamp, str] | None
-) -> SourceFile | Skipped:
-    if earlier is not None and earlier[1].startswith(options.tag(kind)):
-        stamp, digest = earlier
-        if file_stamp(path) == stamp:
-            return SourceFile(
-                name, digest, partial(_read, path, name, kind, options, digest), stamp
-            )
+        content = _content(self.path, self.name, self.kind)
+        if isinstance(content, Skipped):
+            return content
 
-    content = _content(path, name, kind)
-    if isinstance(content, Skipped):
-        return content
+        if self.secondary == "leave-out":
+            file_role = role(self.name, content.data)
+            if file_role != "source":
+                return Skipped(self.name, f"left out as {file_role} code", by_choice=True)
 
-    if options.secondary == "leave-out":
-        file_role = role(name, content.data)
-        if file_role != "source":
-            return Skipped(name, f"left out as {file_role} code", by_choice=True)
+        digest = self._digest(content.data)
+        return SourceFile(self.name, digest, partial(self._read, digest), content.stamp)
 
-    digest = options.digest(content.data, name, kind)
-    read = partial(_read, path, name, kind, options, digest)
-    return SourceFile(name, digest, read, content.stamp)
-
-
-def _read(
-    path: str, name: str, kind: FileType, options: _Options, digest: str
-) -> Iterator[Document | Skipped]:
-    # Read again rather than kept: a build lists all files before it parses the first.
-    content = _content(path, name, kind)
-
-    if isinstance(content, Skipped):
-        yield replace(content, passing=True)
-    elif options.digest(content.data, name, kind) != digest:
-        yield Skipped(
-            name, "changed while it was being read; build again to include it", passing=True
-        )
-    else:
-        yield from _documents(content.data, name, kind, options)
+    def _read(self, digest: str) -> Iterator[Document | Skipped]:
+        # Read again rather than kept: a build lists all files before it parses the first.
+        content = _content(self.path, self.name, self.kind)
+        if isinstance(content, Skipped):
+            yield replace(content, passing=True)
+        elif self._digest(content.data) != digest:
+            reason = "changed while it was being read; build again to include it"
+            yield Skipped(self.name, reason, passing=True)
+        else:
+            yield from _documents(content.data, self.name, self.kind, self.secondary)
 
 
 def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
@@ -210,6 +205,9 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
     text = decoded(content.data)
     if b"\0" in content.data and (text is None or "\0" in text):
         return Skipped(name, "binary: it holds a zero byte")
+
+    if is_translations(kind, content.data):
+        return Skipped(name, "translations rather than TypeScript", by_choice=True)
 
     limit = MAX_JSON_BYTES if kind.language == "json" else MAX_CONFIG_BYTES
     if kind.content == "config" and len(content.data) > limit:
@@ -236,7 +234,7 @@ def _first_invalid(content: bytes) -> int:
 
 
 def _documents(
-    source: bytes, path: str, kind: FileType, options: _Options
+    source: bytes, path: str, kind: FileType, secondary: Secondary
 ) -> Iterator[Document | Skipped]:
     """The documents of one file, with ids that are unique in it."""
     kind = refined_type(kind, source)
@@ -252,7 +250,7 @@ def _documents(
         if isinstance(document, Skipped):
             yield document
             continue
-        if options.secondary == "leave-out" and document.fields["role"] != "source":
+        if secondary == "leave-out" and document.fields["role"] != "source":
             continue
 
         # Overloads and redefinitions share a title; their ids must not.
@@ -417,19 +415,12 @@ def _module_documents(
     """
     rows = _module_rows(contents, lines, covered)
     text_lines = [line.decode() for line in lines]
-    title = module_name(path)
-    near_rows = (window for run in _runs(rows) for window in windows(text_lines, run))
-
-    for number, window in enumerate(near_rows):
-        yield Document(
-            id=f"{path}::(module)",
-            kind="code",
-            title=title,
-            body=sections.joined(text_lines, window),
-            summary=contents.summary if number == 0 else "",
-            location=Location(path, window[0] + 1, window[-1] + 1),
-            fields=sections.fields_of(fields, title, "module"),
-        )
+    id_, title = f"{path}::(module)", module_name(path)
+    summary = contents.summary
+    for run in _runs(rows):
+        for document in sections.window_documents(text_lines, run, id_, title, "module", fields):
+            yield replace(document, summary=summary)
+            summary = ""
 
 
 def _module_rows(contents: Outline, lines: list[bytes], covered: set[int]) -> list[int]:

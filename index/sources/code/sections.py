@@ -1,20 +1,27 @@
-"""Read text that is no code: documentation by its headings, anything else in windows of lines."""
+"""Read text that is no code: documentation by its headings, anything else in windows of lines.
+
+Windows end where a reader would cut.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from purlin.index.records import Document, Location, Skipped, Value
-from purlin.index.sources.code.windows import windows
 
 MAX_HEADING_CHARS = 200
 # Longer lines are no headings; to look for one in them takes time.
 MAX_HEADING_LINE = 500
 MAX_FRONT_MATTER = 200  # lines
+# An encoder reads about so much; a longer line is a window of its own.
+MAX_WINDOW_LINES = 50
+MAX_WINDOW_CHARS = 2000
+# A window ends at a boundary in its second half, if there is one.
+MIN_WINDOW_SHARE = 0.5
 
 # After backticks, a line with more of them is inline code.
 _FENCE = re.compile(r"( {0,3}(?:`{3,}(?=[^`]*$)|~{3,}))")
@@ -38,8 +45,7 @@ def section_documents(
     text: str, path: str, language: str, fields: Mapping[str, Value]
 ) -> Iterator[Document | Skipped]:
     """A document per section of a page or notebook, or several if the section is long."""
-    has_lines = language != "notebook"
-    if not has_lines:
+    if language == "notebook":
         try:
             text = _notebook_text(text)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -51,19 +57,12 @@ def section_documents(
         if section.headings and not _has_text(section, lines):
             continue
         title = section.headings[-1] if section.headings else _name(path)
-        for window in windows(lines, section.rows):
-            location = Location(path)
-            if has_lines:
-                location = Location(path, window[0] + 1, window[-1] + 1)
-            yield Document(
-                id=f"{path}::{title}",
-                kind="code",
-                title=title,
-                body=joined(lines, window),
-                context=section.headings[:-1],
-                location=location,
-                fields=fields_of(fields, title, "section"),
-            )
+        for document in window_documents(
+            lines, section.rows, f"{path}::{title}", title, "section", fields
+        ):
+            # Lines of a notebook are those of its cells.
+            location = Location(path) if language == "notebook" else document.location
+            yield replace(document, context=section.headings[:-1], location=location)
 
 
 def _has_text(section: _Section, lines: Sequence[str]) -> bool:
@@ -77,16 +76,28 @@ def _has_text(section: _Section, lines: Sequence[str]) -> bool:
 def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
     """Windows of the lines of a file."""
     lines = text.split("\n")
-    name = _name(path)
+    rows = range(len(lines))
+    return window_documents(lines, rows, f"{path}::(text)", _name(path), "text", fields)
 
-    for window in windows(lines, range(len(lines))):
+
+def window_documents(
+    lines: Sequence[str],
+    rows: Sequence[int],
+    id_: str,
+    title: str,
+    kind: str,
+    fields: Mapping[str, Value],
+) -> Iterator[Document]:
+    """A document per window of some rows of a file, all with the same id and title."""
+    path = str(fields["path"])
+    for window in windows(lines, rows):
         yield Document(
-            id=f"{path}::(text)",
+            id=id_,
             kind="code",
-            title=name,
-            body=joined(lines, window),
+            title=title,
+            body=_joined(lines, window),
             location=Location(path, window[0] + 1, window[-1] + 1),
-            fields=fields_of(fields, name, "text"),
+            fields=fields_of(fields, title, kind),
         )
 
 
@@ -105,7 +116,7 @@ def fields_of(
     }
 
 
-def joined(lines: Sequence[str], rows: Sequence[int]) -> str:
+def _joined(lines: Sequence[str], rows: Sequence[int]) -> str:
     """The text of some rows, with a blank line wherever rows between them are left out.
 
     Of several blank lines in a row, one is left.
@@ -117,6 +128,49 @@ def joined(lines: Sequence[str], rows: Sequence[int]) -> str:
         if lines[row].strip() or (parts and parts[-1].strip()):
             parts.append(lines[row])
     return "\n".join(parts).rstrip()
+
+
+def windows(lines: Sequence[str], rows: Sequence[int]) -> Iterator[list[int]]:
+    """The given rows in groups of a bounded size, each without blank rows at its ends.
+
+    Of several rows that a group could end before, it is the last that follows a gap or a blank row
+    and is not indented, else the last that follows either, else the last not indented.
+    """
+    start = 0
+    while start < len(rows):
+        end = _limit(lines, rows, start)
+        if end < len(rows):
+            first = start + max(1, int((end - start) * MIN_WINDOW_SHARE))
+            end = max(range(first, end + 1), key=lambda at: (_weight(lines, rows, at), at))
+
+        window = list(rows[start:end])
+        while window and not lines[window[-1]].strip():
+            window.pop()
+        while window and not lines[window[0]].strip():
+            window.pop(0)
+        if window:
+            yield window
+        start = end
+
+
+def _limit(lines: Sequence[str], rows: Sequence[int], start: int) -> int:
+    """The position after the last row that still fits."""
+    characters = 0
+    for position in range(start, min(start + MAX_WINDOW_LINES, len(rows))):
+        characters += len(lines[rows[position]]) + 1
+        if characters > MAX_WINDOW_CHARS and position > start:
+            return position
+    return min(start + MAX_WINDOW_LINES, len(rows))
+
+
+def _weight(lines: Sequence[str], rows: Sequence[int], position: int) -> int:
+    """How good a place to cut is before the row at this position."""
+    row, previous = rows[position] if position < len(rows) else -1, rows[position - 1]
+    if row < 0:
+        return 3
+    is_apart = row != previous + 1 or not lines[previous].strip()
+    is_plain = bool(lines[row].strip()) and not lines[row][:1].isspace()
+    return 2 * is_apart + is_plain
 
 
 def _name(path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 import tree_sitter as ts
 
@@ -26,7 +27,24 @@ _SYNOPSIS = re.compile(
 # What most grammars call their names.
 COMMON_NAMES = "identifier type_identifier field_identifier simple_identifier property_identifier"
 
-KindOf = Callable[[ts.Node], str | None]
+
+_BLANK = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
+
+
+def blanked(source: bytes) -> bytes:
+    """Spaces for all but line breaks, so that every offset and row after them stays."""
+    return source.translate(_BLANK)
+
+
+class Block(NamedTuple):
+    """What a node defines by a kind, a name and a body of its own, as a call with a callback does."""
+
+    kind: str
+    name: ts.Node | str | None
+    body: ts.Node
+
+
+KindOf = Callable[[ts.Node], str | Block | None]
 Rewrite = Callable[[bytes], bytes]
 NameOf = Callable[[ts.Node], ts.Node | str | None]
 
@@ -40,8 +58,8 @@ class Language:
     """One grammar and its node types.
 
     `module` and `function` load the grammar. `definitions` maps a node type to its kind of
-    definition, or to a function that tells the kind; `find_name` finds the name, and `find_inner` the
-    node with the body, where that is another: the callback of a call. `assignments` are
+    definition, or to a function that tells the kind, or a `Block`; `find_name` finds the name of
+    what is no block. `assignments` are
     nodes that define something only if their value, in the second field, is one of `values` (or if
     `other_values` is a kind; an empty kind is none). The first field, or path of fields, holds the
     name, and a node without that field is named `default`. The kinds `scope` and `namespace`
@@ -78,7 +96,6 @@ class Language:
     inside: frozenset[str]
     function: str = "language"
     find_name: NameOf = _name_field
-    find_inner: Callable[[ts.Node], ts.Node | None] | None = None
     assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     other_values: str | None = None

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import ICECAT, key_of
 from purlin.index.records import Value
 from purlin.index.sources.products.values import NUMBER, checked, field_value, item_lines, text_of
+from purlin.index.texts.product_fields import ICECAT, key_of
 
 MAX_ATTRIBUTE_NESTING = 5
 

@@ -13,9 +13,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.product_fields import ICECAT
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, broken, cut, part_files
@@ -34,6 +32,8 @@ from purlin.index.sources.tables import (
     table_format,
     why_no_table,
 )
+from purlin.index.storage.digests import DigestMap, digest
+from purlin.index.texts.product_fields import ICECAT
 
 VERSION = 11
 

@@ -7,121 +7,51 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import ICECAT, is_code, key_of, keys_of
 from purlin.index.sources.products.values import CURRENCY_CODES
+from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "id": (
-        "id",
-        "_id",
-        "product_id",
-        "sku",
-        "item_id",
-        *("item_no", "item_number", "article_no", "article_number"),
-        *("artikelnummer", "artikelnr", "artikel_nr", "artnr", "art_nr", "artikelcode"),
-        *("produktnummer", "bestellnummer", "code_article", "codice_articolo"),
-        "asin",
-        "parent_asin",
-        "handle",
-        "variant_sku",
-        "gtin",
-        "ean",
-        *("isbn", "isbn_13"),
-        # RSS's, which is often an address.
-        "guid",
-        *("reference", "reference_produit", "referencia", "codigo", "codice"),
-        *("商品番号", "商品コード", "商品管理番号", "商品id", "品番"),
-    ),
-    "title": (
-        *("title", "name", "product_title", "product_name", "item_name", "display_name"),
-        *("titel", "artikelname", "produktname", "artikelbezeichnung", "produktbezeichnung"),
-        *("bezeichnung", "titre", "nom", "nom_du_produit", "nom_produit", "designation"),
-        *("libelle", "titulo", "nombre", "nombre_del_producto", "titolo", "nome"),
-        *("nome_prodotto", "naam", "productnaam"),
-        *("商品名", "商品名称", "製品名", "品名"),
-    ),
-    "description": (
-        *("description", "product_description", "body_html", "long_description", "long_text"),
-        *("text", "body"),
-        *("short_description", "summary"),
-        *("description_html", "html_description", "item_description", "blurb", "synopsis"),
-        *("beschreibung", "artikelbeschreibung", "produktbeschreibung", "langbeschreibung"),
-        *("langtext", "kurzbeschreibung", "kurztext", "description_longue"),
-        *("description_courte", "descripcion", "descrizione", "omschrijving"),
-        *("商品説明", "商品説明文", "商品の説明", "説明"),
-    ),
-    "bullets": (
-        "bullets",
-        "bullet_points",
-        "product_bullet_point",
-        "features",
-        "product_features",
-        "highlights",
+COLUMNS = {
+    standard: tuple(names.split())
+    for standard, names in {
+        # RSS's `guid` is often an address.
+        "id": "id _id product_id sku item_id item_no item_number article_no article_number artikelnummer "
+        "artikelnr artikel_nr artnr art_nr artikelcode produktnummer bestellnummer code_article "
+        "codice_articolo asin parent_asin handle variant_sku gtin ean isbn isbn_13 guid reference "
+        "reference_produit referencia codigo codice 商品番号 商品コード 商品管理番号 商品id 品番",
+        "title": "title name product_title product_name item_name display_name titel artikelname produktname "
+        "artikelbezeichnung produktbezeichnung bezeichnung titre nom nom_du_produit nom_produit "
+        "designation libelle titulo nombre nombre_del_producto titolo nome nome_prodotto naam "
+        "productnaam 商品名 商品名称 製品名 品名",
+        "description": "description product_description body_html long_description long_text text body "
+        "short_description summary description_html html_description item_description blurb synopsis "
+        "beschreibung artikelbeschreibung produktbeschreibung langbeschreibung langtext kurzbeschreibung "
+        "kurztext description_longue description_courte descripcion descrizione omschrijving 商品説明 商品説明文 "
+        "商品の説明 説明",
+        "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
-    ),
-    "brand": (
-        "brand",
-        # WooCommerce's.
-        "brands",
-        "product_brand",
-        "brand_name",
-        "vendor",
-        "manufacturer",
-        "supplier",
-        "maker",
-        *("mfr", "mfg", "manufacturer_name", "mfr_name"),
-        *("marke", "hersteller", "herstellername", "lieferant"),
-        *("marque", "fabricant", "marca", "fabricante", "produttore", "merk", "fabrikant"),
-        *("ブランド", "ブランド名", "メーカー", "メーカー名"),
-    ),
-    "colour": (
-        *("colour", "color", "product_colour", "product_color", "color_name"),
-        *("farbe", "farbname", "couleur", "coloris", "colore", "kleur"),
-        *("色", "カラー"),
-    ),
-    "category": (
-        *(
-            "category",
-            "categories",
-            "product_category",
-            "category_name",
-            # Google's own categories are often numbers.
-            "product_type",
-            "google_product_category",
-        ),
-        *("product_class", "main_category", "category_path", "product_group"),
-        *("kategorie", "kategorien", "kategoriepfad", "warengruppe", "artikelgruppe"),
-        *("produktgruppe", "produktkategorie", "categorie", "rayon", "categoria", "categorias"),
-        *("カテゴリ", "カテゴリー", "商品カテゴリ", "ジャンル"),
-    ),
-    "price": (
-        *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
-        *("selling_price", "retail_price", "preis", "verkaufspreis", "vk_preis", "vk", "endpreis"),
-        *("prix", "prix_de_vente", "precio", "precio_de_venta", "pvp", "prezzo", "prijs"),
-        *("verkoopprijs", "unit_price", "net_price", "gross_price", "rrp", "msrp", "uvp"),
-        *("販売価格", "価格", "通常価格", "定価"),
-    ),
-    "url": ("url", "link", "product_url", "permalink", "deeplink", "produkt_url", "lien"),
-    "locale": ("locale", "product_locale", "lang"),
-    "attributes": (
-        "attributes",
-        "attrs",
-        "product_attributes",
-        "specifications",
-        "specs",
-        "details",
-        "properties",
-        # Magento's, schema.org's and Shopify's.
-        *("custom_attributes", "additional_attributes", "additionalproperty", "options"),
-        # Google Merchant's, and those of feeds in XML.
-        *("product_detail", "param", "params", "attribute"),
-    ),
-    # The id of the product that a record is a variant of.
-    "parent": (
-        *("parent_sku", "parent_id", "parent", "parent_product_id", "item_group_id"),
-        *("product_group_id", "variant_of", "isvariantof", "master_sku", "configurable_sku"),
-        *("vaterartikel", "vaterartikelnummer", "hauptartikel", "sku_parent", "reference_parent"),
-    ),
+        "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg "
+        "manufacturer_name mfr_name marke hersteller herstellername lieferant marque fabricant marca "
+        "fabricante produttore merk fabrikant ブランド ブランド名 メーカー メーカー名",
+        "colour": "colour color product_colour product_color color_name farbe farbname couleur coloris colore "
+        "kleur 色 カラー",
+        # Google's own categories are often numbers, so that its type comes first.
+        "category": "category categories product_category category_name product_type google_product_category "
+        "product_class main_category category_path product_group kategorie kategorien kategoriepfad "
+        "warengruppe artikelgruppe produktgruppe produktkategorie categorie rayon categoria categorias "
+        "カテゴリ カテゴリー 商品カテゴリ ジャンル",
+        "price": "price product_price sale_price regular_price variant_price list_price selling_price "
+        "retail_price preis verkaufspreis vk_preis vk endpreis prix prix_de_vente precio precio_de_venta "
+        "pvp prezzo prijs verkoopprijs unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
+        "url": "url link product_url permalink deeplink produkt_url lien",
+        "locale": "locale product_locale lang",
+        # Magento's, schema.org's and Shopify's; then Google Merchant's, and those of feeds in XML.
+        "attributes": "attributes attrs product_attributes specifications specs details properties custom_attributes "
+        "additional_attributes additionalproperty options product_detail param params attribute",
+        # The id of the product that a record is a variant of.
+        "parent": "parent_sku parent_id parent parent_product_id item_group_id product_group_id variant_of "
+        "isvariantof master_sku configurable_sku vaterartikel vaterartikelnummer hauptartikel sku_parent "
+        "reference_parent",
+    }.items()
 }
 """Standard columns and the names they go by, the preferred first."""
 

@@ -11,14 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import (
-    ICECAT,
-    has_trait_name,
-    is_option,
-    searched_columns,
-    units_of,
-    without_unit,
-)
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Location, Span, Value
 from purlin.index.sources.products.attributes import (
     attributes_of,
@@ -46,6 +38,14 @@ from purlin.index.sources.products.values import (
     web_address,
 )
 from purlin.index.sources.tables import MAX_ROW, TOO_LONG
+from purlin.index.texts.product_fields import (
+    ICECAT,
+    has_trait_name,
+    is_option,
+    searched_columns,
+    units_of,
+    without_unit,
+)
 
 MAX_PRODUCT_FIELDS = 1_000
 

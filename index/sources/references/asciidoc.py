@@ -14,7 +14,7 @@ from html import unescape
 from purlin.index.sources.references.includes import ATTRIBUTE_REFERENCE
 from purlin.index.sources.references.manual_pages import titled
 from purlin.index.sources.references.roff import BOLD, PLAIN, Page, not_a_module
-from purlin.index.unspaced import unwrapped
+from purlin.index.texts.unspaced import unwrapped
 
 # Of what a page defines, and how much text its references to that may add.
 MAX_ATTRIBUTES = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from purlin.index.sources.references import manual_pages
 from purlin.index.sources.references.page_sections import Block, Page, Section
@@ -52,7 +53,8 @@ def _define(page: Page) -> None:
     names = stated["names"].split(", ")[:MAX_NAMES] if stated else []
     if stated and any(_calls(synopsis, name) for name in names):
         introduction.directive = "function"
-        introduction.names, introduction.signatures = names, [stated["names"]]
+        introduction.names = names
+        introduction.signatures = _declarations(synopsis, names) or [stated["names"]]
         introduction.blocks[0] = Block(stated["purpose"])
 
 
@@ -60,6 +62,22 @@ def _calls(synopsis: Section, name: str) -> bool:
     """Whether a line begins with a name, or with its type: `int name(`."""
     call = re.compile(rf"^(?:[\w ]{{0,80}}[ *])?{re.escape(name)}(?![\w.-])", re.MULTILINE)
     return any(call.search(block.text) for block in synopsis.blocks)
+
+
+def _declarations(synopsis: Section, names: Sequence[str]) -> list[str]:
+    """Return what C declares of the named functions, each on one line; empty if it declares none.
+
+    A name without a declaration stands for itself: `int spool(const char *thread);`, `wind`.
+    """
+    text = "\n".join(block.text for block in synopsis.blocks)
+    declared = {}
+    for name in names:
+        declaration = re.compile(
+            rf"^[\w ]{{1,80}}[\s*]{{1,20}}{re.escape(name)} ?\([^;{{}}]{{0,1000}}\);", re.MULTILINE
+        )
+        if match := declaration.search(text):
+            declared[name] = " ".join(match[0].split())
+    return [declared.get(name, name) for name in names] if declared else []
 
 
 def _own_name(page: Page) -> str:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from purlin.index.unspaced import is_unspaced
+from purlin.index.texts.unspaced import is_unspaced
 
 # Of what a page defines and nests.
 MAX_STRINGS = 500

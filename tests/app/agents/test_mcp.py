@@ -403,8 +403,8 @@ def test_texts_are_classified_together(client: TestClient) -> None:
         ("read_document", {"id": "web/long.py:1", "lines": "x"}, "match pattern"),
         (
             "read_document",
-            {"id": "tools/read.py:5", "lines": "5-6"},
-            "within 1-3, the lines of this document, which begins at line 4 of its file",
+            {"id": "tools/read.py:5", "lines": "1-3"},
+            "within 4-6, the lines of this document",
         ),
         ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
         ("read_document", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
@@ -486,6 +486,13 @@ def test_some_lines_are_read(client: TestClient) -> None:
     assert result["structuredContent"]["text"].split("\n") == FILES["web/long.py"].split("\n")[1:3]
     last = call(client, "read_document", id="web/long.py::long", lines="301")
     assert last["structuredContent"]["text"] == FILES["web/long.py"].split("\n")[300]
+
+
+def test_lines_of_code_are_those_of_its_file(client: TestClient) -> None:
+    result = call(client, "read_document", id="tools/read.py:5", lines="2-5")
+    content = result["structuredContent"]
+    assert content["text"].split("\n") == FILES["tools/read.py"].split("\n")[3:5]
+    assert (content["first_line"], content["start_line"]) == (4, 4)
 
 
 def test_a_line_too_long_to_be_read_is_cut(tmp_path: Path) -> None:
@@ -664,7 +671,7 @@ def test_the_first_part_is_named_over_any_budget() -> None:
     assert [hit["title"] for hit in result.structured["hits"]] == ["x" * 900]
     assert result.structured["left_out"] == 1
 
-    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 200)
+    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 1, 200)
     assert result.structured["text"] == "y" * 40
 
 
@@ -695,6 +702,27 @@ def test_long_code_is_cut_between_lines(client: TestClient) -> None:
     assert "cut" not in str(whole["structuredContent"])
 
 
+def test_code_in_several_files_is_shown_once(tmp_path: Path) -> None:
+    copies = {
+        "cjs/sort.py": FILES["tools/sort.py"],
+        "esm/sort.py": FILES["tools/sort.py"],
+        "read.py": FILES["tools/read.py"],
+    }
+    write_tree(tmp_path / "sources", copies)
+    source = open_source("code", [tmp_path / "sources"])
+    build(tmp_path, "copies", "code", source, HashEncoder())
+    with ready(tmp_path) as client:
+        result = call(client, "search_code", query="sort numbers in order")
+    first, second, *_ = result["structuredContent"]["hits"]
+
+    assert (first["path"], second["path"]) == ("cjs/sort.py", "esm/sort.py")
+    assert first["code"] == FILES["tools/sort.py"].rstrip()
+    assert second["same_code_as"] == 1
+    assert "code" not in second
+    assert text(result).count("def sort_numbers") == 1
+    assert "· same code as 1\n" in text(result)
+
+
 def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     lines = ["def f(a):"] + [f"    a.step({row})" for row in range(2, 400)]
     lines[299] = "    a.retry()"
@@ -715,6 +743,32 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     result = _code_result(replace(reply, hits=(partly,)), 400, query="where do we retry")
     assert "code_line" not in result.structured["hits"][0]
     assert " lines\n    a.step(" in result.text
+
+
+def test_callers_show_their_call() -> None:
+    lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
+    code, fields = "\n".join(["@cache", *lines]), {"signature": "def g(a)"}
+    location = Location("a.py", 1, len(lines) + 1)
+    hit = Hit("a.py::g", "a.py::g", 1, 0.5, {}, "g", code, (), location, fields)
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+    (shown,) = _code_result(reply, 200, query="who calls Token.find").structured["hits"]
+
+    assert (shown["cut"], shown["opening"]) == (True, "def g(a)")
+    assert "    Token.find(a)" in shown["code"].splitlines()
+
+
+def test_a_long_line_of_code_is_cut_around_a_match() -> None:
+    line = f"var table = [{'0,' * 3000}retry,{'1,' * 3000}]"
+    location = Location("a.js", 1, 1)
+    match = (line.index("retry"), line.index("retry") + len("retry"))
+    hit = Hit("a.js::a", "a.js::a", 1, 0.5, {}, "a", line, (match,), location, {})
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 4000, query="retry")
+    (shown,) = result.structured["hits"]
+
+    assert shown["cut"] is True
+    assert len(shown["code"]) == 1002
+    assert "retry" in shown["code"]
+    assert result.text.endswith("Cut: read_document shows a hit whole.")
 
 
 def test_items_over_the_budget_are_counted(client: TestClient) -> None:

@@ -25,8 +25,8 @@ from purlin.app.agents.local import LocalCorpora
 from purlin.app.agents.mcp import HANDSHAKE, STATELESS
 from purlin.app.agents.mcp_stdio import StdioServer
 from purlin.app.agents.tools import TOOLS
-from purlin.index import workspace
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.workspaces import workspace
 from tests.app.agents.test_mcp import FILES, META
 from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder

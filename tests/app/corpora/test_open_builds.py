@@ -19,13 +19,14 @@ from purlin.app.corpora import open_builds
 from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
-from purlin.index import blocks, builds
+from purlin.index import builds
 from purlin.index.encoder import load_encoder
+from purlin.index.encoder.static import VECTORS
 from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
-from purlin.index.static_encoder import VECTORS
+from purlin.index.storage import blocks
 from tests.support.documents import source
 from tests.support.ensemble_files import write_ensemble
 from tests.support.hash_encoder import HashEncoder

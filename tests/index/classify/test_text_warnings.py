@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from purlin.index.classify.text_warnings import language_warnings, text_warnings
-from purlin.index.encoder import Encoder, encoder_directory, load_encoder
+from purlin.index.encoder import encoder_directory, load_encoder
+from purlin.index.encoder.transformer import Encoder
 
 ENGLISH = [
     "Our brown bin was skipped again on Tuesday, the third time since March. Please send the lorry.",

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import (
     ABOUT,
     ENCODER,
@@ -24,7 +24,8 @@ from purlin.index.classify.trained import (
     read_classifier,
     write_classifier,
 )
-from purlin.index.encoder import MODEL, Encoder
+from purlin.index.encoder.exported import MODEL
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import Busy, Damaged, InvalidInput
 from tests.support.tiny import DIM, LABELS, staged, trained
 

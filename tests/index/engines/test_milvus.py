@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from purlin.app.corpora import following, open_builds
 from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.engines import fields, hosting, layout
 from purlin.index.engines import milvus as connections
 from purlin.index.engines.hosting import open_corpus
@@ -29,7 +30,6 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
-from purlin.index.manifests import read_manifest
 from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source
@@ -118,7 +118,7 @@ def test_long_lists_and_long_bounds_are_refused_in_ranges() -> None:
 def test_documents_are_unpacked_as_they_were() -> None:
     document = Document(
         "a::b", "code", "t\0 ⟂", "body " * 30_000, "s", ("x", "y"), Location("a", 1, 2, "u"),
-        {"n": 2**60, "f": 0.1, "b": True, "l": ("p", "q")}, (), (Span(1, 2),),
+        {"n": 2**60, "f": 0.1, "b": True, "l": ("p", "q")}, (Span(1, 2),),
     )  # fmt: skip
     passages = (Passage("a::b", 0, 0, 5, "context"), Passage("a::b", 1, 5, 9))
     parts = list(layout.chunks(layout.pack(document, passages)))

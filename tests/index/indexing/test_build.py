@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import Vectors, encoder_directory, load_encoder
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
@@ -213,6 +213,8 @@ def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -
         InvalidInput, match="no file that kind 'product' reads: check path and kind"
     ):
         build(tmp_path, "c", "product", [], encoder)
+    with pytest.raises(InvalidInput, match=r"reads, or \.gitignore leaves them out: check path"):
+        build(tmp_path, "c", "code", [], encoder)
     assert not (tmp_path / "corpora" / "c").exists()
 
 

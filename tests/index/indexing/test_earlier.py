@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from purlin.index import blocks, builds
+from purlin.index import builds
 from purlin.index.errors import Altered
 from purlin.index.indexing.build import build
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.records import Document
 from purlin.index.search import dense
+from purlin.index.storage import blocks
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 

@@ -9,13 +9,13 @@ import pytest
 from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
 from purlin.index.indexing.build import GUARDED_PRODUCTS, build
 from purlin.index.indexing.gate import Judgements
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
 from tests.support.documents import source

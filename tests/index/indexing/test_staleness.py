@@ -16,10 +16,10 @@ from purlin.app.corpora import freshness
 from purlin.app.corpora.freshness import corpus_staleness
 from purlin.app.routes import _without_directories
 from purlin.index.builds import current
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
 from purlin.index.indexing.staleness import Staleness
-from purlin.index.manifests import read_manifest
 from purlin.index.records import Kind, Secondary
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import names, open_source

@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from purlin.index import build_files, builds
+from purlin.index import builds
+from purlin.index.builds import build_files
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import Vectors
+from purlin.index.encoder.self_check import SELF_CHECK_TEXTS
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
-from purlin.index.manifests import Manifest, read_manifest
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.search.segments import left_out, open_documents
 from purlin.index.search.store.listing import read_listing
-from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
@@ -101,7 +102,7 @@ from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
 from purlin.index.search.store.listing import read_listing
 from purlin.index.search.segments import left_out, open_documents
-from purlin.index.self_check import SELF_CHECK_TEXTS
+from purlin.index.encoder.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.support.hash_encoder import HashEncoder
 class Slow(HashEncoder):

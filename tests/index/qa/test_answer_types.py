@@ -8,6 +8,7 @@ from purlin.index.qa.answer_types import (
     TYPES_BY_NAME,
     candidate_spans,
     expected_type,
+    interval_spans,
     quantity_spans,
 )
 
@@ -33,6 +34,8 @@ from purlin.index.qa.answer_types import (
         ("Which module do I import for baskets?", "module"),
         ("module for reading baskets", "module"),
         ("How many retries are there?", "number"),
+        ("default log level of the shop", "value"),
+        ("what range of sizes does the shop have?", "number"),
         ("how many apples fit, which attribute?", "attribute"),
         ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),
@@ -99,6 +102,15 @@ def test_versions_headers_and_complexities_of_other_languages() -> None:
         assert candidates == spans
 
 
+def test_errors_without_a_usual_ending_are_exceptions() -> None:
+    text = (
+        "-1 and ENOENT if it is lost, or BASKET_ERROR_FULL, SHOP_ERR_LOCKED.\n\n"
+        "Exceptions thrown: shop.Torn if it tears. ERRATA; ENTRY"
+    )
+    spans = [text[start:end] for start, end in candidate_spans(TYPES_BY_NAME["exception"], text)]
+    assert spans == ["ENOENT", "BASKET_ERROR_FULL", "SHOP_ERR_LOCKED", "shop.Torn"]
+
+
 def test_units_that_stand_together_are_one_span() -> None:
     text = "It stores days, seconds and microseconds. Sizes are in kB or bytes, not in daybreaks."
     [unit] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == "unit"]
@@ -110,6 +122,12 @@ def test_quantities_are_numbers_with_their_units() -> None:
     text = "Ten lines, ten lines, 1,024 bytes, 0.5 s, 64kB, a 32-bit int, v1.2 days, -5 seconds, one page."
     spans = [text[start:end] for start, end in quantity_spans(text)]
     assert spans == ["ten lines", "1,024 bytes", "64kB", "32-bit", "-5 seconds", "one page"]
+
+
+def test_ranges_of_numbers_are_intervals() -> None:
+    text = "Must be in the [0.5, 100.0] range, or 1 to 5. From -70.0 - -5.0. Pages 3, 4, (0 - 90] or v1.2 to 2.0."
+    spans = [text[start:end] for start, end in interval_spans(text)]
+    assert spans == ["[0.5, 100.0]", "1 to 5", "-70.0 - -5.0", "(0 - 90]"]
 
 
 @pytest.mark.parametrize(

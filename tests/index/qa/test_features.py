@@ -218,12 +218,17 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("open(door: Door, then: (Key) -> Unit): Door", {"Door"}),
         ("(open door) → key?\ndoor : any/c = #f", {"key?"}),
         ("open : Door → Key → Door", {"Door"}),
+        ("const struct door *open(const char *key, int turns);", {"const struct door *"}),
+        ("public static Map<String, Door> open(Key key)", {"Map<String, Door>"}),
+        ("async open(key)", set()),
+        ("class open(key)", set()),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:
+    start = signature.lower().index("open")
     text, structure = (
         f"{signature}\n\nIt opens it -> so.",
-        PassageStructure("function", "", len(signature)),
+        PassageStructure("function", "", len(signature), ((start, start + 4),)),
     )
     candidates = span_candidates(parse_question("what does open return"), text, structure)
     returned = {text[slice(*span)] for span, each in candidates.items() if "returned" in each}
@@ -248,6 +253,8 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("Type: time\nDefault: 50M\nDefault value = 'slow lane'.", {"50M"}, {"50M", "slow lane"}),
         ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
         ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),
+        ("- width how wide (default 3.5)\n- height how high (optional, default width/3)", {"3.5", "width/3"}, set()),
+        ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip
@@ -263,6 +270,23 @@ def test_what_is_said_to_be_a_default_is_a_candidate(
 
     other = span_candidates(parse_question("which function pays"), text, PassageStructure())
     assert not any({"stated", "labelled"} & features.keys() for features in other.values())
+
+
+def test_a_constant_may_be_the_code_of_an_error() -> None:
+    text = "LOOM_TOO_MANY_TURNS (47)\n\nToo many turns. See LOOM_MAX_TURNS."
+    structure = PassageStructure("term", signature_end=24, names=((0, 19),))
+    for question, is_own in (("which error do too many turns give", True), ("which unit", False)):
+        candidates = span_candidates(parse_question(question), text, structure)
+        assert (candidates[0, 19].get("own", 0.0) > 0.5) == is_own
+
+
+def test_the_range_of_a_number_is_a_candidate() -> None:
+    text = "Turns must be in the [0.5, 100.0] range."
+    start = text.index("[")
+    candidates = span_candidates(
+        parse_question("what range of turns is allowed"), text, PassageStructure()
+    )
+    assert candidates[start, start + 12]["quantity"] > 0.5
 
 
 def test_a_name_of_several_words_is_one_name() -> None:

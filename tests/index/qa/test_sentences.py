@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.passages import split
 from purlin.index.qa.answer_types import statement_kind
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import (
@@ -27,6 +26,7 @@ from purlin.index.qa.sentences import (
 from purlin.index.qa.signatures import PassageStructure
 from purlin.index.qa.spans import SpanPrediction, merge_modules, rank_answers
 from purlin.index.records import Document
+from purlin.index.texts.passages import split
 
 SIGNATURE = "shop.Basket.save(path, *, mode='w', retries=3)"
 SAVE = f"""{SIGNATURE}
@@ -100,6 +100,19 @@ def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
     text = "zip(*iterables, strict=False) --> Yield tuples until one ends.\n\nzip() is lazy."
     assert _texts(text) == ["Yield tuples until one ends.", "zip() is lazy."]
     assert _texts("D.insert(index, object) -- insert it before index") == ["insert it before index"]
+
+
+def test_code_of_c_and_properties_are_no_sentences() -> None:
+    text = (
+        "Default: false (no lock)\n\nType: a number\n\nSince: version 2\n\nOpen the shop first; then\nwait;\n\n"
+        "/* Use the shop, then leave. */\nshop_t *shop = shop_open();\nif (shop) {\n  shop_close(shop);\n}\n\n"
+        "- a door (or a window);\n- a key (to it);"
+    )
+    assert _texts(text) == [
+        "Open the shop first; then\nwait;",
+        "a door (or a window);",
+        "a key (to it);",
+    ]
 
 
 def test_sentences_of_japanese_end_without_a_space() -> None:

@@ -27,7 +27,6 @@ from purlin.index.engines.hosting import open_corpus
 from purlin.index.engines.milvus import Connection, connected
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build
-from purlin.index.passages import lexical_text, render
 from purlin.index.records import Document, Location, Mode, Passage
 from purlin.index.search.corpus import Corpus, Hit
 from purlin.index.search.lexical.bm25 import K1
@@ -36,6 +35,7 @@ from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking.fusion import HYBRID
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.store.filters import Filter
+from purlin.index.texts.passages import lexical_text, render
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.milvus_server import Server, installed

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purlin.index import blocks
-from purlin.index.blocks import UNCHECKED
 from purlin.index.errors import Altered
 from purlin.index.search import ann, dense
 from purlin.index.search.dense import Dense, VectorSegment
+from purlin.index.storage import blocks
+from purlin.index.storage.blocks import UNCHECKED
 
 
 def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:

@@ -11,9 +11,9 @@ import pytest
 from purlin.index.builds import current
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build
-from purlin.index.passages import render, split
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
+from purlin.index.texts.passages import render, split
 from tests.support.documents import functions, source
 from tests.support.hash_encoder import HashEncoder
 

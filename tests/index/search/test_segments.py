@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index import builds
+from purlin.index.builds.manifests import Manifest
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import Options, build, file_digests
-from purlin.index.manifests import Manifest
 from purlin.index.records import Document, Mode, Skipped, SourceFile
 from purlin.index.search import segments
 from purlin.index.search.corpus import Corpus

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.records import Hit, Location
-from purlin.index.search.snippets import first_line, telling_row
+from purlin.index.records import Location
+from purlin.index.search.snippets import first_line, telling_row, with_short_lines
 
 BODY = ["def f():", '    """Upload."""'] + [f"    a{row}()" for row in range(40)]
 
@@ -56,22 +56,32 @@ def test_the_stretch_is_inside_the_text(lines: list[str], rows: int) -> None:
     assert 0 <= row <= max(0, len(lines) - rows)
 
 
-HIT = Hit(
-    id="a.py::f",
-    document_id="a.py::f",
-    rank=1,
-    score=0.5,
-    scores={},
-    title="f",
-    text="def f():\n    pass",
-    highlights=(),
-    location=Location("a.py", 7, 8),
-    fields={},
-    explanation={},
-)
+TEXT = "def f():\n    pass"
 
 
 def test_lines_are_numbered_if_none_is_left_out() -> None:
-    assert first_line(HIT) == 7
-    assert first_line(replace(HIT, location=Location("a.py", 7, 20))) is None
-    assert first_line(replace(HIT, location=Location("a.py"))) is None
+    assert first_line(Location("a.py", 7, 8), TEXT) == 7
+    assert first_line(Location("a.py", 7, 20), TEXT) is None
+    assert first_line(Location("a.py"), TEXT) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("Tea.", "Tea."),
+        ("x" * 500, f"{'x' * 400}…"),
+        # The beginning is kept if it has a match; else the first match is in the middle.
+        (f"Tea {'x' * 500} Tea", f"<Tea> {'x' * 396}…"),
+        (f"{'x' * 500} Tea {'y' * 500}", f"…{'x' * 196} <Tea> {'y' * 199}…"),
+        (f"{'x' * 500} Tea", f"…{'x' * 196} <Tea>"),
+    ],
+)
+def test_long_lines_of_a_hit_are_cut_around_a_match(line: str, shown: str) -> None:
+    text = f"First\n{line}\nlast Tea"
+    spans = [match.span() for match in re.finditer(r"Tea\b(?!\.)", text)]
+
+    cut, cut_spans = with_short_lines(text, spans, 400)
+
+    for start, end in reversed(cut_spans):
+        cut = f"{cut[:start]}<{cut[start:end]}>{cut[end:]}"
+    assert cut == f"First\n{shown}\nlast <Tea>"

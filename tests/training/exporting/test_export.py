@@ -22,7 +22,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
-from purlin.index.encoder import MODEL, SETTINGS, TOKENIZER, TRANSFORMER_ENCODER, Encoder
+from purlin.index.encoder import SETTINGS, TRANSFORMER_ENCODER
+from purlin.index.encoder.exported import MODEL, TOKENIZER
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.data.judged import JudgedSet, rank
 from purlin.training.exporting import encoder as encoder_export

@@ -16,7 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from purlin.cli import commands
-from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, open_session
+from purlin.index.encoder import TRANSFORMER_ENCODER
+from purlin.index.encoder.exported import MODEL
+from purlin.index.encoder.transformer import Encoder, open_session
 from purlin.index.qa.reader import Reader
 from purlin.training.exporting.checks import ExportRefused, refuse_saturation
 from purlin.training.exporting.encoder import export_encoder

@@ -13,8 +13,8 @@ from onnx import numpy_helper
 from safetensors.torch import load_file, save_file
 from transformers import RobertaConfig, RobertaModel
 
+from purlin.index.encoder.exported import MODEL
 from purlin.index.errors import InvalidInput
-from purlin.index.exported import MODEL
 from purlin.training.exporting import encoder as encoder_export
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card

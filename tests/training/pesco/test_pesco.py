@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from purlin import cli
 from purlin.index import builds
-from purlin.index.catalogs import CLASSIFIERS
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed

@@ -15,7 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRReader
 
-from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
+from purlin.index.encoder import SETTINGS
+from purlin.index.encoder.exported import MODEL
+from purlin.index.encoder.transformer import QUERY_MODEL, Encoder
 from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.qa.reader import Reader, ReadingPassage
 from purlin.training.exporting.checks import Quantization

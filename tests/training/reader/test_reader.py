@@ -18,18 +18,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from purlin import cli
-from purlin.index.encoder import (
-    STATIC_ENCODER,
-    TRANSFORMER_ENCODER,
-    Encoder,
-    Role,
-    TextEncoder,
-    Vectors,
-)
+from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, TextEncoder, Vectors
+from purlin.index.encoder.exported import MODEL
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import Damaged, InvalidInput, NotFound
-from purlin.index.exported import MODEL
 from purlin.index.qa.reader import RELEASED_READER, Packer, Reader, ReadingPassage
 from purlin.index.qa.reader_settings import READER_SETTINGS
+from purlin.index.records import Role
 from purlin.training.config import read_toml
 from purlin.training.data.questions.reader_questions import (
     PassagePool,

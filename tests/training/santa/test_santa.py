@@ -29,7 +29,7 @@ from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
 from purlin import cli
-from purlin.index.encoder import Encoder
+from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.records import Role

@@ -14,7 +14,7 @@ from typing import Any
 
 from tokenizers import AddedToken
 
-from purlin.index.encoder import CHARS_PER_TOKEN
+from purlin.index.encoder.transformer import CHARS_PER_TOKEN
 from purlin.index.errors import InvalidInput
 from purlin.training.data.masking.masks import Masked, target_entities
 

@@ -6,8 +6,8 @@ import random
 import re
 from dataclasses import dataclass
 
-from purlin.index.passages import render
 from purlin.index.records import Document
+from purlin.index.texts.passages import render
 from purlin.training.config import in_range
 from purlin.training.data.pairs.docstrings import first_sentence
 from purlin.training.data.pairs.pair import Pair

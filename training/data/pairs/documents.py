@@ -8,9 +8,9 @@ from pathlib import Path
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.ranking import read_qrels, read_queries
-from purlin.index.passages import render
 from purlin.index.records import KINDS, Document, Kind, Skipped
 from purlin.index.sources import open_source
+from purlin.index.texts.passages import render
 from purlin.training.data.pairs.docstrings import first_sentence, pair_from_docstring
 from purlin.training.data.pairs.pair import (
     MAX_TEXTS_PER_PAIR,

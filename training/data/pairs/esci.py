@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.passages import render
 from purlin.index.records import Skipped
 from purlin.index.sources.products import records
+from purlin.index.texts.passages import render
 from purlin.training.data.pairs.pair import (
     MAX_TEXTS_PER_PAIR,
     Draft,

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_queries
-from purlin.index.passages import render
 from purlin.index.records import KINDS, Document, Skipped, SourceFile
 from purlin.index.sources import beir
+from purlin.index.texts.passages import render
 from purlin.training.data.pairs.docstrings import letters_and_digits, without_comments
 from purlin.training.data.pairs.documents import find_file, product_pair
 from purlin.training.data.pairs.formats import read_pairs

@@ -53,7 +53,7 @@ class Pair:
     """A passage as the encoder sees it, and texts that say what it is about.
 
     Every one of `queries` belongs to the passage; training draws one of them each time.
-    `passage` has the form that `purlin.index.passages.render` gives. `language` is the programming
+    `passage` has the form that `purlin.index.texts.passages.render` gives. `language` is the programming
     language of code. `title` is a product's; its nouns are masked where the passage repeats them.
     `negatives` are passages that people judged irrelevant to the query. `comment` is prose about
     the passage that is not part of it: the comment of code, the bullets of a product. `group` names

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from purlin.index.errors import InvalidInput
-from purlin.index.passages import render, split
 from purlin.index.records import Document
+from purlin.index.texts.passages import render, split
 from purlin.training.data.pairs.documents import read_documents
 from purlin.training.data.pairs.pair import Draft, Drafts, Pair, PairSource
 from purlin.training.data.pairs.rows import Record, optional_text, pairs_from_rows, required_text

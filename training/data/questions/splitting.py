@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from purlin.index.passages import split
 from purlin.index.records import Document, Passage, Skipped, SourceFile, Splitter
 from purlin.index.sources import open_source
 from purlin.index.sources.references import manual
 from purlin.index.sources.references.manual import Unit
+from purlin.index.texts.passages import split
 
 # What the paper's splitters cut (section 3.4, Algorithm 1): simple the text of whole pages,
 # structure-dependent each term with its description, extended the same beneath its terms.

@@ -8,8 +8,16 @@ from collections.abc import Callable
 import tree_sitter as ts
 
 from purlin.index.sources.code.conditionals import resolved
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
-from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language
+from purlin.index.sources.code.languages.nodes import (
+    child,
+    first_child,
+    first_part,
+    kinds,
+    node_text,
+    parts,
+    types,
+)
+from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language, blanked
 
 # ---- C and C++
 
@@ -24,7 +32,7 @@ def _c_name(node: ts.Node) -> ts.Node | str | None:
         return _called_name(node)
 
     # `main(void)` without a type; in `PHP_FUNCTION(dim)`, a macro is given the name.
-    head, declarator = (node.child_by_field_name(field) for field in ("type", "declarator"))
+    head, declarator = (child(node, field) for field in ("type", "declarator"))
     is_untyped = declarator is not None and declarator.type == "parenthesized_declarator"
     if node.type == "function_definition" and is_untyped and not node_text(head).isupper():
         return head
@@ -35,12 +43,12 @@ def _c_name(node: ts.Node) -> ts.Node | str | None:
 
 def _declared(node: ts.Node) -> ts.Node | None:
     """The name inside the pointers, arrays and parameter lists of a declarator."""
-    inner: ts.Node | None = node.child_by_field_name("name")
+    inner: ts.Node | None = child(node, "name")
 
     while inner is None and node is not None:
-        declarator = node.child_by_field_name("declarator")
+        declarator = child(node, "declarator")
         if declarator is None and node.type in ("reference_declarator", "parenthesized_declarator"):
-            declarator = node.named_child(0)
+            declarator = first_part(node)
         if declarator is None:
             return node if node.type.endswith(("identifier", "_name")) else None
 
@@ -72,28 +80,22 @@ def _called_function(node: ts.Node) -> str | None:
 def _called_name(node: ts.Node) -> ts.Node | str | None:
     """What is called; of a macro, which has only capitals, the names that it is given."""
     call = first_child(node, "call_expression")
-    callee = call.child_by_field_name("function") if call is not None else None
+    callee = child(call, "function")
     if callee is not None and callee.type == "call_expression":
-        call, callee = callee, callee.child_by_field_name("function")
+        call, callee = callee, child(callee, "function")
     if call is None or not node_text(callee).isupper():
         return callee
 
     # `PHP_METHOD(Lamp, dim)` names a class and a method; more than two have types among them.
-    parameters = call.child_by_field_name("arguments")
-    names = parameters.named_children if parameters is not None else []
+    names = parts(child(call, "arguments"))
     is_path = len(names) == 2 and all(name.type == "identifier" for name in names)
     return ".".join(node_text(name).strip('"') for name in (names if is_path else names[:1]))
 
 
 def _is_cpp_test(node: ts.Node) -> bool:
     """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
-    macro = node_text(_declared_name(node))
-    return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
-
-
-def _declared_name(node: ts.Node) -> ts.Node | None:
-    declarator = node.child_by_field_name("declarator")
-    return declarator.child_by_field_name("declarator") if declarator is not None else None
+    macro = node_text(child(child(node, "declarator"), "declarator"))
+    return "TEST" in macro and macro.isupper() and child(node, "type") is None
 
 
 def _cpp_kind(node: ts.Node) -> str | None:
@@ -107,47 +109,37 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a test, what its macro is given: `Suite.Case`."""
     if node.type != "function_definition" or not _is_cpp_test(node):
         return _conversion(node) or _c_name(node)
-    parameters = first_child(node.child_by_field_name("declarator"), "parameter_list")
+    parameters = first_child(child(node, "declarator"), "parameter_list")
     return ".".join(map(node_text, parameters.named_children)) if parameters else None
 
 
 def _conversion(node: ts.Node) -> str | None:
     """The name of an operator that converts to a type: `Gate::operator bool`."""
-    declarator, scope = node.child_by_field_name("declarator"), ""
+    declarator, scope = child(node, "declarator"), ""
     while declarator is not None and declarator.type == "qualified_identifier":
-        scope += f"{node_text(declarator.child_by_field_name('scope'))}::"
-        declarator = declarator.child_by_field_name("name")
+        scope += f"{node_text(child(declarator, 'scope'))}::"
+        declarator = child(declarator, "name")
     if declarator is None or declarator.type != "operator_cast":
         return None
-    return f"{scope}operator {node_text(declarator.child_by_field_name('type'))}"
+    return f"{scope}operator {node_text(child(declarator, 'type'))}"
 
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
     """A kind of definition that needs a body: `struct a b;` uses a type, a typedef names its own."""
-    return lambda node: (
-        kind if node.child_by_field_name("body") and not _is_in_typedef(node) else None
-    )
 
+    def kind_of(node: ts.Node) -> str | None:
+        is_in_typedef = node.parent is not None and node.parent.type == "type_definition"
+        return kind if child(node, "body") and not is_in_typedef else None
 
-def _is_in_typedef(node: ts.Node) -> bool:
-    """Whether a type is described in the typedef that names it."""
-    return node.parent is not None and node.parent.type == "type_definition"
+    return kind_of
 
 
 def _typedef_kind(node: ts.Node) -> str:
     """What a typedef names: a type that it describes, or another type."""
-    described = node.child_by_field_name("type")
-    has_body = described is not None and described.child_by_field_name("body") is not None
-    kind = described.type.partition("_")[0] if described is not None else ""
-    return kind if has_body and kind in ("struct", "enum", "union") else "type"
+    described = child(node, "type")
+    kind = described.type.partition("_")[0] if child(described, "body") and described else ""
+    return kind if kind in ("struct", "enum", "union") else "type"
 
-
-def _is_long(node: ts.Node) -> bool:
-    """Whether a macro without parameters is a list or code, on several lines, rather than a number."""
-    return node_text(node.child_by_field_name("value")).count("\n") >= _MIN_MACRO_LINES - 1
-
-
-_MIN_MACRO_LINES = 3
 
 _C_DEFINITIONS: dict[str, str | KindOf] = {
     "function_definition": "function",
@@ -157,7 +149,10 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
-    "preproc_def": lambda node: "macro" if _is_long(node) else None,
+    # Without parameters, a macro of three lines is a list or code rather than a number.
+    "preproc_def": lambda node: (
+        "macro" if node_text(child(node, "value")).count("\n") > 1 else None
+    ),
     "declaration": lambda node: "constant" if first_child(node, "init_declarator") else None,
 }
 
@@ -202,7 +197,7 @@ def _without_macros(source: bytes) -> bytes:
     """The source without the macros in the heads of classes and functions, which C++'s grammar misreads."""
 
     def rewritten(head: re.Match[bytes]) -> bytes:
-        return head["kept"] + re.sub(rb"[^\n]", b" ", head["macros"])
+        return head["kept"] + blanked(head["macros"])
 
     return _TAIL_MACROS.sub(rewritten, _HEAD_MACROS.sub(rewritten, source))
 
@@ -261,8 +256,8 @@ def _objective_c_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a method, its selector: `initWithPath:retries:`."""
     if node.type != "method_definition":
         return first_child(node, "identifier") if node.type in _OBJECTIVE_C_TYPES else _c_name(node)
-    parts = [node_text(child) for child in node.named_children if child.type == "identifier"]
-    return ":".join(parts) + ":" * (first_child(node, "method_parameter") is not None)
+    words = [node_text(part) for part in node.named_children if part.type == "identifier"]
+    return ":".join(words) + ":" * (first_child(node, "method_parameter") is not None)
 
 
 _OBJECTIVE_C_TYPES = kinds(
@@ -279,10 +274,6 @@ _CLASS_MACRO = re.compile(
     rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)",
     re.MULTILINE,
 )
-
-
-def _without_class_macros(source: bytes) -> bytes:
-    return _CLASS_MACRO.sub(lambda macro: b" " * len(macro[0]), source)
 
 
 def _with_enums(source: bytes) -> bytes:
@@ -310,5 +301,7 @@ OBJECTIVE_C = Language(
     dull=types(_C_DULL + " module_import"),
     is_tail=_is_c_body,
     is_tolerant=True,
-    rewrite=lambda source: resolved(_without_class_macros(_with_enums(source))),
+    rewrite=lambda source: resolved(
+        _CLASS_MACRO.sub(lambda macro: blanked(macro[0]), _with_enums(source))
+    ),
 )

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types, unquoted
+from purlin.index.sources.code.languages.nodes import (
+    child,
+    first_child,
+    kinds,
+    node_text,
+    parts,
+    types,
+    unquoted,
+)
 from purlin.index.sources.code.syntax import Language
 
 # ---- SQL
@@ -15,7 +23,7 @@ from purlin.index.sources.code.syntax import Language
 
 def _sql_name(node: ts.Node) -> str:
     """The name with its schema, without quotes around either."""
-    name = node_text(first_child(node, "object_reference") or node.child_by_field_name("name"))
+    name = node_text(first_child(node, "object_reference") or child(node, "name"))
     return re.sub(r"[\"`\[\]]", "", name)
 
 
@@ -53,25 +61,21 @@ def _hcl_is_top(block: ts.Node) -> bool:
 
 
 def _hcl_labels(block: ts.Node) -> list[str]:
-    return [unquoted(child) for child in block.named_children if child.type == "string_lit"]
+    return [unquoted(label) for label in block.named_children if label.type == "string_lit"]
 
 
 def _hcl_block(node: ts.Node) -> str | None:
     """The type of a block with labels at the top of a file, such as `resource`."""
-    return (
-        node_text(first_child(node, "identifier"))
-        if _hcl_is_top(node) and _hcl_labels(node)
-        else None
-    )
+    is_definition = _hcl_is_top(node) and _hcl_labels(node)
+    return node_text(first_child(node, "identifier")) if is_definition else None
 
 
 def _hcl_local(node: ts.Node) -> str | None:
     """A value that a block of locals names."""
     block = node.parent.parent if node.parent is not None else None
-    is_local = block is not None and block.type == "block" and _hcl_is_top(block)
-    return (
-        "constant" if is_local and node_text(first_child(block, "identifier")) == "locals" else None
-    )
+    if block is None or block.type != "block" or not _hcl_is_top(block):
+        return None
+    return "constant" if node_text(first_child(block, "identifier")) == "locals" else None
 
 
 def _hcl_name(node: ts.Node) -> str:
@@ -84,8 +88,7 @@ def _hcl_name(node: ts.Node) -> str:
 
 def _hcl_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
     """The description of a variable or an output."""
-    body = first_child(definition, "body")
-    for attribute in body.named_children if body is not None else ():
+    for attribute in parts(first_child(definition, "body")):
         if node_text(first_child(attribute, "identifier")) == "description":
             return unquoted(first_child(attribute, "expression")) or None
     return None

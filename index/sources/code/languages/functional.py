@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types, unquoted
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.languages.nodes import (
+    child,
+    first_child,
+    first_part,
+    kinds,
+    node_text,
+    parts,
+    types,
+    unquoted,
+)
+from purlin.index.sources.code.syntax import Language, blanked
 
 # ---- Elixir
 
 
 def _elixir_kind(node: ts.Node) -> str | None:
     """What a call defines: modules and functions are calls of macros."""
-    word = node_text(node.child_by_field_name("target"))
+    word = node_text(child(node, "target"))
     return _ELIXIR_KINDS.get(word)
 
 
@@ -31,38 +41,36 @@ _ELIXIR_KINDS = kinds(
 
 def _elixir_name(node: ts.Node) -> ts.Node | str | None:
     """The name in the head of a definition: before its parameters, and before `when`."""
-    if node_text(node.child_by_field_name("target")) == "describe":
+    if node_text(child(node, "target")) == "describe":
         return None
     arguments = first_child(node, "arguments")
-    head = arguments.named_child(0) if arguments and arguments.named_child_count else None
-    if node_text(node.child_by_field_name("target")) == "defimpl":
-        pair = first_child(first_child(arguments, "keywords"), "pair")
-        owner = pair.child_by_field_name("value") if pair is not None else None
+    head = first_part(arguments)
+    if node_text(child(node, "target")) == "defimpl":
+        owner = child(first_child(first_child(arguments, "keywords"), "pair"), "value")
         return ".".join(filter(None, (node_text(head), node_text(owner))))
 
-    if head is not None and node_text(head.child_by_field_name("operator")) == "when":
-        head = head.child_by_field_name("left")
+    if node_text(child(head, "operator")) == "when":
+        head = child(head, "left")
     if head is None or head.type in ("identifier", "alias", "string"):
         return head
-    return head.child_by_field_name("target") or head.child_by_field_name("operator")
+    return child(head, "target", "operator")
 
 
 def _elixir_attribute(node: ts.Node) -> str:
     """The name of a module attribute like `@doc`; empty for other nodes."""
     if node.type != "unary_operator":
         return ""
-    return node_text((node.child_by_field_name("operand") or node).child_by_field_name("target"))
+    return node_text(child(child(node, "operand") or node, "target"))
 
 
 def _elixir_docstring(definition: ts.Node, prefixes: Sequence[ts.Node]) -> str:
     attributes = list(prefixes)
     if _elixir_kind(definition) in ("module", "interface"):
-        body = first_child(definition, "do_block")
-        attributes = body.named_children if body is not None else []
+        attributes = list(parts(first_child(definition, "do_block")))
 
     for attribute in attributes:
         if _elixir_attribute(attribute) in ("doc", "moduledoc"):
-            call = attribute.child_by_field_name("operand")
+            call = child(attribute, "operand")
             return unquoted(first_child(first_child(call, "arguments"), "string", "sigil"))
     return ""
 
@@ -84,8 +92,7 @@ ELIXIR = Language(
         _elixir_attribute(node) == "moduledoc"
         or (
             node.type == "call"
-            and node_text(node.child_by_field_name("target"))
-            in ("alias", "import", "require", "use")
+            and node_text(child(node, "target")) in ("alias", "import", "require", "use")
         )
     ),
     has_clauses=True,
@@ -108,11 +115,11 @@ def _haskell_name(node: ts.Node) -> ts.Node | str | None:
         # Of `(Either a b)` the constructor; `(a, b)` and `(a -> b)` have none.
         constructor = _HASKELL_CONSTRUCTOR.search(type_text)
         instance_of = constructor[0] if constructor else "".join(type_text.split())
-        return f"{node_text(node.child_by_field_name('name'))}.{instance_of}"
+        return f"{node_text(child(node, 'name'))}.{instance_of}"
 
-    name = node.child_by_field_name("name")
+    name = child(node, "name")
     if name is None:
-        name = (first_child(node, "infix") or node).child_by_field_name("operator")
+        name = child(first_child(node, "infix") or node, "operator")
     return first_child(name, "operator") or name if name is not None else None
 
 
@@ -125,11 +132,6 @@ _DIRECTIVE = re.compile(
     rb"^#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|include|error|warning)\b(?:[^\n\\]|\\.|\\\n)*",
     re.MULTILINE,
 )
-
-
-def _without_directives(source: bytes) -> bytes:
-    """The source with spaces for directives: the grammar reads nothing from `#else` to `#endif`."""
-    return _DIRECTIVE.sub(lambda directive: re.sub(rb"[^\r\n]", b" ", directive[0]), source)
 
 
 HASKELL = Language(
@@ -149,7 +151,8 @@ HASKELL = Language(
     body_starts=types("class_declarations match where"),
     dull=types("import header pragma"),
     has_clauses=True,
-    rewrite=_without_directives,
+    # The grammar reads nothing from `#else` to `#endif`.
+    rewrite=partial(_DIRECTIVE.sub, lambda directive: blanked(directive[0])),
 )
 
 
@@ -158,7 +161,7 @@ HASKELL = Language(
 
 def _ocaml_kind(node: ts.Node) -> str:
     """What a `let` defines: a function has parameters, or is `fun` or `function`."""
-    body = node.child_by_field_name("body")
+    body = child(node, "body")
     is_function = first_child(node, "parameter") or (
         body is not None and body.type in ("fun_expression", "function_expression")
     )
@@ -167,8 +170,7 @@ def _ocaml_kind(node: ts.Node) -> str:
 
 def _ocaml_name(node: ts.Node) -> ts.Node | None:
     return (
-        node.child_by_field_name("pattern")
-        or node.child_by_field_name("name")
+        child(node, "pattern", "name")
         or first_child(
             first_child(node, "constructor_declaration") or node,
             "value_name", "module_name", "module_type_name", "class_name", "class_type_name",

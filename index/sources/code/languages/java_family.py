@@ -5,15 +5,17 @@ from __future__ import annotations
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
-    block_kind,
-    block_name,
+    child,
     first_child,
+    first_part,
     kinds,
+    named_block,
     node_text,
+    parts,
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Block, Language
 
 # ---- Java
 
@@ -51,9 +53,8 @@ def _c_sharp_property(node: ts.Node) -> str | None:
     """A property, indexer or event with code of its own; `{ get; set; }` is left to the class."""
     if first_child(node, "arrow_expression_clause") is not None:
         return "method"
-    accessors = node.child_by_field_name("accessors")
-    parts = accessors.named_children if accessors is not None else []
-    return "method" if any(part.child_by_field_name("body") for part in parts) else None
+    has_code = any(child(accessor, "body") for accessor in parts(child(node, "accessors")))
+    return "method" if has_code else None
 
 
 def _c_sharp_name(node: ts.Node) -> ts.Node | str | None:
@@ -62,7 +63,7 @@ def _c_sharp_name(node: ts.Node) -> ts.Node | str | None:
         return None
     if node.type == "indexer_declaration":
         return "this"
-    return node.child_by_field_name("name") or node.child_by_field_name("operator")
+    return child(node, "name", "operator")
 
 
 C_SHARP = Language(
@@ -100,42 +101,26 @@ C_SHARP = Language(
 # ---- Calls of Kotlin, Scala and Swift with a lambda behind them
 
 
-_LAMBDAS = types("lambda_literal block")
 _STRINGS = types("string string_literal line_string_literal")
 
 
-def _lambda(node: ts.Node) -> ts.Node | None:
-    """The lambda behind a call: `{ … }` of `test("adds") { … }`."""
-    if node.type != "call_expression":
-        return None
-    return first_child(first_child(node, "call_suffix", "annotated_lambda") or node, *_LAMBDAS)
-
-
-def _lambda_call(call: ts.Node) -> tuple[str, ts.Node | None]:
-    """What a call with a lambda calls, and its first argument, if that is a string."""
-    callee = call.named_child(0)
+def _lambda_block(call: ts.Node) -> Block | None:
+    """A call with a string and a lambda: `test("adds") { … }`."""
+    body = first_child(
+        first_child(call, "call_suffix", "annotated_lambda") or call, "lambda_literal", "block"
+    )
+    callee = first_part(call)
     arguments = first_child(first_child(call, "call_suffix"), "value_arguments")
     # Swift has the arguments beside the lambda, the others in a call inside of the call.
     if arguments is None and callee is not None and callee.type == "call_expression":
         arguments = first_child(callee, "value_arguments", "arguments")
-        callee = callee.named_child(0)
+        callee = first_part(callee)
 
-    value = arguments.named_child(0) if arguments is not None and arguments.named_children else None
-    if value is not None and value.type == "value_argument":
-        value = value.named_child(0)
-    return node_text(callee), value if value is not None and value.type in _STRINGS else None
-
-
-def _lambda_kind(call: ts.Node) -> str | None:
-    """The kind of what a call with a name and a lambda defines."""
-    callee, name = _lambda_call(call)
-    is_named = name is not None and _lambda(call) is not None
-    return block_kind(call, callee) if is_named and callee else None
-
-
-def _lambda_name(call: ts.Node) -> str:
-    callee, name = _lambda_call(call)
-    return block_name(callee, _lambda_kind(call), unquoted(name))
+    name = first_part(arguments)
+    if name is not None and name.type == "value_argument":
+        name = first_part(name)
+    is_named = name is not None and name.type in _STRINGS and node_text(callee)
+    return named_block(call, node_text(callee), unquoted(name), body) if is_named and body else None
 
 
 # ---- Kotlin
@@ -152,16 +137,13 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     if node.type == "secondary_constructor":
         return "constructor"
     if node.type == "companion_object":
-        return node.child_by_field_name("name") or "Companion"
+        return child(node, "name") or "Companion"
     if node.type == "property_declaration":
         return first_child(first_child(node, "variable_declaration"), "identifier")
     if node.type == "enum_entry":
         return first_child(node, "identifier")
 
-    if node.type == "call_expression":
-        return _lambda_name(node)
-
-    return node.child_by_field_name("name") or node.child_by_field_name("type")
+    return child(node, "name", "type")
 
 
 KOTLIN = Language(
@@ -181,10 +163,9 @@ KOTLIN = Language(
         "property_declaration": lambda node: (
             "function" if first_child(node, "getter", "setter") else "constant"
         ),
-        "call_expression": _lambda_kind,
+        "call_expression": _lambda_block,
     },
     find_name=_kotlin_name,
-    find_inner=_lambda,
     # Kotest has the tests of a class in a lambda that its head gives to the class above.
     inside=types(
         "class_body enum_class_body delegation_specifiers delegation_specifier constructor_invocation value_arguments"
@@ -203,11 +184,11 @@ KOTLIN = Language(
 # ---- Scala
 
 
-def _scala_infix_kind(node: ts.Node) -> str | None:
+def _scala_infix_block(node: ts.Node) -> Block | None:
     """A sentence with a block, as ScalaTest has them: `"A gate" should "open" in { … }`."""
-    operator = node_text(node.child_by_field_name("operator"))
-    is_block = first_child(node, "block") is not None and _scala_sentence(node)
-    return _SCALA_SENTENCES.get(operator) if is_block else None
+    kind = _SCALA_SENTENCES.get(node_text(child(node, "operator")))
+    sentence = _scala_sentence(node) if kind and first_child(node, "block") is not None else ""
+    return Block(kind, sentence, node) if kind and sentence else None
 
 
 _SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "when": "namespace"}
@@ -215,27 +196,19 @@ _SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "w
 
 def _scala_sentence(node: ts.Node) -> str:
     """The words before the block: `A gate should open`; empty if they are no strings."""
-    left = node.child_by_field_name("left")
+    left = child(node, "left")
     if left is None or left.type == "string":
         return unquoted(left)
     if left.type != "infix_expression":
         return ""
-    sides = (left.child_by_field_name(side) for side in ("left", "right"))
+    sides = (child(left, side) for side in ("left", "right"))
     first, last = (_scala_word(side) for side in sides)
-    return " ".join([first, node_text(left.child_by_field_name("operator")), last]) if last else ""
+    return " ".join([first, node_text(child(left, "operator")), last]) if last else ""
 
 
 def _scala_word(side: ts.Node | None) -> str:
     """A string's text, or a word such as `it`."""
     return unquoted(side) or (node_text(side) if side and side.type == "identifier" else "")
-
-
-def _scala_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type == "call_expression":
-        return _lambda_name(node)
-    if node.type == "infix_expression":
-        return _scala_sentence(node)
-    return node.child_by_field_name("name") or node.child_by_field_name("pattern")
 
 
 SCALA = Language(
@@ -253,9 +226,8 @@ SCALA = Language(
         instance="given_definition",
         namespace="package_clause",
     )
-    | {"call_expression": _lambda_kind, "infix_expression": _scala_infix_kind},
-    find_name=_scala_name,
-    find_inner=_lambda,
+    | {"call_expression": _lambda_block, "infix_expression": _scala_infix_block},
+    find_name=lambda node: child(node, "name", "pattern"),
     inside=types("template_body enum_body extension_definition package_clause block"),
     opaque=types("block"),
     comments=types("comment block_comment"),
@@ -273,13 +245,13 @@ SCALA = Language(
 
 
 def _swift_kind(node: ts.Node) -> str:
-    word = node_text(node.child_by_field_name("declaration_kind"))
+    word = node_text(child(node, "declaration_kind"))
     return "scope" if word == "extension" else "class" if word == "actor" else word
 
 
 def _swift_function(node: ts.Node) -> str:
     """A function, or where Quick has the tests of a class, `override func spec()`."""
-    is_spec = node_text(node.child_by_field_name("name")) == "spec"
+    is_spec = node_text(child(node, "name")) == "spec"
     return (
         "scope"
         if is_spec and "override" in node_text(first_child(node, "modifiers"))
@@ -288,13 +260,11 @@ def _swift_function(node: ts.Node) -> str:
 
 
 def _swift_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type == "call_expression":
-        return _lambda_name(node)
     if node.type == "function_declaration" and _swift_function(node) == "scope":
         return ""
     if node.type in ("deinit_declaration", "subscript_declaration"):
         return node.type.partition("_")[0]
-    name = node.child_by_field_name("name")
+    name = child(node, "name")
     return first_child(name, "simple_identifier") if name and name.type == "pattern" else name
 
 
@@ -305,7 +275,7 @@ SWIFT = Language(
     definitions={
         "class_declaration": _swift_kind,
         "function_declaration": _swift_function,
-        "call_expression": _lambda_kind,
+        "call_expression": _lambda_block,
         **kinds(
             function="protocol_function_declaration",
             method="init_declaration deinit_declaration subscript_declaration",
@@ -313,11 +283,10 @@ SWIFT = Language(
             type="typealias_declaration",
         ),
         "property_declaration": lambda node: (
-            "function" if node.child_by_field_name("computed_value") else "constant"
+            "function" if child(node, "computed_value") else "constant"
         ),
     },
     find_name=_swift_name,
-    find_inner=_lambda,
     inside=types(
         "class_body enum_class_body protocol_body function_body statements call_suffix lambda_literal"
     ),

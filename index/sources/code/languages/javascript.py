@@ -7,14 +7,14 @@ from dataclasses import replace
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
-    block_kind,
-    block_name,
+    child,
     first_child,
     kinds,
+    named_block,
     node_text,
     types,
 )
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Block, Language
 
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
@@ -41,9 +41,9 @@ def _is_script_import(node: ts.Node) -> bool:
         return _is_required(first_child(node, "variable_declarator"), "value")
     if node.type == "export_statement":
         return (
-            node.child_by_field_name("source") is not None
+            child(node, "source") is not None
             or first_child(node, "export_clause") is not None
-            or node_text(node.child_by_field_name("value")).isidentifier()
+            or node_text(child(node, "value")).isidentifier()
         )
     if node.type != "expression_statement":
         return False
@@ -51,7 +51,7 @@ def _is_script_import(node: ts.Node) -> bool:
         return True
 
     assignment = first_child(node, "assignment_expression")
-    target = node_text(assignment.child_by_field_name("left")) if assignment is not None else ""
+    target = node_text(child(assignment, "left"))
     return target.startswith(("module.exports", "exports.")) and (
         _is_required(assignment, "right") or _is_list_of_names(assignment)
     )
@@ -59,9 +59,9 @@ def _is_script_import(node: ts.Node) -> bool:
 
 def _is_required(node: ts.Node | None, field: str) -> bool:
     """Whether the value in a field is `require(…)`, or a part of it."""
-    value = node.child_by_field_name(field) if node is not None else None
+    value = child(node, field)
     while value is not None and value.type in ("call_expression", "member_expression"):
-        inner = value.child_by_field_name("function") or value.child_by_field_name("object")
+        inner = child(value, "function", "object")
         if inner is not None and inner.type == "identifier":
             return node_text(inner) == "require"
         value = inner
@@ -70,44 +70,30 @@ def _is_required(node: ts.Node | None, field: str) -> bool:
 
 def _is_list_of_names(assignment: ts.Node | None) -> bool:
     """Whether the assigned value is a name, or an object of names."""
-    value = assignment.child_by_field_name("right") if assignment is not None else None
+    value = child(assignment, "right")
     if value is None:
         return False
-    parts = value.named_children if value.type == "object" else [value]
-    return all(part.type in ("identifier", "shorthand_property_identifier") for part in parts)
+    names = value.named_children if value.type == "object" else [value]
+    return all(name.type in ("identifier", "shorthand_property_identifier") for name in names)
 
 
-def _callback(call: ts.Node) -> ts.Node | None:
-    """The function that a statement calls another with, after a name: `it("adds", () => …)`."""
-    arguments = call.child_by_field_name("arguments")
-    parent = call.parent
-    is_statement = parent is not None and parent.type == "expression_statement"
-    if not is_statement or first_child(arguments, "string", "template_string") is None:
+def _script_block(call: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a function: `it("adds", () => …)`."""
+    arguments = child(call, "arguments")
+    name = first_child(arguments, "string", "template_string")
+    callback = first_child(arguments, "arrow_function", "function_expression")
+    is_statement = call.parent is not None and call.parent.type == "expression_statement"
+    if not is_statement or name is None or callback is None:
         return None
-    return first_child(arguments, "arrow_function", "function_expression")
 
-
-def _callee(call: ts.Node) -> str:
-    """What is called, without arguments: `it.each` of `it.each([1, 2])("adds", …)`."""
-    callee = call.child_by_field_name("function")
+    # Without arguments: `it.each` of `it.each([1, 2])("adds", …)`.
+    callee = child(call, "function")
     while callee is not None and callee.type == "call_expression":
-        callee = callee.child_by_field_name("function")
-    return node_text(callee) if callee is not None and callee.type in _CALLEES else ""
-
-
-_CALLEES = types("identifier member_expression")
-
-
-def _call_kind(call: ts.Node) -> str | None:
-    callee = _callee(call) if _callback(call) is not None else ""
-    return block_kind(call, callee) if callee else None
-
-
-def _script_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type != "call_expression":
-        return node.child_by_field_name("name")
-    name = first_child(node.child_by_field_name("arguments"), "string", "template_string")
-    return block_name(_callee(node), _call_kind(node), node_text(name)[1:-1])
+        callee = child(callee, "function")
+    is_path = callee is not None and callee.type in ("identifier", "member_expression")
+    return (
+        named_block(call, node_text(callee), node_text(name)[1:-1], callback) if is_path else None
+    )
 
 
 JAVASCRIPT = Language(
@@ -120,10 +106,8 @@ JAVASCRIPT = Language(
             method="method_definition",
             class_="class_declaration",
         ),
-        "call_expression": _call_kind,
+        "call_expression": _script_block,
     },
-    find_name=_script_name,
-    find_inner=_callback,
     inside=types(_SCRIPT_INSIDE + " field_definition"),
     identifiers=types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
@@ -159,8 +143,6 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             method="abstract_method_signature method_signature",
             type="type_alias_declaration",
         ),
-        find_name=_script_name,
-        find_inner=_callback,
         inside=types(
             _SCRIPT_INSIDE
             + " public_field_definition ambient_declaration as_expression satisfies_expression"

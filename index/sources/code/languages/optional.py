@@ -8,8 +8,17 @@ from dataclasses import replace
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types, unquoted
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.languages.nodes import (
+    child,
+    first_child,
+    first_part,
+    kinds,
+    node_text,
+    parts,
+    types,
+    unquoted,
+)
+from purlin.index.sources.code.syntax import Language, blanked
 
 # ---- Dart
 
@@ -23,15 +32,6 @@ _DART_LEADS = types(
 )
 
 
-def _dart_declaration(node: ts.Node) -> str | None:
-    """The kind of a member without a body, unless it is a field."""
-    return "method" if first_child(node, *_DART_SIGNATURES) is not None else None
-
-
-def _dart_extension(node: ts.Node) -> str:
-    return "extension" if node.child_by_field_name("name") is not None else "scope"
-
-
 def _dart_name(node: ts.Node) -> ts.Node | str | None:
     """The name; of a constructor, what is after its class: `dark` of `Lamp.dark`."""
     signature = first_child(node, *_DART_SIGNATURES) or node
@@ -39,17 +39,17 @@ def _dart_name(node: ts.Node) -> ts.Node | str | None:
         head = node_text(signature).partition("operator")[2]
         return "".join(head[: head.rindex("(")].split()) if "(" in head else None
     if "constructor" in signature.type:
-        names = [child for child in signature.named_children if child.type == "identifier"]
+        names = [part for part in signature.named_children if part.type == "identifier"]
         return names[-1] if names else None
     if node.type == "type_alias":
-        names = [child for child in node.named_children if child.type == "type_identifier"]
+        names = [part for part in node.named_children if part.type == "type_identifier"]
         is_old = first_child(node, "formal_parameter_list") is not None
         return names[-1 if is_old else 0] if names else None
 
     return (
-        signature.child_by_field_name("name")
+        child(signature, "name")
         or first_child(first_child(node, "mixin_application_class") or node, "identifier")
-        or node.child_by_field_name("class")
+        or child(node, "class")
     )
 
 
@@ -58,8 +58,9 @@ DART = Language(
     suffixes=(".dart",),
     module="tree_sitter_dart",
     definitions={
-        "declaration": _dart_declaration,
-        "extension_declaration": _dart_extension,
+        # A member without a body, unless it is a field.
+        "declaration": lambda node: "method" if first_child(node, *_DART_SIGNATURES) else None,
+        "extension_declaration": lambda node: "extension" if child(node, "name") else "scope",
         **kinds(
             function="function_signature getter_signature setter_signature",
             method="method_signature",
@@ -122,13 +123,12 @@ def _as_method(header: re.Match[bytes]) -> bytes:
 
     filler = b"x" * (len(head) - len(_GROOVY_METHOD))
     method = _GROOVY_METHOD.replace(b'""', b'"%b"' % filler)
-    spaces = re.sub(rb"[^\r\n]", b" ", line[len(head) :] + line_break + rest)
-    return header[1] + method + spaces
+    return header[1] + method + blanked(line[len(head) :] + line_break + rest)
 
 
 def _groovy_type(node: ts.Node) -> str | None:
     """The kind of a type that is read as a method: of its keyword, three letters stand for `def`."""
-    word = next((node_text(child) for child in node.children if child.type == "def"), "")
+    word = next((node_text(token) for token in node.children if token.type == "def"), "")
     return _GROOVY_TYPES.get(word)
 
 
@@ -137,7 +137,7 @@ def _groovy_method(node: ts.Node) -> str | None:
     if kind := _groovy_type(node):
         return kind
     # A field and a constructor without a semicolon between them.
-    if any(child.is_error for child in node.children):
+    if any(part.is_error for part in node.children):
         return None
     return "test" if first_child(node, "quoted_identifier") is not None else "function"
 
@@ -149,20 +149,16 @@ def _gradle_task(node: ts.Node) -> str | None:
 
 def _gradle_task_name(node: ts.Node) -> ts.Node | None:
     is_statement = node.type == "expression_statement" and node.named_child_count
-    statement = node.named_child(0) if is_statement else node
-    if statement is None:
-        return None
-    call = statement
-    for field in ("function", "receiver"):
-        call = statement.child_by_field_name(field) or call
-    if call.type != "field_access":
+    statement = first_part(node) if is_statement else node
+    call = child(statement, "receiver", "function") or statement
+    if call is None or call.type != "field_access":
         return None
 
-    owner, member = (call.child_by_field_name(field) for field in ("object", "field"))
+    owner, member = (child(call, field) for field in ("object", "field"))
     if node_text(owner) == "task":
         return member
     is_made = node_text(owner) == "tasks" and node_text(member) in _GRADLE_MAKERS
-    arguments = statement.child_by_field_name("arguments")
+    arguments = child(statement, "arguments")
     return first_child(arguments, "string_literal") if is_made else None
 
 
@@ -174,8 +170,8 @@ def _groovy_name(node: ts.Node) -> ts.Node | str | None:
         return match[1] if match else None
 
     # In `static main(args)`, the grammar reads the name as a type.
-    name = node.child_by_field_name("name")
-    return name if node_text(name) else node.child_by_field_name("return_type")
+    name = child(node, "name")
+    return name if node_text(name) else child(node, "return_type")
 
 
 def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
@@ -183,11 +179,10 @@ def _gradle_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str 
     if definition.type not in ("expression_statement", "command_chain"):
         return None
 
-    closure = first_child(definition, "closure")
-    for statement in closure.named_children if closure is not None else ():
+    for statement in parts(first_child(definition, "closure")):
         value = first_child(statement, "assignment_expression")
-        if value is not None and node_text(value.child_by_field_name("left")) == "description":
-            return unquoted(value.child_by_field_name("right")) or None
+        if node_text(child(value, "left")) == "description":
+            return unquoted(child(value, "right")) or None
 
     return None
 
@@ -239,7 +234,7 @@ def _solidity_name(node: ts.Node) -> ts.Node | str | None:
         return "constructor"
     if node.type == "fallback_receive_definition":
         return node.children[0] if node.children else None
-    return node.child_by_field_name("name")
+    return child(node, "name")
 
 
 SOLIDITY = Language(
@@ -286,7 +281,7 @@ def _fortran_name(node: ts.Node) -> ts.Node | str | None:
     if head is None:
         return None
     operator = first_child(first_child(head, "operator"), "operator_name")
-    return head.child_by_field_name("name") or first_child(head, "name", "type_name") or operator
+    return child(head, "name") or first_child(head, "name", "type_name") or operator
 
 
 def _fortran_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
@@ -298,11 +293,6 @@ def _fortran_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str
         lines.append(node_text(node)[2:].removeprefix(" ").rstrip())
         node = node.next_sibling
     return "\n".join(lines).strip() or None
-
-
-def _free_form(source: bytes) -> bytes:
-    """Fixed-form source as the grammar reads it: `!` for comments, `&` where a line goes on."""
-    return _FIXED_CONTINUATION.sub(b"&\n     ", _FIXED_COMMENT.sub(b"!", source))
 
 
 FORTRAN = Language(
@@ -325,7 +315,12 @@ FORTRAN = Language(
     is_tolerant=True,
     docstring=_fortran_docstring,
 )
-FIXED_FORTRAN = replace(FORTRAN, suffixes=(".f", ".f77", ".for"), rewrite=_free_form)
+# In free form, there is `!` for comments, and `&` where a line goes on.
+FIXED_FORTRAN = replace(
+    FORTRAN,
+    suffixes=(".f", ".f77", ".for"),
+    rewrite=lambda source: _FIXED_CONTINUATION.sub(b"&\n     ", _FIXED_COMMENT.sub(b"!", source)),
+)
 
 
 # ---- MATLAB
@@ -341,7 +336,7 @@ def _matlab_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str 
 
     lines = (line.strip().lstrip("%{}") for line in node_text(below_head).splitlines())
     text = "\n".join(line.removeprefix(" ") for line in lines).strip()
-    name = node_text(definition.child_by_field_name("name"))
+    name = node_text(child(definition, "name"))
     return re.sub(rf"^{re.escape(name.upper())}\b[ \t:-]*", "", text) or None
 
 
@@ -371,12 +366,10 @@ GDSCRIPT = Language(
             enum="enum_definition",
             constant="const_statement",
         ),
-        "variable_statement": lambda node: (
-            "constant" if node.child_by_field_name("setget") is None else None
-        ),
+        "variable_statement": lambda node: "constant" if child(node, "setget") is None else None,
     },
     find_name=lambda node: (
-        "_init" if node.type == "constructor_definition" else node.child_by_field_name("name")
+        "_init" if node.type == "constructor_definition" else child(node, "name")
     ),
     inside=types("class_body"),
     identifiers=types("identifier name"),

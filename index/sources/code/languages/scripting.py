@@ -11,15 +11,17 @@ import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
     STRING,
-    block_kind,
-    block_name,
+    child,
     first_child,
+    first_part,
     kinds,
+    named_block,
     node_text,
+    parts,
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language, synopsis
+from purlin.index.sources.code.syntax import Block, Language, synopsis
 
 # ---- Python
 
@@ -28,28 +30,22 @@ def _statement_string(statement: ts.Node | None) -> str:
     """The text of a statement that is nothing but a string."""
     if statement is None or statement.type != "expression_statement":
         return ""
-    string = statement.named_child(0) if statement.named_child_count else None
+    string = first_part(statement)
     return unquoted(string) if string is not None and string.type == "string" else ""
 
 
-def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
-    body = definition.child_by_field_name("body")
-    return _statement_string(body.named_child(0)) if body and body.named_child_count else ""
-
-
 def _python_file_docstring(root: ts.Node) -> str:
-    for position in range(root.named_child_count):
-        statement = root.named_child(position)
-        if statement is not None and statement.type != "comment":
-            return _statement_string(statement)
-    return ""
+    statements = map(root.named_child, range(root.named_child_count))
+    return _statement_string(
+        next((each for each in statements if each and each.type != "comment"), None)
+    )
 
 
 def _is_dunder(node: ts.Node) -> bool:
     """Whether a statement sets `__all__`, `__version__` or the like."""
-    if node.type != "expression_statement" or (value := first_child(node, "assignment")) is None:
+    if node.type != "expression_statement":
         return False
-    name = node_text(value.child_by_field_name("left"))
+    name = node_text(child(first_child(node, "assignment"), "left"))
     return name.startswith("__") and name.endswith("__")
 
 
@@ -60,7 +56,7 @@ PYTHON = Language(
     definitions=kinds(
         function="function_definition", class_="class_definition", type="type_alias_statement"
     ),
-    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("left"),
+    find_name=lambda node: child(node, "name", "left"),
     inside=types(
         "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
@@ -72,7 +68,7 @@ PYTHON = Language(
     annotations=types("decorator"),
     dull=types("import_statement import_from_statement future_import_statement"),
     is_dull=_is_dunder,
-    docstring=_python_docstring,
+    docstring=lambda node, _prefixes: _statement_string(first_part(child(node, "body"))),
     file_docstring=_python_file_docstring,
 )
 
@@ -80,62 +76,41 @@ PYTHON = Language(
 # ---- PHP
 
 
-_PHP_CLOSURES = types("anonymous_function arrow_function")
-
-
 def _php_argument(call: ts.Node, *argument_types: str) -> ts.Node | None:
     """The first argument of one of these types."""
-    arguments = first_child(call, "arguments")
-    values = (
-        (first_child(each, *argument_types) for each in arguments.named_children)
-        if arguments
-        else ()
-    )
+    arguments = parts(first_child(call, "arguments"))
+    values = (first_child(argument, *argument_types) for argument in arguments)
     return next(filter(None, values), None)
 
 
-def _php_call(statement: ts.Node) -> ts.Node | None:
-    """Of a chain such as `Route::get('/orders', fn () => …)->name('orders')`, the call with a closure."""
-    call: ts.Node | None = statement
-    while call is not None and _php_argument(call, *_PHP_CLOSURES) is None:
-        call = call.child_by_field_name("object")
-    return call
+def _php_block(statement: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a closure.
 
-
-def _php_closure(statement: ts.Node) -> ts.Node | None:
-    call = _php_call(statement) if statement.type.endswith("call_expression") else None
-    return _php_argument(call, *_PHP_CLOSURES) if call is not None else None
-
-
-def _php_call_kind(node: ts.Node) -> str | None:
-    """The kind of what a statement defines that calls something with a name and a closure."""
-    call = _php_call(node)
-    is_statement = node.parent is not None and node.parent.type == "expression_statement"
-    if not is_statement or call is None or _php_argument(call, *_PHP_STRINGS) is None:
+    In a chain such as `Route::get('/orders', fn () => …)->name('orders')`, that is the first call.
+    """
+    if statement.parent is None or statement.parent.type != "expression_statement":
         return None
-    return block_kind(node, _php_callee(call))
 
-
-_PHP_STRINGS = types("string encapsed_string")
+    call: ts.Node | None = statement
+    while call is not None:
+        if closure := _php_argument(call, "anonymous_function", "arrow_function"):
+            name = _php_argument(call, "string", "encapsed_string")
+            return (
+                named_block(statement, _php_callee(call), unquoted(name), closure) if name else None
+            )
+        call = child(call, "object")
+    return None
 
 
 def _php_callee(call: ts.Node) -> str:
     """What is called: `it`, `Route::get`, `$app->get`; of a longer chain only its last call."""
-    if (function := call.child_by_field_name("function")) is not None:
+    if (function := child(call, "function")) is not None:
         return node_text(function)
-    owner = call.child_by_field_name("scope") or call.child_by_field_name("object")
-    name = node_text(call.child_by_field_name("name"))
+    owner = child(call, "scope", "object")
+    name = node_text(child(call, "name"))
     if owner is None or owner.type.endswith("call_expression"):
         return name
     return f"{node_text(owner)}{'->' if call.type == 'member_call_expression' else '::'}{name}"
-
-
-def _php_name(node: ts.Node) -> ts.Node | str | None:
-    call = _php_call(node) if node.type.endswith("call_expression") else None
-    if call is None:
-        return node.child_by_field_name("name")
-    name = unquoted(_php_argument(call, *_PHP_STRINGS))
-    return block_name(_php_callee(call), _php_call_kind(node), name)
 
 
 PHP = Language(
@@ -155,11 +130,9 @@ PHP = Language(
         ),
         **dict.fromkeys(
             ("function_call_expression", "member_call_expression", "scoped_call_expression"),
-            _php_call_kind,
+            _php_block,
         ),
     },
-    find_name=_php_name,
-    find_inner=_php_closure,
     inside=types(
         "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
         " try_statement expression_statement function_call_expression member_call_expression scoped_call_expression"
@@ -177,47 +150,35 @@ PHP = Language(
 # ---- Ruby
 
 
-def _ruby_call_kind(call: ts.Node) -> str | None:
+def _ruby_block(call: ts.Node) -> Block | None:
     """What a call with a name and a block defines: a method, a test, or a route, task or the like."""
     name = _ruby_call_name(call)
-    if name is None or call.child_by_field_name("block") is None:
+    if name is None or child(call, "block") is None:
         return None
 
-    callee = _ruby_callee(call)
+    parts = (child(call, field) for field in ("receiver", "method"))
+    callee = ".".join(filter(None, map(node_text, parts)))
+    text = node_text(name).strip("\"':")
     if callee == "define_method":
-        return "function"
-    kind = block_kind(call, callee)
-    is_sentence = name.type not in ("constant", "scope_resolution")
-    return kind if is_sentence or kind == "namespace" else None
-
-
-def _ruby_callee(call: ts.Node) -> str:
-    parts = (call.child_by_field_name(field) for field in ("receiver", "method"))
-    return ".".join(filter(None, map(node_text, parts)))
+        return Block("function", text, call)
+    block = named_block(call, callee, text, call)
+    is_constant = name.type in ("constant", "scope_resolution")
+    return None if block and block.kind != "namespace" and is_constant else block
 
 
 def _ruby_call_name(call: ts.Node) -> ts.Node | None:
     """The first argument, if it is a name; of `task remind: :environment`, what is before the colon."""
-    arguments = call.child_by_field_name("arguments")
-    name = arguments.named_child(0) if arguments is not None and arguments.named_children else None
-
+    name = first_part(child(call, "arguments"))
     if name is not None and name.type == "pair":
-        needed = name.child_by_field_name("value")
+        needed = child(name, "value")
         is_needed = needed is not None and needed.type in ("simple_symbol", "string", "array")
-        name = name.child_by_field_name("key") if is_needed else None
+        name = child(name, "key") if is_needed else None
 
     is_name = name is not None and name.type in _RUBY_NAMES
-    return name if is_name and node_text(call.child_by_field_name("method")) != "new" else None
+    return name if is_name and node_text(child(call, "method")) != "new" else None
 
 
 _RUBY_NAMES = types("string simple_symbol hash_key_symbol constant scope_resolution")
-
-
-def _ruby_name(node: ts.Node) -> ts.Node | str | None:
-    if node.type != "call":
-        return node.child_by_field_name("name")
-    name = node_text(_ruby_call_name(node)).strip("\"':")
-    return block_name(_ruby_callee(node), _ruby_call_kind(node), name)
 
 
 RUBY = Language(
@@ -226,9 +187,8 @@ RUBY = Language(
     module="tree_sitter_ruby",
     definitions={
         **kinds(function="method", method="singleton_method", class_="class", module="module"),
-        "call": _ruby_call_kind,
+        "call": _ruby_block,
     },
-    find_name=_ruby_name,
     inside=types(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
@@ -239,7 +199,7 @@ RUBY = Language(
     scopes=types("call"),
     body_starts=types("{ ; end do_block block"),
     is_dull=lambda node: (
-        node.type == "call" and node_text(node.child_by_field_name("method")).startswith("require")
+        node.type == "call" and node_text(child(node, "method")).startswith("require")
     ),
     owners={"singleton_method": "object"},
     silent=types("self"),
@@ -252,21 +212,10 @@ RUBY = Language(
 _POD_PARAGRAPH = re.compile(r"\n\s*\n")
 
 
-def _is_perl_import(node: ts.Node) -> bool:
-    """Whether a statement only loads a module, or says which package the lines after it are in."""
-    return node.type == "use_statement" or (
-        node.type == "package_statement" and first_child(node, "block") is None
-    )
-
-
 def _pod_text(pod: str) -> str | None:
     """The first paragraph that is no command such as `=head2`."""
     paragraphs = (" ".join(paragraph.split()) for paragraph in _POD_PARAGRAPH.split(pod))
     return next((text for text in paragraphs if text and not text.startswith("=")), None)
-
-
-def _perl_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
-    return _pod_text(node_text(prefixes[-1])) if prefixes else None
 
 
 def _perl_file_docstring(root: ts.Node) -> str | None:
@@ -295,10 +244,12 @@ PERL = Language(
         node.type == "pod" and node_text(node).startswith(("=head2", "=head3", "=item"))
     ),
     body_starts=types("block"),
-    is_dull=_is_perl_import,
+    dull=types("use_statement"),
+    # The lines after it are in the package.
+    is_dull=lambda node: node.type == "package_statement" and first_child(node, "block") is None,
     silent=types("main"),
     is_tolerant=True,
-    docstring=_perl_docstring,
+    docstring=lambda _node, prefixes: _pod_text(node_text(prefixes[-1])) if prefixes else None,
     file_docstring=_perl_file_docstring,
 )
 
@@ -309,7 +260,7 @@ PERL = Language(
 def _inside(node: ts.Node | None, *kinds: str) -> ts.Node | None:
     """The first node inside those of these kinds that begin a node."""
     while node is not None and node.type in kinds:
-        node = node.named_child(0) if node.named_child_count else None
+        node = first_part(node)
     return node
 
 
@@ -322,7 +273,7 @@ def _julia_call(node: ts.Node) -> ts.Node | None:
 
 def _julia_name(node: ts.Node) -> ts.Node | None:
     """The name of what is called, or of a type without its parameters and supertype."""
-    if (name := node.child_by_field_name("name")) is not None:
+    if (name := child(node, "name")) is not None:
         return name
 
     if head := _julia_call(node) or first_child(node, "type_head"):
@@ -381,36 +332,22 @@ JULIA = Language(
 # ---- Lua
 
 
-def _lua_callback(call: ts.Node) -> ts.Node | None:
-    """The function that a statement calls another with, after a name: `it("adds", function() … end)`."""
-    arguments = call.child_by_field_name("arguments")
+def _lua_block(call: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a function: `it("adds", function() … end)`."""
+    arguments = child(call, "arguments")
+    name, function = (first_child(arguments, kind) for kind in ("string", "function_definition"))
     is_statement = call.parent is not None and call.parent.type in ("chunk", "block")
-    if not is_statement or first_child(arguments, "string") is None:
+    if not is_statement or name is None or function is None:
         return None
-    return first_child(arguments, "function_definition")
-
-
-def _lua_call_kind(call: ts.Node) -> str | None:
-    callee = node_text(call.child_by_field_name("name")) if _lua_callback(call) is not None else ""
-    return block_kind(call, callee) if callee else None
-
-
-def _lua_name(node: ts.Node) -> ts.Node | str | None:
-    name = node.child_by_field_name("name")
-    if node.type != "function_call":
-        return name
-    string = first_child(node.child_by_field_name("arguments"), "string")
-    text = node_text(string.child_by_field_name("content")) if string is not None else ""
-    return block_name(node_text(name), _lua_call_kind(node), text)
+    text = node_text(child(name, "content"))
+    return named_block(call, node_text(child(call, "name")), text, function)
 
 
 LUA = Language(
     name="lua",
     suffixes=(".lua",),
     module="tree_sitter_lua",
-    definitions={**kinds(function="function_declaration"), "function_call": _lua_call_kind},
-    find_name=_lua_name,
-    find_inner=lambda node: _lua_callback(node) if node.type == "function_call" else None,
+    definitions={**kinds(function="function_declaration"), "function_call": _lua_block},
     inside=types(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list arguments function_definition"
@@ -457,11 +394,6 @@ def _powershell_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> 
     return next(filter(None, map(synopsis, comments)), None)
 
 
-def _powershell_name(node: ts.Node) -> str:
-    """The name without the scope where it is seen: `global:Close-Gate`."""
-    return node_text(first_child(node, "function_name", "simple_name")).rpartition(":")[2]
-
-
 POWERSHELL = Language(
     name="powershell",
     suffixes=(".ps1", ".psm1"),
@@ -472,7 +404,10 @@ POWERSHELL = Language(
         method="class_method_definition",
         enum="enum_statement",
     ),
-    find_name=_powershell_name,
+    # Without the scope where it is seen: `global:Close-Gate`.
+    find_name=lambda node: node_text(first_child(node, "function_name", "simple_name")).rpartition(
+        ":"
+    )[2],
     inside=types("statement_list script_block script_block_body"),
     identifiers=types("variable command_name"),
     body_starts=types("{"),

@@ -6,7 +6,7 @@ import re
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import first_child, kinds, node_text, types
+from purlin.index.sources.code.languages.nodes import child, first_child, kinds, node_text, types
 from purlin.index.sources.code.syntax import COMMON_NAMES, Language
 
 # ---- Go
@@ -16,13 +16,13 @@ def _first_spec(node: ts.Node) -> ts.Node | None:
     """The name of the first constant or variable in a block of them."""
     specs = first_child(node, "var_spec_list") or node
     spec = first_child(specs, "const_spec", "var_spec")
-    return spec.child_by_field_name("name") if spec else node.child_by_field_name("name")
+    return child(spec or node, "name")
 
 
 def _is_assertion(node: ts.Node) -> bool:
     """Whether a variable without a name only has the compiler check a type: `var _ Shape = Disc{}`."""
     spec = first_child(node, "var_spec") if node.type == "var_declaration" else None
-    return spec is not None and node_text(spec.child_by_field_name("name")) == "_"
+    return node_text(child(spec, "name")) == "_"
 
 
 GO = Language(
@@ -53,8 +53,8 @@ GO = Language(
 
 def _rust_name(node: ts.Node) -> ts.Node | None:
     """The name, or the type that an `impl` is for."""
-    named = node.child_by_field_name("name") or node.child_by_field_name("type")
-    return named.child_by_field_name("type") or named if named is not None else None
+    named = child(node, "name", "type")
+    return child(named, "type") or named
 
 
 # `#[test]`, `#[tokio::test(…)]`, `#[bench]` and `#[cfg(test)]`, also `#[cfg(all(unix, test))]`, but
@@ -87,8 +87,8 @@ RUST = Language(
     is_prefix=lambda node: node.type == "attribute_item",
     body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
     dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
-    is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
-    has_role=lambda node: node.child_by_field_name("trait") is not None,
+    is_dull=lambda node: node.type == "mod_item" and child(node, "body") is None,
+    has_role=lambda node: child(node, "trait") is not None,
     generics=True,
     test_mark=_RUST_TEST,
 )
@@ -106,24 +106,20 @@ def _zig_variable(node: ts.Node) -> str:
     return {"error": "enum", "opaque": "struct"}.get(kind := value.type.partition("_")[0], kind)
 
 
-def _zig_function(node: ts.Node) -> str:
-    """A function that returns a type is what other languages call a generic class."""
-    return "struct" if node_text(node.child_by_field_name("type")) == "type" else "function"
-
-
 ZIG = Language(
     name="zig",
     suffixes=(".zig",),
     module="tree_sitter_zig",
     definitions={
-        "function_declaration": _zig_function,
+        # One that returns a type is what other languages call a generic class.
+        "function_declaration": lambda node: (
+            "struct" if node_text(child(node, "type")) == "type" else "function"
+        ),
         "variable_declaration": _zig_variable,
         "test_declaration": "test",
     },
     find_name=lambda node: (
-        node.child_by_field_name("name")
-        or first_child(node, "identifier")
-        or first_child(node, "string")
+        child(node, "name") or first_child(node, "identifier") or first_child(node, "string")
     ),
     inside=types(
         "block expression_statement return_expression struct_declaration union_declaration enum_declaration"

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from purlin.index.sources.references.html.vocabulary import words
+
 MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
 MAX_NAMES = 16  # of arguments that a row describes together
 
@@ -577,15 +579,15 @@ GENERATORS = (
         read_entry=_gi_docgen,
         deepest_heading=3,
         # What has a page of its own.
-        furniture=frozenset(
+        furniture=words(
             "anchor class-methods constructors default-hide functions hidden methods properties"
-            " signals type-funcs virtual-methods".split()
+            " signals type-funcs virtual-methods"
         ),
     ),
     Generator(
         marks=('content="GTK-Doc',),
         read_entry=_gtk_doc,
-        entries=frozenset(["refsect3"]),
+        entries=words("refsect3"),
     ),
     Generator(
         marks=("R Documentation</td>",),
@@ -598,62 +600,60 @@ GENERATORS = (
     Generator(
         marks=('id="pkg-overview"', 'id="manual-nav"'),
         read_entry=_go,
-        furniture=frozenset(["collapsed", "#manual-nav", "#pkg-examples", "#topbar"]),
+        furniture=words("collapsed #manual-nav #pkg-examples #topbar"),
     ),
     Generator(
         marks=('class="Documentation-declaration',),
         read_entry=_go,
-        furniture=frozenset(["Documentation-index"]),
+        furniture=words("Documentation-index"),
     ),
     Generator(
         marks=('class="method-heading',),
         read_entry=_ruby,
-        headings=frozenset(["div.method-heading"]),
-        entries=frozenset(["method-detail"]),
-        furniture=frozenset("method-click-advice method-controls method-source-code".split()),
+        headings=words("div.method-heading"),
+        entries=words("method-detail"),
+        furniture=words("method-click-advice method-controls method-source-code"),
     ),
     Generator(
         marks=('class="method_details',),
         read_entry=_yard,
-        headings=frozenset(["h3.signature"]),
-        entries=frozenset(["method_details"]),
-        furniture=frozenset("source_code summary summary_toggle".split()),
-        inline=frozenset(["inline"]),
-        labels=frozenset(["tag_title"]),
+        headings=words("h3.signature"),
+        entries=words("method_details"),
+        furniture=words("source_code summary summary_toggle"),
+        inline=words("inline"),
+        labels=words("tag_title"),
     ),
     Generator(
         marks=('content="Crystal Docs',),
         read_entry=_crystal,
-        headings=frozenset(["div.signature"]),
-        entries=frozenset(["entry-detail"]),
-        furniture=frozenset("list-summary method-permalink sidebar".split()),
+        headings=words("div.signature"),
+        entries=words("entry-detail"),
+        furniture=words("list-summary method-permalink sidebar"),
     ),
     Generator(
         marks=('content="rustdoc"',),
         read_entry=_rust,
         titled_by_head=True,
-        headings=frozenset(
-            "h3.code-header h4.code-header h3.variant div.variant span.structfield".split()
-        ),
+        headings=words("h3.code-header h4.code-header h3.variant div.variant span.structfield"),
         # Members have deeper headings, such as Panics, than the text on a type.
         deepest_heading=4,
         # What all types have, what the pages of those types say, and code that is folded up.
-        furniture=frozenset(
+        furniture=words(
             "#blanket-implementations #blanket-implementations-list #foreign-impls #implementors"
-            " #implementors-list notable-traits tooltip type-contents-toggle".split()
+            " #implementors-list notable-traits tooltip type-contents-toggle"
         ),
-        inline=frozenset(["docblock-short"]),
+        inline=words("docblock-short"),
         copied="Read more",
     ),
     # pydoctor, by which Twisted's manual is made.
     Generator(
         marks=("/pydoctor", 'class="page-header"'),
         read_entry=_pydoctor,
-        headings=frozenset(["div.functionHeader"]),
+        headings=words("div.functionHeader"),
         # Summaries of what has an entry or a page, and names that the page hides.
-        furniture=frozenset(
+        furniture=words(
             "#search-box-container #search-help-box #search-results-container #showPrivate #splitTables"
-            " categoryHeader inhierarchy interfaceinfo private undocumented".split()
+            " categoryHeader inhierarchy interfaceinfo private undocumented"
         ),
         type_title=re.compile(r"((?:\w+\.)*_*[A-Z]\w*)"),
     ),
@@ -662,7 +662,7 @@ GENERATORS = (
         marks=('fpdoc.css"',),
         read_entry=_fpdoc,
         declaration="Declaration",
-        furniture=frozenset(["bar"]),
+        furniture=words("bar"),
         frame=re.compile(r"Source position: .*|\[Properties \(by Name\)\].*"),
         deepest_heading=1,
     ),
@@ -673,9 +673,9 @@ GENERATORS = (
             read_entry=_javadoc,
             titled_by_head=True,
             # What the members' own entries say.
-            furniture=frozenset(
+            furniture=words(
                 "constants-summary constructor-summary field-summary inherited-list memberSummary"
-                " method-summary nested-class-summary sub-title".split()
+                " method-summary nested-class-summary sub-title"
             ),
         )
         for marks in (
@@ -686,9 +686,9 @@ GENERATORS = (
     Generator(
         marks=("otp_doc.css", 'class="title-name'),
         read_entry=_erlang,
-        headings=frozenset(["h4.data-type-name", "h4.func-head"]),
-        entries=frozenset(["data-types-body", "func"]),
-        furniture=frozenset(["#leftnav", "title-anchors"]),
+        headings=words("h4.data-type-name h4.func-head"),
+        entries=words("data-types-body func"),
+        furniture=words("#leftnav title-anchors"),
         joined=True,
     ),
     # Haddock.
@@ -696,10 +696,10 @@ GENERATORS = (
         marks=('id="interface"', '<p class="src">'),
         read_entry=_haddock,
         titled_by_head=True,
-        headings=frozenset(["p.src"]),
-        furniture=frozenset(
+        headings=words("p.src"),
+        furniture=words(
             "#module-header #package-header #synopsis #table-of-contents hide-when-js-enabled instances"
-            " link selflink".split()
+            " link selflink"
         ),
         # Examples of a function have deeper headings.
         deepest_heading=3,
@@ -710,8 +710,8 @@ GENERATORS = (
         marks=('<h3 class="fn"', "<!-- $$$"),
         read_entry=_qdoc,
         titled_by_head=True,
-        headings=frozenset(["h3.fn"]),
-        furniture=frozenset(["navigationbar", "sidebar"]),
+        headings=words("h3.fn"),
+        furniture=words("navigationbar sidebar"),
         type_title=re.compile(r"([\w:]+) (?:Class|Struct|Union|Namespace)(?: Template)?"),
     ),
     # cppreference.com.
@@ -719,22 +719,22 @@ GENERATORS = (
         marks=('class="t-dcl-begin"', 'id="firstHeading"'),
         read_entry=_cppreference,
         titled_by_head=True,
-        prototypes=frozenset(["t-dcl"]),
-        furniture=frozenset(
+        prototypes=words("t-dcl"),
+        furniture=words(
             "#contentSub #jump-to-nav #mw-js-message #siteSub #toc editsection printfooter"
-            " t-example-live-link t-navbar".split()
+            " t-example-live-link t-navbar"
         ),
     ),
     # Scaladoc, of version 2.
     Generator(
         marks=('template.css"', 'class="modifier_kind'),
         read_entry=_scaladoc,
-        headings=frozenset(["h4.signature", "span.symbol"]),
-        entries=frozenset(["fullcomment"]),
+        headings=words("h4.signature span.symbol"),
+        entries=words("fullcomment"),
         # Lists of what a page's type inherits, and what stands before the names in signatures.
-        furniture=frozenset(
+        furniture=words(
             "#inheritedMembers #groupedMembers #mbrsel #owner #tooltip args diagram-container"
-            " full-signature-block modifier_kind morelinks permalink toggleContainer".split()
+            " full-signature-block modifier_kind morelinks permalink toggleContainer"
         ),
         summarized=True,
     ),
@@ -742,15 +742,15 @@ GENERATORS = (
     Generator(
         marks=('scribble.css"', "RBackgroundLabel"),
         read_entry=_scribble,
-        headings=frozenset(["table.RBoxed"]),
+        headings=words("table.RBoxed"),
     ),
     # HAProxy's manual.
     Generator(
         marks=("haproxy-dconv</a>",),
         read_entry=_haproxy,
-        headings=frozenset(["div.keyword"]),
-        furniture=frozenset(["#sidebar"]),
-        prose=frozenset(["arguments", "text"]),
+        headings=words("div.keyword"),
+        furniture=words("#sidebar"),
+        prose=words("arguments text"),
         joined=True,
     ),
     # MkDocs with mkdocstrings, whatever the theme.
@@ -758,7 +758,7 @@ GENERATORS = (
         marks=('class="doc doc-object',),
         read_entry=_mkdocstrings,
         headings=frozenset(f"h{level}.doc-heading" for level in range(1, 7)),
-        signatures=frozenset(["doc-signature"]),
-        furniture=frozenset("doc-labels mkdocstrings-source quote".split()),
+        signatures=words("doc-signature"),
+        furniture=words("doc-labels mkdocstrings-source quote"),
     ),
 )

@@ -131,6 +131,10 @@ class _Target:
         if _is_furniture(element, self._generator):
             if "headerlink" in element.classes:
                 self._text.permalink = element.fragment
+            elif tag == "a" and _is_hidden(attributes):
+                # A sign beside a heading, which may lead to it and have its id.
+                self._text.permalink = self._text.permalink or element.fragment
+                self._text.note_id(element)
             self._skipping = 1
             return
 
@@ -184,10 +188,16 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
         or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
         or classes >= CONTENTS
         or attributes.get("role") in FURNITURE_ROLES
+        or _is_hidden(attributes)
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
         or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
         or (bool(generator.furniture) and generator.is_furniture(attributes, classes))
     )
+
+
+def _is_hidden(attributes: Mapping[str, str]) -> bool:
+    """Return whether screen readers leave an element out, as a sign or what is said elsewhere."""
+    return attributes.get("aria-hidden") == "true"
 
 
 class _Content:

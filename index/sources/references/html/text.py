@@ -12,7 +12,7 @@ from purlin.index.sources.references.html.vocabulary import (
     PERMALINKS,
     TYPE_LINKS,
 )
-from purlin.index.unspaced import unwrapped
+from purlin.index.texts.unspaced import unwrapped
 
 BREAK = "\u2028"
 MAX_ANCHORS = 16

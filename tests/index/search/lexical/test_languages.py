@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing.build import build
-from purlin.index.manifests import read_manifest
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.builder import RUN_TOKENS, LexicalBuilder

@@ -16,30 +16,36 @@ from tests.support.repositories import open_repository
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("src/pump.py:12", {"src/pump.py": {12}}),
-        ('File "/srv/app/pump.py", line 12, in open_valve', {"/srv/app/pump.py": {12}}),
-        ("    at open (/srv/app/pump.js:12:7)", {"/srv/app/pump.js": {12}}),
-        ("    at open (file:///srv/pump.mjs:12:7)", {"///srv/pump.mjs": {12}}),
-        ("\t/srv/app/pump.go:12 +0x105", {"/srv/app/pump.go": {12}}),
-        ("panicked at 'empty', ./src/pump.rs:12:5", {"./src/pump.rs": {12}}),
-        ("app/pump.rb:12:in `open'", {"app/pump.rb": {12}}),
-        ("#0 /srv/app/Pump.php(12): open()", {"/srv/app/Pump.php": {12}}),
-        ("in /srv/app/Pump.php on line 12", {"/srv/app/Pump.php": {12}}),
-        ("in C:\\app\\Pump.cs:line 12", {"\\app\\Pump.cs": {12}}),
-        ("empty at lib/Pump.pm line 12.", {"lib/Pump.pm": {12}}),
-        ("No gate at /usr/lib/lock/pump line 12.", {"/usr/lib/lock/pump": {12}}),
-        ("bin/pump.sh: line 12: gate: command not found", {"bin/pump.sh": {12}}),
-        ("bin/pump: line 12: gate: command not found", {"bin/pump": {12}}),
-        ("bin/pump.sh: 12: gate: not found", {"bin/pump.sh": {12}}),
+        ("src/pump.py:12", {"src/pump.py": {12: ""}}),
+        (
+            'File "/srv/app/pump.py", line 12, in open_valve',
+            {"/srv/app/pump.py": {12: "open_valve"}},
+        ),
+        ("    at open (/srv/app/pump.js:12:7)", {"/srv/app/pump.js": {12: "open"}}),
+        ("    at open (file:///srv/pump.mjs:12:7)", {"///srv/pump.mjs": {12: "open"}}),
+        ("\t/srv/app/pump.go:12 +0x105", {"/srv/app/pump.go": {12: ""}}),
+        ("panicked at 'empty', ./src/pump.rs:12:5", {"./src/pump.rs": {12: ""}}),
+        ("app/pump.rb:12:in `open'", {"app/pump.rb": {12: "open"}}),
+        ("app/pump.rb:12:in 'Pump#open'", {"app/pump.rb": {12: "open"}}),
+        ("at com.acme.Pump.open(Pump.java:12)", {"Pump.java": {12: "open"}}),
+        ("at Object.<anonymous> (pump.js:12:7)", {"pump.js": {12: ""}}),
+        ("#0 /srv/app/Pump.php(12): open()", {"/srv/app/Pump.php": {12: ""}}),
+        ("in /srv/app/Pump.php on line 12", {"/srv/app/Pump.php": {12: ""}}),
+        ("at Pump.Open(Int32 n) in C:\\app\\Pump.cs:line 12", {"\\app\\Pump.cs": {12: "Open"}}),
+        ("empty at lib/Pump.pm line 12.", {"lib/Pump.pm": {12: ""}}),
+        ("No gate at /usr/lib/lock/pump line 12.", {"/usr/lib/lock/pump": {12: ""}}),
+        ("bin/pump.sh: line 12: gate: command not found", {"bin/pump.sh": {12: ""}}),
+        ("bin/pump: line 12: gate: command not found", {"bin/pump": {12: ""}}),
+        ("bin/pump.sh: 12: gate: not found", {"bin/pump.sh": {12: ""}}),
         ("see chapter line 12, pump.py: 3 gates, and lock line 4", {}),
-        ("a.py:3 b.py:4 a.py:5 a.py:3", {"a.py": {3, 5}, "b.py": {4}}),
+        ("a.py:3 b.py:4 a.py:5 a.py:3", {"a.py": {3: "", 5: ""}, "b.py": {4: ""}}),
         ("retry at 10:30, three times: 5", {}),
         ("open(3)", {}),
         ("x.py:0", {}),
         ("", {}),
     ],
 )
-def test_places_of_a_query(query: str, expected: dict[str, set[int]]) -> None:
+def test_places_of_a_query(query: str, expected: dict[str, dict[int, str]]) -> None:
     assert places(query) == expected
 
 
@@ -93,6 +99,18 @@ def test_functions_of_a_trace_come_first(corpus: Corpus) -> None:
     assert [hit.score for hit in hits[:2]] == [1.0, 1.0]
     assert hits[2].score < 1.0
     assert why(TRACE, hits[0]) == "it is what you named"
+
+
+def test_a_trace_of_another_version_finds_its_functions(corpus: Corpus) -> None:
+    for query, title in {
+        'File "/srv/app/pump.py", line 6, in open_valve': "Pump.open_valve",
+        'File "/srv/app/pump.py", line 99, in close_valve': "Pump.close_valve",
+        'File "/srv/app/pump.py", line 6, in drain': "Pump.close_valve",
+        "at new Pump (app/pump.py:3)": "Pump.open_valve",
+    }.items():
+        first, second, *_ = corpus.search(query).hits
+        assert (first.title, first.score) == (title, 1.0)
+        assert second.score < 1.0
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])

@@ -9,7 +9,7 @@ import pytest
 
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.uses import asks_for_heirs, heirs, used_name, users
+from purlin.index.search.ranking.uses import asks_for_heirs, heirs, used_symbol, users
 from purlin.index.search.why import why
 from tests.support.repositories import open_repository
 
@@ -19,15 +19,22 @@ from tests.support.repositories import open_repository
     [
         ("who calls parse_header", "parse_header"),
         ("What else uses the function `parse_header()`?", "parse_header"),
-        ("which functions call Rack::Builder.run", "run"),
+        ("which functions call Rack::Builder.run", "Rack::Builder.run"),
         ("callers of   parse_header ", "parse_header"),
         ("find all usages of the SearchKey method", None),
         ("find all usages of the method SearchKey", "SearchKey"),
         ("where do we use retry", "retry"),
         ("where is packet__write called from?", "packet__write"),
-        ("where is conn->close used", "close"),
+        ("where is conn->close used", "conn->close"),
         ("where is the password used", "password"),
         ("where is the password file loaded", None),
+        ("what depends on parse_header?", "parse_header"),
+        ("what would break if I rename parse_header to read_header", "parse_header"),
+        ("what breaks if we changed the method Token.find", "Token.find"),
+        ("what would break if Token.find changed its return value", "Token.find"),
+        ("what breaks if `parse_header()` is removed?", "parse_header"),
+        ("what breaks if the password is missing", None),
+        ("what breaks if we forget the password", None),
         ("who calls the customer back", None),
         ("who calls", None),
         ("uses of 12", None),
@@ -36,21 +43,21 @@ from tests.support.repositories import open_repository
     ],
 )
 def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
-    assert used_name(query) == name
+    assert used_symbol(query) == name
 
 
 def test_long_questions_take_no_time_to_speak_of() -> None:
     for piece in ("which ", "a.", "::", "- ", "where is a called "):
-        for question in ("who calls ", "what implements ", "all the classes "):
-            assert used_name(question + piece * 20_000 + "!") is None
+        for question in ("who calls ", "what implements ", "all the classes ", "what breaks if "):
+            assert used_symbol(question + piece * 20_000 + "!") is None
 
 
 @pytest.mark.parametrize(
     ("query", "name"),
     [
         ("what implements Codec", "Codec"),
-        ("which classes extend http.BaseHandler?", "BaseHandler"),
-        ("Which modules implement the Mix.SCM behaviour", "SCM"),
+        ("which classes extend http.BaseHandler?", "http.BaseHandler"),
+        ("Which modules implement the Mix.SCM behaviour", "Mix.SCM"),
         ("subclasses of Codec", "Codec"),
         ("show all the implementations of the Codec interface", "Codec"),
         ("types that conform to Codec", "Codec"),
@@ -63,7 +70,7 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
 )
 def test_the_name_in_a_question_on_heirs(query: str, name: str | None) -> None:
     assert asks_for_heirs(query) == (name is not None)
-    assert name is None or used_name(query) == name
+    assert name is None or used_symbol(query) == name
 
 
 def _document(title: str, body: str, path: str = "a.py") -> Document:
@@ -84,6 +91,17 @@ def test_users_have_the_name_as_a_word() -> None:
     assert users("parse_header", documents).tolist() == [
         *(True, False, False, False, False, True, True)
     ]
+
+
+def test_users_of_a_member_have_no_other_class_before_it() -> None:
+    documents = [
+        _document("a", "return orm.Token.find(db, key)"),
+        _document("b", "return orm.Group.find(db, key)"),
+        _document("c", "Group::find(key) || find(key)"),
+        _document("d", "token = row.find(key)"),
+    ]
+    assert users("Token.find", documents).tolist() == [True, False, True, True]
+    assert users("tokens.find", documents).tolist() == [True, True, True, True]
 
 
 def _type(signature: str, language: str, body: str = "", *context: str) -> Document:

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.blocks import UNCHECKED
 from purlin.index.errors import WrongType
 from purlin.index.records import Value
 from purlin.index.search.store import columns
 from purlin.index.search.store.columns import Columns, ColumnsWriter, lower_bound, upper_bound
 from purlin.index.search.store.filters import FieldType, Filter, check_types, clauses, filterable
+from purlin.index.storage.blocks import UNCHECKED
 
 TEXTS = st.sampled_from(["", "10", "a", "A", "aé", "a\x00", "\U0001f600", "true"]) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=3

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index import blocks
-from purlin.index.blocks import seal
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
+from purlin.index.search.documents import Documents
 from purlin.index.search.store import document_records, names
 from purlin.index.search.store import segment_store as store_module
 from purlin.index.search.store import writer as store_writer
 from purlin.index.search.store.document_records import entry_of
-from purlin.index.search.store.documents import Documents
 from purlin.index.search.store.filters import Filter
 from purlin.index.search.store.segment_store import MAX_NAMED, Store
 from purlin.index.search.store.writer import StoreWriter
+from purlin.index.storage import blocks
+from purlin.index.storage.blocks import seal
 
 DOCUMENTS = [
     Document(
@@ -83,7 +83,7 @@ def add_file(writer: StoreWriter, documents: list[Document]) -> None:
 
 @pytest.fixture
 def documents(store: Store) -> Documents:
-    return Documents([store], store.field_types())
+    return Documents([store], store.columns.types())
 
 
 def test_documents_round_trip(store: Store, documents: Documents) -> None:
@@ -107,9 +107,9 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         assert other.document_of.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
         assert other.file_of.tolist() == [0, 1, 1, 1, 2]
         assert other.digests()[2:8].tolist() == store.digests().tolist()
-        opened = Documents([other], other.field_types())
-        assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [2, 3]
-        assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2, 4]
+        opened = Documents([other], other.columns.types())
+        assert np.flatnonzero(opened.matching({"language": "go"})).tolist() == [2, 3]
+        assert np.flatnonzero(opened.matching({"price": {"lte": 5}})).tolist() == [0, 2, 4]
 
         assert opened.existing_paths(["a.py"]) == {"a.py"}
         assert opened.rows_of(["c", "a.py::f"]) == {"c": 3, "a.py::f": 1}
@@ -123,8 +123,8 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         writer.close()
         with closing(Store(tmp_path / "third", "code")) as third:
             assert list(third.read_file(1)) == [*DOCUMENTS, SKIPPED]
-            opened = Documents([third], third.field_types())
-            assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2]
+            opened = Documents([third], third.columns.types())
+            assert np.flatnonzero(opened.matching({"price": {"lte": 5}})).tolist() == [0, 2]
 
 
 def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
@@ -134,16 +134,16 @@ def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
     add_file(writer, [changed])
     writer.close()
     with closing(Store(tmp_path / "delta", "code")) as delta:
-        live = np.array([True, True, False, False, False, False, True, True])
-        opened = Documents([store, delta], {"language": False, "price": True}, live)
-        assert (len(opened), opened.count) == (4, 2)
+        order = np.array([0, 1, -1, -1, -1, -1, 2, 3], dtype=np.int32)
+        opened = Documents([store, delta], {"language": "texts", "price": "numbers"}, order)
+        assert len(opened) == 2
         assert opened.document("b/ü#2") == changed
         assert opened.rows_of(["a.py::f", "b/ü#2", "c"]) == {"a.py::f": 0, "b/ü#2": 3}
         assert opened.rows_named("h").tolist() == []
         assert opened.rows_named("changed").tolist() == [6, 7]
         assert opened.existing_paths(["a.py", "b"]) == {"a.py"}
         assert opened.fetch([7, 0, 6])[0].document == changed
-        assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [3]
+        assert np.flatnonzero(opened.matching({"language": "go"})).tolist() == [3]
         with pytest.raises(NotFound):
             opened.document("c")
 
@@ -185,7 +185,7 @@ def test_unknown_document_is_not_found(documents: Documents) -> None:
 def test_a_filter_allows_the_rows_that_fulfil_it(
     documents: Documents, conditions: Filter, rows: list[int]
 ) -> None:
-    assert np.flatnonzero(documents.allowed(conditions)).tolist() == rows
+    assert np.flatnonzero(documents.matching(conditions)).tolist() == rows
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_invalid_filters_are_named(
     documents: Documents, conditions: Filter, field: str, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(words)) as caught:
-        documents.allowed(conditions)
+        documents.matching(conditions)
     assert caught.value.field == field
 
 
 def test_hostile_field_names_are_only_names(documents: Documents) -> None:
     with pytest.raises(InvalidInput):
-        documents.allowed({"x' OR 1=1 --": "go"})
-    assert not documents.allowed({"language": "' OR 1=1 --"}).any()
+        documents.matching({"x' OR 1=1 --": "go"})
+    assert not documents.matching({"language": "' OR 1=1 --"}).any()
 
 
 # ---- what names a document
@@ -325,7 +325,7 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
         assert paths == ["a.py", None, None, None]
         assert documents.has_files
         assert documents.existing_paths(["a.py", "b.py", "", "c"]) == {"a.py"}
-        removed = np.arange(16) >= 2
+        removed = np.where(np.arange(16) >= 2, np.arange(16), -1).astype(np.int32)
         assert not Documents([store], {}, removed[:8]).has_files
         assert Documents([store], {}, removed[:8]).existing_paths(["a.py"]) == set()
         assert Documents([store, store], {}, removed).existing_paths(["a.py"]) == {"a.py"}
@@ -341,11 +341,11 @@ def test_texts_that_cannot_be_stored_are_refused(store: Store) -> None:
 def test_a_store_without_documents_is_empty(tmp_path: Path) -> None:
     StoreWriter(tmp_path).close()
     with closing(Store(tmp_path, "code")) as store:
-        documents = Documents([store], store.field_types())
-        assert (len(documents), documents.count, documents.field_names) == (0, 0, [])
+        documents = Documents([store], store.columns.types())
+        assert (len(documents), documents.field_types) == (0, {})
         assert documents.rows_of(["a"]) == {}
         assert documents.rows_named("a").tolist() == []
-        assert documents.allowed({}).tolist() == []
+        assert documents.matching({}).tolist() == []
 
 
 # ---- a file that is changed while it is open
@@ -372,7 +372,7 @@ def on_disk(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
 def test_changed_file_is_noticed_by_the_next_read(
     on_disk: Store, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
-    documents = Documents([on_disk], on_disk.field_types())
+    documents = Documents([on_disk], on_disk.columns.types())
     reads: dict[str, list[Callable[[], object]]] = {
         "documents": [
             lambda: documents.fetch([0]),
@@ -381,7 +381,7 @@ def test_changed_file_is_noticed_by_the_next_read(
         ],
         "titles": [lambda: documents.rows_named("f")],
         "ids": [lambda: documents.rows_of(["c"])],
-        "columns": [lambda: documents.allowed({"hot": True})],
+        "columns": [lambda: documents.matching({"hot": True})],
         "digests": [on_disk.digests],
     }
     for file, own in reads.items():

@@ -13,7 +13,7 @@ from purlin.index.records import Content, Document, Skipped, SourceFile
 from purlin.index.sources import open_source
 from purlin.index.sources.code.contents import MAX_JSON_BYTES, LeftOut, file_type, language_name
 from purlin.index.sources.code.repository import files, names
-from purlin.index.sources.code.windows import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
+from purlin.index.sources.code.sections import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
 from tests.support.files import write_tree
 
 MARKDOWN = """\
@@ -324,6 +324,21 @@ def test_large_json_is_data(tmp_path: Path) -> None:
     (item,) = read(tmp_path)
     assert item == Skipped(
         "a.json", "data rather than configuration: larger than 64 KiB", by_choice=True
+    )
+
+
+def test_translations_by_qt_are_data(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path,
+        {
+            "lamp.ts": "export function dim() {}\n",
+            "lamp_de.ts": '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS language="de"></TS>\n',
+        },
+    )
+    lamp, translations = read(tmp_path)
+    assert isinstance(lamp, Document)
+    assert translations == Skipped(
+        "lamp_de.ts", "translations rather than TypeScript", by_choice=True
     )
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.product_fields import searched_values
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources.products import catalogue, values
 from purlin.index.sources.products.columns import column_names
 from purlin.index.sources.products.records import from_record
+from purlin.index.texts.product_fields import searched_values
 from tests.support.paths import DATA
 from tests.support.product_files import atom_texts, read_products, write
 

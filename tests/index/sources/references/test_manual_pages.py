@@ -103,6 +103,23 @@ def test_commands_and_functions_are_entries(
     assert other.fields["directive"] == "term"
 
 
+def test_functions_of_c_have_their_declarations_as_signature(tmp_path: Path) -> None:
+    synopsis = "\n".join(
+        ("#include <loom.h>", ".PP", ".BI \"char *spool(const char *\" thread ,",
+         ".BI \"            int \" turns );", ".br", ".BI \"void (*wind(int \" turns ))(int);")
+    )  # fmt: skip
+    (tmp_path / "spool.3").write_text(
+        PAGE.format(
+            name="spool", section="3", names="spool, wind", heading="SYNOPSIS", synopsis=synopsis
+        )
+    )
+
+    document = next(iter(read(tmp_path)[0].values()))
+
+    assert document.fields["names"] == ("spool", "wind")
+    assert document.body == "char *spool(const char *thread, int turns);\nwind\n\nwinds threads"
+
+
 @pytest.mark.parametrize(
     ("title", "names", "name"),
     [

@@ -553,6 +553,22 @@ def test_permalink_is_the_anchor_of_its_heading() -> None:
     assert (term.title, term.anchor) == ("term", "t")
 
 
+def test_what_screen_readers_do_not_read_is_left_out() -> None:
+    """As texi2html writes the links beside its headings, and GitHub the anchors before them."""
+    markup = (
+        '<a name="fade"></a><h3>fade<span><a href="#fade" aria-hidden="true">#</a> '
+        '<a href="#toc-fade" aria-hidden="true">TOC</a></span></h3>a'
+        '<h3><a id="crop" aria-hidden="true" href="#crop"><i>link</i></a>crop</h3>b'
+    )
+
+    sections = read_page(markup).sections
+
+    assert [(section.title, section.anchor) for section in sections] == [
+        ("fade", "fade"),
+        ("crop", "crop"),
+    ]
+
+
 def test_page_title_replaces_a_missing_first_heading() -> None:
     sections = read_page("<title>The page</title><h2>B</h2>b").sections
     assert [(section.title, section.headings) for section in sections] == [("B", ("The page",))]

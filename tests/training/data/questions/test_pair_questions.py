@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from purlin.index.errors import InvalidInput, PurlinError
-from purlin.index.passages import render, split
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources import open_source
+from purlin.index.texts.passages import render, split
 from purlin.training.data.pairs.pair import PairSource
 from purlin.training.data.questions.reader_questions import load_questions
 from purlin.training.data.questions.sources import QuestionSource

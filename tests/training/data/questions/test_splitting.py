@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.index.passages import render
 from purlin.index.records import Document, Splitter
 from purlin.index.sources.references import manual
 from purlin.index.sources.references.html.reader import read_page
+from purlin.index.texts.passages import render
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.questions.reader_questions import load_questions

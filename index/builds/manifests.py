@@ -1,0 +1,103 @@
+"""What a build holds and what it was made from: `manifest.json`, which lists all other files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from purlin.index.builds.catalogs import damage_message
+from purlin.index.errors import Damaged, read_problem
+from purlin.index.records import Kind, Secondary, Splitter
+
+MANIFEST_FORMAT = 5
+_MAX_MANIFEST_BYTES = 16 * 2**20
+# Keys that manifests of this format may lack, since they came later.
+_OPTIONAL = frozenset({"columns"})
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a corpus's build holds and what it was made from.
+
+    `sources` are the absolute paths that were read, or words about them. With `secondary`,
+    `base_url` and `columns` they are what `purlin.index.sources.open_source` takes to read them again.
+    `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
+    the version of what they were cut into. An `interim` build serves while the vectors of another
+    encoder are made.
+    `files` maps a relative path to what `purlin.index.builds.build_files.checksums` returns for it.
+    `logged` counts the earlier queries that lead to documents of the build. `dense` is what
+    `purlin.index.search.dense.build_index` chose and measured for the base, or an engine's index
+    with what `dense.measure` found in it. `judged` describes the quality check, if there was one
+    (see `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they
+    are not here, see `purlin.index.engines.hosting`.
+    """
+
+    name: str
+    kind: Kind
+    created_at: str
+    encoder: Mapping[str, Any]
+    documents: int
+    passages: int
+    skipped: int
+    splitter: Splitter
+    dense_weight: float
+    lexical_power: float
+    segments: tuple[str, ...]
+    texts: int
+    interim: bool = False
+    demote: bool = True
+    logged: int = 0
+    sources: tuple[str, ...] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    reused: int = 0
+    took_s: float = 0.0
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    dense: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    format: int = MANIFEST_FORMAT
+
+    def to_json(self) -> str:
+        """Return one JSON object with the keys in the order above."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Manifest of a corpus's build, checked against the build's name. Raises Damaged."""
+    return _manifest(read_manifest_json(directory), directory)
+
+
+def read_manifest_json(directory: Path) -> dict[str, Any]:
+    """Content of a build's `manifest.json`, checked against the build's name. Raises Damaged."""
+    path = directory / "manifest.json"
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_MANIFEST_BYTES)
+    except OSError as error:
+        raise Damaged(damage_message(directory, "manifest.json", read_problem(error))) from error
+
+    if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
+        raise Damaged(damage_message(directory, "manifest.json", "was altered"))
+    values: dict[str, Any] = json.loads(content)
+    return values
+
+
+def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
+    expected = {item.name for item in fields(Manifest)}
+    missing = expected - values.keys() - _OPTIONAL
+    unknown = values.keys() - expected
+
+    if values.get("format") != MANIFEST_FORMAT or missing or unknown:
+        raise Damaged(
+            f"{directory.parent.name}/{directory.name} was written by another version (format "
+            f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
+        )
+    lists = {name: tuple(values[name]) for name in ("sources", "segments")}
+    return Manifest(**values | lists)

@@ -1,0 +1,227 @@
+"""The documents of a build on this machine, whichever segments they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.errors import no_document
+from purlin.index.records import Document
+from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.store.document_records import Head
+from purlin.index.search.store.filters import FieldType, Filter, clauses
+from purlin.index.search.store.segment_store import Store, StoredPassage
+
+SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
+
+Mask = NDArray[np.bool_]
+
+
+class Documents:
+    """The documents of one or more segments: the contract `PassageStore`, where `Allowed` is a mask.
+
+    The rows of a segment follow those of the one before it. `order` (passages,) breaks ties as a
+    build of one segment would, and is -1 for passages that were removed since their segment was
+    written. None means that all are in order and none was removed.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        field_types: Mapping[str, FieldType],
+        order: NDArray[np.int32] | None = None,
+    ) -> None:
+        self.field_types = field_types
+        self.stores = stores
+        self._order = order
+        self._starts = [0, *accumulate(map(len, stores))]
+        self._passage_starts = [0, *accumulate(len(store.document_of) for store in stores)]
+
+        # Passage row -> document row.
+        self._document_of = (
+            stores[0].document_of
+            if len(stores) == 1
+            else np.concatenate(
+                [store.document_of + np.int32(start) for store, start in self._parts()]
+            )
+        )
+        self.everything: Mask | None = None if order is None else order >= 0
+        self._live = np.ones(self._starts[-1], dtype=np.bool_)
+        if self.everything is not None:
+            self._live[:] = False
+            self._live[self._document_of[self.everything]] = True
+
+    def __len__(self) -> int:
+        """Number of documents, without those that were removed."""
+        return int(np.count_nonzero(self._live))
+
+    def _parts(self) -> Iterator[tuple[Store, int]]:
+        return zip(self.stores, self._starts, strict=False)
+
+    @cached_property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
+        return any(
+            bool(self._live[store.by_path.entries()[0] + start].any())
+            for store, start in self._parts()
+        )
+
+    # Masks of documents: every search looks at a few of their rows.
+
+    @cached_property
+    def _secondary(self) -> Mask:
+        return self._having("role", SECONDARY)
+
+    @cached_property
+    def _modules(self) -> Mask:
+        return self._having("kind", ("module",))
+
+    def _having(self, field: str, values: Sequence[str]) -> Mask:
+        """Mask (documents,) of those with one of the values."""
+        if field not in self.field_types:
+            return np.zeros(self._starts[-1], dtype=np.bool_)
+        return self.matching({field: values})
+
+    def close(self) -> None:
+        """Release the files."""
+        for store in self.stores:
+            store.close()
+
+    # ---- restrictions
+
+    def matching(self, conditions: Filter) -> Mask:
+        """Return the mask (documents,) of those for which every condition holds.
+
+        Raises InvalidInput, which names the field.
+        """
+        checked = clauses(conditions, self.field_types)
+        masks = [store.columns.matching(checked, len(store)) for store in self.stores]
+        return np.concatenate(masks) & self._live
+
+    def allowed(self, conditions: Filter) -> Mask:
+        """Return the mask (passages,) of those whose documents pass the filter."""
+        mask: Mask = self.matching(conditions)[self._document_of]
+        return mask
+
+    def count(self, allowed: Mask) -> int:
+        """Count the documents that have an allowed passage."""
+        # The passages of a document follow each other.
+        return int(np.count_nonzero(np.diff(self._document_of[allowed], prepend=-1)))
+
+    def is_allowed(self, rows: Rows, allowed: Mask | None) -> Mask:
+        """Tell of each passage (n,) whether it is allowed."""
+        return np.ones(len(rows), dtype=np.bool_) if allowed is None else allowed[rows]
+
+    # ---- rows
+
+    def document_of(self, rows: Rows) -> Rows:
+        """Return the document (n,) of each passage."""
+        documents: Rows = self._document_of[rows].astype(np.int64)
+        return documents
+
+    def passages_of(self, documents: Rows) -> Rows:
+        """Return the rows of all passages of these documents, in ascending order."""
+        # Of the same type, or all of `_document_of` would be converted.
+        ordered = np.sort(documents).astype(self._document_of.dtype)
+        starts, ends = (self._document_of.searchsorted(ordered, side) for side in ("left", "right"))
+        counts = ends - starts
+
+        # Each document's first row, and how many rows of it came before.
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows: Rows = np.repeat(starts, counts) + within
+        return rows
+
+    def order(self, rows: Rows) -> Rows:
+        """Return numbers (n,) that sort passages of equal score."""
+        return rows if self._order is None else self._order[rows].astype(np.int64)
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Map those of the ids that exist to their documents."""
+        listed_ids = list(ids)
+        return {
+            identifier: row + start
+            for store, start in self._parts()
+            for identifier, row in store.rows_of(listed_ids).items()
+            if self._live[row + start]
+        }
+
+    def rows_named(self, name: str) -> Rows:
+        """Return passages of the documents whose id or title is `name`; titles in any case."""
+        rows = np.array(
+            [
+                row + start
+                for store, start in zip(self.stores, self._passage_starts, strict=False)
+                for row in store.rows_named(name)
+            ],
+            dtype=np.int64,
+        )
+        return rows[self.is_allowed(rows, self.everything)]
+
+    def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
+        """Return passages that pass a filter, in ascending order; at most the first `limit`."""
+        return self.passages_of(np.flatnonzero(self.matching(conditions))[:limit])[:limit]
+
+    # ---- what documents are
+
+    def secondary(self, documents: Rows) -> Mask:
+        """Tell of each document (n,) whether its role counts less, as that of a test does."""
+        return self._secondary[documents]
+
+    def details(self, documents: Rows) -> Details:
+        """Return what the ranking of a repository needs to know of these documents."""
+        heads = self.heads(documents.tolist())
+        return Details(
+            [head.title for head in heads],
+            [head.path for head in heads],
+            [head.title_tokens for head in heads],
+            [head.path_tokens for head in heads],
+            self.secondary(documents),
+            self._modules[documents],
+        )
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        """What names the documents in these rows."""
+        if len(self.stores) == 1:
+            return self.stores[0].heads(rows)
+        heads: dict[int, Head] = {}
+        for store, start in self._parts():
+            own = [row for row in rows if start <= row < start + len(store)]
+            heads |= zip(own, store.heads([row - start for row in own]), strict=True)
+        return [heads[row] for row in rows]
+
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths that some document's file has."""
+        listed = list(paths)
+        return {
+            path
+            for store, start in self._parts()
+            for path, row in store.rows_in(listed).items()
+            if self._live[row + start]
+        }
+
+    def document(self, document_id: str) -> Document:
+        """Return the document with this id, whole. Raises NotFound."""
+        for row in self.rows_of([document_id]).values():
+            for store, start in self._parts():
+                if start <= row < start + len(store):
+                    return store.document(row - start)
+        raise no_document(document_id)
+
+    def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
+        """Return passages in the given order; those of one document share its object."""
+        if len(self.stores) == 1:
+            return self.stores[0].fetch(rows)
+
+        passages: dict[int, StoredPassage] = {}
+        for number, store in enumerate(self.stores):
+            start, end = self._passage_starts[number : number + 2]
+            own = [row for row in rows if start <= row < end]
+            if own:
+                stored = store.fetch([row - start for row in own])
+                passages |= dict(zip(own, stored, strict=True))
+
+        return [passages[row] for row in rows]

@@ -1,0 +1,115 @@
+"""Quantities in one spelling, and products that are found by any spelling of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources.products.records import from_record
+from purlin.index.texts.quantities import in_one_spelling, quantities
+from tests.support.documents import source
+from tests.support.hash_encoder import HashEncoder
+
+
+@pytest.mark.parametrize(
+    ("spelling", "texts"),
+    [
+        ("2000gb", ["2 TB", "2TB", "2000 GB", "2,000GB", "2-TB", "2048 GB", "2 terabytes"]),
+        ("1gb", ["1 GB", "1024 MB", "1,024 MB", "1000MB"]),
+        ("17in", ['17"', "17 inch", "17-inch", "17in", "17 in.", "17 in", "17''", "17”"]),
+        # Not 15.6in, whose tokens have another quantity, 6in.
+        ("15.6 in", ['15.6"', "15,6-inch", "15.6 inches", "15.60 in"]),
+        ("1500ml", ["1.5 l", "1500 ml", "1,5 L", "150 cl", "1,500 ml", "1.5 litres"]),
+        ("500g", ["500 g", "0.5 kg", "0,500 kg", "500-gram", "500\u00a0g"]),
+        ("3m", ["3 m", "300 cm", "3000mm", "3 metres", "3M"]),
+        ("1200w", ["1200 W", "1.2 kW", "1200 watts"]),
+        ("1000mbps", ["1 Gbit/s", "1 Gbps", "1000 Mbps"]),
+        ("2gb", ["4x2GB", "4 x 2 GB", "512 MB/2 GB"]),
+    ],
+)
+def test_equal_quantities_have_one_spelling(spelling: str, texts: list[str]) -> None:
+    assert {text: list(quantities(text))[-1].spelling for text in texts} == dict.fromkeys(
+        texts, spelling
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2-in-1 laptop", "2 in 1", "2in1", "8 in stock", "DDR4-3200 MHz", '1/2"', "10-20 kg"),
+        *(
+            "6 Gb/s",
+            "80 g/m²",
+            "WX500 GB",
+            "v2.500 g",
+            "17 inchworms",
+            "GB",
+            "² kg",
+            "9" * 20 + "g",
+        ),
+    ],
+)
+def test_other_texts_stay(text: str) -> None:
+    assert in_one_spelling(text) == text
+
+
+def test_words_around_a_quantity_stay_words() -> None:
+    assert in_one_spelling('4x2GB RAM, 43.2 cm (17") HDD').split() == (
+        "4x 2gb RAM, 432mm ( 17in ) HDD".split()
+    )
+
+
+@given(st.text(alphabet="0123456789.,/ -x\"'inchGBtbml²³ſ٣é", max_size=60))
+def test_spelling_is_stable(text: str) -> None:
+    once = in_one_spelling(text)
+    assert in_one_spelling(once).split() == once.split()
+    assert all(each.start < each.end <= len(text) for each in quantities(text))
+
+
+@pytest.fixture
+def shop(tmp_path: Path, encoder: HashEncoder) -> Corpus:
+    records = [
+        {"id": "a", "name": "Drive", "description": "Holds 2000 GB."},
+        {"id": "b", "name": "Drive", "description": "Holds 2 GB of cache."},
+        {"id": "c", "name": "Drive", "capacity": 2, "capacity_unit": "TB"},
+        {"id": "d", "name": "Drive, 2 TB disk", "description": "Quiet."},
+        {"id": "e", "name": "Cable, two meters", "description": "Also 3 m."},
+    ]
+    documents = [from_record(record) for record in records]
+    build(tmp_path, "shop", "product", [source("f", documents)], encoder)
+    return Corpus.load(builds.current(tmp_path, "shop"), encoder)
+
+
+@pytest.mark.parametrize("query", ["2 TB", "2tb", "2000 GB", "2,000-GB"])
+def test_products_are_found_by_equal_quantities(shop: Corpus, query: str) -> None:
+    *equal, other = (hit.id for hit in shop.search(query, mode="lexical").hits)
+    assert (sorted(equal), other) == (["a", "c", "d"], "b")
+
+
+def test_equal_quantities_are_highlighted(shop: Corpus) -> None:
+    hits = {hit.id: hit for hit in shop.search("drive 2 TB", mode="lexical").hits}
+    assert [hits["a"].text[start:end] for start, end in hits["a"].highlights] == ["2000 GB"]
+    assert [hits["c"].text[start:end] for start, end in hits["c"].highlights] == ["2 TB"]
+
+
+def test_unit_of_a_query_is_no_typo(shop: Corpus) -> None:
+    assert shop.search("3 metres").corrected is None
+    assert shop.search("metres").corrected == "meters"
+
+
+def test_build_with_earlier_texts_is_searched_as_it_was_indexed(shop: Corpus) -> None:
+    in_tb = {"capacity_unit": "TB"}
+    assert "2000gb" in shop.weights("2 TB")
+    assert shop.search("drive", filter=in_tb).total == 1
+
+    shop.manifest = replace(shop.manifest, texts=2)
+    assert "2000gb" not in shop.weights("2 TB")
+    # What this build has is tb, for filters in any case.
+    assert shop.search("drive", filter={**in_tb, "capacity": 2}).total == 0
