@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from purlin.index.encoder import TextEncoder
-from purlin.index.encoder.fertility import MAX_TOKENS_PER_WORD, CountTokens, tokens_per_word
+from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, CountTokens, tokens_per_word
 
 _CHARS_PER_TOKEN = 12
 

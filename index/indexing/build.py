@@ -25,7 +25,6 @@ from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import TextEncoder, Vectors, self_check
-from purlin.index.encoder.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.engines import hosting
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
@@ -50,6 +49,7 @@ from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.store.segment_store import Store
+from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
@@ -614,8 +614,9 @@ class _Builder:
         if self._plan.kind != "product" or fusion.dense_weight <= WORDS_LEAD:
             return fusion
 
+        # Rows of passages that were removed have a negative order.
         order = self._content.order
-        rows = np.arange(self._content.passages) if order is None else np.flatnonzero(order >= 0)
+        rows = np.arange(self.passages) if order is None else np.flatnonzero(order >= 0)
         sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
         texts = [render(stored.document, stored.passage) for stored in sample]
         is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
