@@ -18,7 +18,8 @@ export function facets(hits, beside, filter, change) {
   const isUsed = (name) => Object.hasOwn(filter, name);
 
   const drawn = [...fields].flatMap(([name, values]) => {
-    const counts = [...values.values()];
+    const rare = listed(filter[name]).filter((value) => !values.has(key(value)));
+    const counts = [...values.values(), ...rare.map((value) => ({ value, count: 0 }))];
     const having = counts.reduce((sum, { count }) => sum + count, 0);
     const node = facet(name, counts, having, filter[name], change);
     return node ? [{ name, share: having / (beside[name] ?? hits).length, node }] : [];

@@ -575,6 +575,10 @@ def test_values_of_a_field_are_alternatives(site: str, tab: Tab) -> None:
     assert facet(tab, "Colour").keys() == {"green", "white", "red*", "blue*"}
     tab.click(".clear")
     tab.until("!document.querySelector('.condition')")
+    # What is ticked is shown, even where none of the best hits has it.
+    conditions = quote(json.dumps({"colour": ["mauve", "red"]}))
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={conditions}")
+    assert facet(tab, "Colour")["mauve*"] == "0"
 
 
 def test_two_quick_ticks_both_count(site: str, tab: Tab) -> None:
