@@ -1479,7 +1479,10 @@ def test_prints_whole_hits_in_dark_ink(site: str, tab: Tab) -> None:
     hits = "document.querySelector('.hits').offsetWidth / document.querySelector('.results').offsetWidth"
     assert tab.run(hits) == 1
     assert tab.run("getComputedStyle(document.body).color") == "rgb(30, 35, 39)"
-    assert not tab.run("document.querySelector('.facets').checkVisibility()")
+    for hidden in (".facets", ".ask-form button", "footer"):
+        assert not tab.run(f"document.querySelector('{hidden}').checkVisibility()"), hidden
+    # What was asked is on the paper, too.
+    assert tab.run("document.querySelector('.ask-form input').checkVisibility()")
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
