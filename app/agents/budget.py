@@ -19,7 +19,7 @@ MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 2_000
 _MARK = 40  # bytes reserved for the note on what was cut
 # The last line of a result in which a text was cut.
 _REST = "Cut: read_document shows a hit whole."
-_OPENING = 160  # characters of the first line of a text that is shown from further below
+_OPENING = 160  # characters of what stands above a text that is shown from further below
 _QUOTES = 2  # bytes around a text as JSON
 _MIN_PART = 40  # shortest part of a line worth showing, in characters
 
@@ -50,7 +50,7 @@ class Part:
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
     be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, a cut
-    above keeps the first line, and says at which line the text continues.
+    above has `opening` in its place, and says at which line the text continues.
     """
 
     head: str
@@ -59,6 +59,7 @@ class Part:
     text: str = ""
     focus: int = 0
     first_line: int | None = None
+    opening: str = ""
 
     def fixed_size(self) -> int:
         """Bytes of everything but the text."""
@@ -166,10 +167,10 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
 
 
 def _opening(part: Part, start: int) -> str:
-    """The first line of a text whose lines are numbered, if it is cut from its beginning to `start`."""
+    """What stands above a text whose lines are numbered, if it is cut from its beginning to `start`."""
     if part.first_line is None or not part.text[:start].strip():
         return ""
-    return part.text.partition("\n")[0][:_OPENING]
+    return part.opening[:_OPENING]
 
 
 def _omitted_lines(text: str) -> str:

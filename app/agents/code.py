@@ -38,7 +38,7 @@ from purlin.app.agents.tool import (
 from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
 from purlin.index.search.ranking.uses import first_use, used_symbol
-from purlin.index.search.snippets import first_line, telling_row, with_short_lines
+from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
@@ -173,7 +173,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
     if code != hit.text:
         fields["cut"] = True
-    return Part(head, fields, "code", code, _focus(query, code), first_line(hit.location, code))
+    focus, start = _focus(query, code), first_line(hit.location, code)
+    return Part(head, fields, "code", code, focus, start, opening_line(hit))
 
 
 def _focus(query: str, code: str) -> int:

@@ -482,7 +482,11 @@ class _Builder:
         if self._plan.kind == "reference":
             left_out += _READABLE
         elif not left_out:
-            left_out = f" The sources have no file that kind {self._plan.kind!r} reads: check path and kind."
+            kind = self._plan.kind
+            ignored = ", or .gitignore leaves them out" if kind == "code" else ""
+            left_out = (
+                f" The sources have no file that kind {kind!r} reads{ignored}: check path and kind."
+            )
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _left_out_message(self, skipped: int) -> str:

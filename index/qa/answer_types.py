@@ -44,6 +44,10 @@ _UNIT = (
     r"(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
     r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)"
 )
+_BOUND = r"[-+]?\d[\d.]{0,20}"
+_INTERVAL = re.compile(
+    rf"[\[(]{_BOUND}(?:, | - ){_BOUND}[\])]|(?<![\w.-]){_BOUND} (?:to|through|and|-|–) {_BOUND}(?<!\.)"
+)
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
 _QUANTITY = re.compile(
     rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
@@ -189,7 +193,7 @@ ANSWER_TYPES = (
         "number",
         r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
         + _WHICH
-        + r"(?:number|port|size|length|level|complexity)\b",
+        + r"(?:number|port|size|length|level|complexity|range)\b",
         r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
         rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
@@ -349,6 +353,12 @@ def matching_rules(question: str) -> Iterator[str]:
 def quantity_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of numbers with their unit, "10 megabytes", at most MAX_CANDIDATES."""
     matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
+    return (match.span() for match in islice(matches, MAX_CANDIDATES))
+
+
+def interval_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of ranges of numbers, "[0.5, 100]" or "1 to 5", at most MAX_CANDIDATES."""
+    matches = _INTERVAL.finditer(text, 0, MAX_CANDIDATE_CHARS)
     return (match.span() for match in islice(matches, MAX_CANDIDATES))
 
 

@@ -13,6 +13,7 @@ from purlin.index.qa.answer_types import (
     NAME_TYPE,
     AnswerType,
     candidate_spans,
+    interval_spans,
     quantity_spans,
 )
 from purlin.index.qa.conditions import values_under_condition
@@ -57,6 +58,7 @@ _DECLARED_TYPE = re.compile(
     r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
     r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
 )
+_ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
@@ -118,7 +120,8 @@ def _candidates_of_type(
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
     if answer_type.name in ("number", "value"):
-        for span in quantity_spans(text):
+        spans = interval_spans(text) if "range" in question.words else quantity_spans(text)
+        for span in spans:
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):
@@ -141,8 +144,11 @@ def _add_names(
     structure: PassageStructure,
 ) -> None:
     """Add the names of the entry and of its module, if the question may ask for them."""
-    if structure.directive in answer_type.directives:
-        for span in structure.names:
+    is_exception = answer_type.name == "exception"
+    for span in structure.names:
+        # An entry that is a constant may be the code of an error: `CURLE_TOO_MANY_REDIRECTS`.
+        is_code = is_exception and _ERROR_CODE.fullmatch(text, *span) is not None
+        if is_code or structure.directive in answer_type.directives:
             candidates[span]["own"] = 1.0
 
     if structure.module and answer_type.name == "module":

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from purlin.index.records import Location
+from purlin.index.records import Hit, Location
 from purlin.index.search.lexical.tokens import matches, tokens
 from purlin.index.search.ranking.uses import used_symbol
 
@@ -22,6 +22,11 @@ def first_line(location: Location, text: str) -> int | None:
         return None
     is_whole = text.count("\n") == location.end_line - location.start_line
     return location.start_line if is_whole else None
+
+
+def opening_line(hit: Hit) -> str:
+    """Return what tells what a hit is where only lines below are shown: its signature, or its first line."""
+    return str(hit.fields.get("signature") or hit.text.partition("\n")[0])
 
 
 def telling_row(query: str, text: str, rows: int) -> int:

@@ -117,8 +117,8 @@ def index_build(
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
-    A build that was interrupted or killed goes on from where it was when the same command runs again. If nothing has
-    changed, no build is made.
+    A build that was interrupted or killed keeps the vectors that it made, and the same command goes on from them. If
+    nothing has changed, no build is made.
 
     A new corpus can be searched as soon as it is read, with static vectors until those of the encoder are there.
 

@@ -351,7 +351,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     These are its first line and those that say most about the query. `named` says of which corpus
     it is.
     """
-    from purlin.index.search.snippets import first_line, telling_row, with_short_lines
+    from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
     from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
@@ -376,7 +376,7 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     if row > 1:
         start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
-        lines = [first, mark, *lines[row:]]
+        lines = [visible(opening_line(hit))[:_MAX_LINE_CHARS], mark, *lines[row:]]
     for line in lines[:count]:
         print_quoted(line)
     print_line()

@@ -185,7 +185,7 @@ def test_lines_of_a_long_definition_are_those_that_tell(
     assert _purlin(*query, "--lines", 5) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.startswith("long.py:4-45  1. send_all")
-    assert lines[:3] == ["   │ def send_all():", "   │ … line 24:", "   │     prepare()"]
+    assert lines[:3] == ["   │ def send_all()", "   │ … line 24:", "   │     prepare()"]
     assert "   │     retry_receipt()" in lines[:5]
 
     # There is no room for them.

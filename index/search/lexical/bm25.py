@@ -401,12 +401,12 @@ class Lexical:
     ) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
         allowed = self._live if allowed is None else allowed
-        parts = [np.zeros(0, np.int32)]
+        has_token = np.zeros(self.rows, dtype=np.bool_)
         for token in weights:
             for number, segment in enumerate(self._segments):
-                parts += [self._read(number, tier)[0] for tier in segment.tiers(token)]
-        rows = np.unique(np.concatenate(parts)).astype(np.int64)
-        return rows if allowed is None else rows[allowed[rows]]
+                for tier in segment.tiers(token):
+                    has_token[self._read(number, tier)[0]] = True
+        return np.flatnonzero(has_token if allowed is None else has_token & allowed)
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
         """Map, for each of the rows, each token that adds to its score to what it adds."""

@@ -292,5 +292,6 @@ class Retrievers:
             return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
         named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        rows = np.concatenate([matching, named])
-        return len(np.unique(self._passages.document_of(rows)))
+        documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
+        # The passages of a document follow each other.
+        return int(np.count_nonzero(np.diff(documents, prepend=-1)))

@@ -65,7 +65,7 @@ def _calls(synopsis: Section, name: str) -> bool:
 
 
 def _declarations(synopsis: Section, names: Sequence[str]) -> list[str]:
-    """What C declares of the named functions, each on one line; empty if it declares none.
+    """Return what C declares of the named functions, each on one line; empty if it declares none.
 
     A name without a declaration stands for itself: `int spool(const char *thread);`, `wind`.
     """
@@ -73,7 +73,7 @@ def _declarations(synopsis: Section, names: Sequence[str]) -> list[str]:
     declared = {}
     for name in names:
         declaration = re.compile(
-            rf"^[\w ]{{1,80}}[\s*]+{re.escape(name)} ?\([^;{{}}]{{0,1000}}\);", re.MULTILINE
+            rf"^[\w ]{{1,80}}[\s*]{{1,20}}{re.escape(name)} ?\([^;{{}}]{{0,1000}}\);", re.MULTILINE
         )
         if match := declaration.search(text):
             declared[name] = " ".join(match[0].split())

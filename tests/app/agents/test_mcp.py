@@ -747,12 +747,13 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
 
 def test_callers_show_their_call() -> None:
     lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
-    location = Location("a.py", 1, len(lines))
-    hit = Hit("a.py::g", "a.py::g", 1, 0.5, {}, "g", "\n".join(lines), (), location, {})
+    code, fields = "\n".join(["@cache", *lines]), {"signature": "def g(a)"}
+    location = Location("a.py", 1, len(lines) + 1)
+    hit = Hit("a.py::g", "a.py::g", 1, 0.5, {}, "g", code, (), location, fields)
     reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
     (shown,) = _code_result(reply, 200, query="who calls Token.find").structured["hits"]
 
-    assert shown["cut"]
+    assert (shown["cut"], shown["opening"]) == (True, "def g(a)")
     assert "    Token.find(a)" in shown["code"].splitlines()
 
 

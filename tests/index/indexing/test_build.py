@@ -212,6 +212,8 @@ def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -
         InvalidInput, match="no file that kind 'product' reads: check path and kind"
     ):
         build(tmp_path, "c", "product", [], encoder)
+    with pytest.raises(InvalidInput, match=r"reads, or \.gitignore leaves them out: check path"):
+        build(tmp_path, "c", "code", [], encoder)
     assert not (tmp_path / "corpora" / "c").exists()
 
 

@@ -8,6 +8,7 @@ from purlin.index.qa.answer_types import (
     TYPES_BY_NAME,
     candidate_spans,
     expected_type,
+    interval_spans,
     quantity_spans,
 )
 
@@ -34,6 +35,7 @@ from purlin.index.qa.answer_types import (
         ("module for reading baskets", "module"),
         ("How many retries are there?", "number"),
         ("default log level of the shop", "value"),
+        ("what range of sizes does the shop have?", "number"),
         ("how many apples fit, which attribute?", "attribute"),
         ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),
@@ -120,6 +122,12 @@ def test_quantities_are_numbers_with_their_units() -> None:
     text = "Ten lines, ten lines, 1,024 bytes, 0.5 s, 64kB, a 32-bit int, v1.2 days, -5 seconds, one page."
     spans = [text[start:end] for start, end in quantity_spans(text)]
     assert spans == ["ten lines", "1,024 bytes", "64kB", "32-bit", "-5 seconds", "one page"]
+
+
+def test_ranges_of_numbers_are_intervals() -> None:
+    text = "Must be in the [0.5, 100.0] range, or 1 to 5. From -70.0 - -5.0. Pages 3, 4, (0 - 90] or v1.2 to 2.0."
+    spans = [text[start:end] for start, end in interval_spans(text)]
+    assert spans == ["[0.5, 100.0]", "1 to 5", "-70.0 - -5.0", "(0 - 90]"]
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,23 @@ def test_what_is_said_to_be_a_default_is_a_candidate(
     assert not any({"stated", "labelled"} & features.keys() for features in other.values())
 
 
+def test_a_constant_may_be_the_code_of_an_error() -> None:
+    text = "LOOM_TOO_MANY_TURNS (47)\n\nToo many turns. See LOOM_MAX_TURNS."
+    structure = PassageStructure("term", signature_end=24, names=((0, 19),))
+    for question, is_own in (("which error do too many turns give", True), ("which unit", False)):
+        candidates = span_candidates(parse_question(question), text, structure)
+        assert (candidates[0, 19].get("own", 0.0) > 0.5) == is_own
+
+
+def test_the_range_of_a_number_is_a_candidate() -> None:
+    text = "Turns must be in the [0.5, 100.0] range."
+    start = text.index("[")
+    candidates = span_candidates(
+        parse_question("what range of turns is allowed"), text, PassageStructure()
+    )
+    assert candidates[start, start + 12]["quantity"] > 0.5
+
+
 def test_a_name_of_several_words_is_one_name() -> None:
     text = "timeout client <time>\n\nThe longest silence of a client."
     structure = PassageStructure("option", signature_end=21, names=((0, 14),))

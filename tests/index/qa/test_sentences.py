@@ -105,9 +105,14 @@ def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
 def test_code_of_c_and_properties_are_no_sentences() -> None:
     text = (
         "Default: false (no lock)\n\nType: a number\n\nSince: version 2\n\nOpen the shop first; then\nwait;\n\n"
-        "/* Use the shop, then leave. */\nshop_t *shop = shop_open();\nif (shop) {\n  shop_close(shop);\n}"
+        "/* Use the shop, then leave. */\nshop_t *shop = shop_open();\nif (shop) {\n  shop_close(shop);\n}\n\n"
+        "- a door (or a window);\n- a key (to it);"
     )
-    assert _texts(text) == ["Open the shop first; then\nwait;"]
+    assert _texts(text) == [
+        "Open the shop first; then\nwait;",
+        "a door (or a window);",
+        "a key (to it);",
+    ]
 
 
 def test_sentences_of_japanese_end_without_a_space() -> None:

@@ -196,7 +196,7 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
-    """Whether screen readers do not read an element: it shows a sign or repeats what is said elsewhere."""
+    """Return whether screen readers leave an element out, as a sign or what is said elsewhere."""
     return attributes.get("aria-hidden") == "true"
 
 
