@@ -13,7 +13,7 @@ from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking import feedback, quotes, repository
-from purlin.index.search.ranking.fusion import CODE_DENSE_WEIGHT, DENSE, LEXICAL, Fusion
+from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
@@ -282,7 +282,7 @@ class Retrievers:
         if not query.vector.any():
             return replace(self.hybrid, dense_weight=0.0)
         if query.has_code:
-            weight = min(self.hybrid.dense_weight, CODE_DENSE_WEIGHT)
+            weight = min(self.hybrid.dense_weight, WORDS_LEAD)
             return replace(self.hybrid, dense_weight=weight)
         return self.hybrid
 
