@@ -310,6 +310,7 @@ class CachingEncoder:
     def __init__(self, encoder: TextEncoder, file: Path | None = None) -> None:
         self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
         self.max_tokens, self.architecture = encoder.max_tokens, encoder.architecture
+        self.count_tokens = encoder.count_tokens
         self._encoder, self._file = encoder, file
         self._vectors: dict[bytes, Vectors] = {}
         if file is not None and file.exists():

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder
+from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, CountTokens, tokens_per_word
 
-CountTokens = Callable[[Sequence[str]], NDArray[np.integer[Any]]]
-
-# English texts, logs and code have up to 1.4 tokens a word, German, French and Spanish 1.7 to 2.1.
-MAX_TOKENS_PER_WORD = 1.6
-# With fewer words, names alone can have so many.
-MIN_WORDS = 20
-_SAMPLED_TEXTS = 64
-_SAMPLED_CHARS = 1000
 _CHARS_PER_TOKEN = 12
-# Words of scripts that write spaces between them.
-_WORD = re.compile(r"[^\W\d_\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af]{2,}")
 
 
 def text_warnings(encoder: TextEncoder, texts: Sequence[str]) -> list[str]:
@@ -42,7 +28,7 @@ def text_warnings(encoder: TextEncoder, texts: Sequence[str]) -> list[str]:
 
 def language_warnings(count_tokens: CountTokens, texts: Sequence[str]) -> list[str]:
     """Warn of texts in a language that an encoder, which has so many tokens, hardly knows."""
-    rate = _tokens_per_word(count_tokens, texts)
+    rate = tokens_per_word(count_tokens, texts)
     if rate <= MAX_TOKENS_PER_WORD:
         return []
 
@@ -51,21 +37,6 @@ def language_warnings(count_tokens: CountTokens, texts: Sequence[str]) -> list[s
         "language has little more than 1: labels may be little better than guesses. Texts in other "
         "languages than its own take another encoder."
     ]
-
-
-def _tokens_per_word(count_tokens: CountTokens, texts: Sequence[str]) -> float:
-    """Tokens for each word, in the mean over a sample of the texts; 0 for too few words."""
-    sample = texts[:: -(-len(texts) // _SAMPLED_TEXTS)] if texts else ()
-    words = [word for text in sample for word in _WORD.findall(text[:_SAMPLED_CHARS])]
-    if len(words) < MIN_WORDS:
-        return 0.0
-
-    # As many words in each, so that none is cut.
-    parts = [
-        " ".join(words[start : start + MIN_WORDS]) for start in range(0, len(words), MIN_WORDS)
-    ]
-    counts = count_tokens(["", *parts])
-    return float(counts[1:].sum() - counts[0] * len(parts)) / len(words)
 
 
 def _cut_numbers(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:

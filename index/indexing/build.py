@@ -43,12 +43,13 @@ from purlin.index.search import dense, segments
 from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.ranking import query_log
-from purlin.index.search.ranking.fusion import HYBRID
+from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.store.segment_store import Store
+from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
 from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
@@ -68,9 +69,10 @@ _READABLE = (
 class Options:
     """Options of a build.
 
-    `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
-    documents that they led to. `secondary`, `base_url` and `columns` are those that the sources
-    were opened with; the manifest records them, so that the build can be repeated.
+    `dense_weight` None takes the weight tuned for the kind, or a lower one for products in a language
+    that the encoder hardly knows. `log` has earlier queries and the documents that they led to.
+    `secondary`, `base_url` and `columns` are those that the sources were opened with; the manifest
+    records them, so that the build can be repeated.
     """
 
     splitter: Splitter | None = None
@@ -382,12 +384,15 @@ class _Builder:
             self._encode(stores, documents, encoder, stage)
             reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
+            fusion = self._fusion(documents, encoder)
 
         self_check.write_self_check(self.directory, encoder)
         values = {
             "documents": content.documents,
             "passages": content.passages,
             "skipped": content.skipped,
+            "dense_weight": fusion.dense_weight,
+            "lexical_power": fusion.lexical_power,
             "logged": logged,
             "reused": reused,
             "interim": stage == "interim",
@@ -598,11 +603,28 @@ class _Builder:
         progress = partial(self._plan.progress, "log")
         return query_log.write_log(self.directory, log, rows, encoder, cached, progress)
 
+    def _fusion(self, documents: Documents, encoder: TextEncoder) -> Fusion:
+        """Return how scores are fused: as tuned for the kind, or with words in the lead.
+
+        Words lead in a catalogue in a language that the encoder hardly knows.
+        """
+        fusion = HYBRID[encoder.architecture, self._plan.kind]
+        if (weight := self._plan.options.dense_weight) is not None:
+            return replace(fusion, dense_weight=weight)
+        if self._plan.kind != "product" or fusion.dense_weight <= WORDS_LEAD:
+            return fusion
+
+        # Rows of passages that were removed have a negative order.
+        order = self._content.order
+        rows = np.arange(self.passages) if order is None else np.flatnonzero(order >= 0)
+        sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
+        texts = [render(stored.document, stored.passage) for stored in sample]
+        is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
+        return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
+
     def _manifest(self, encoder: TextEncoder, values: Mapping[str, Any]) -> Manifest:
         plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-        fusion = HYBRID[encoder.architecture, plan.kind]
-        weight = options.dense_weight
 
         return Manifest(
             name=plan.name,
@@ -610,8 +632,6 @@ class _Builder:
             created_at=f"{created_at}Z",
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
-            dense_weight=fusion.dense_weight if weight is None else weight,
-            lexical_power=fusion.lexical_power,
             segments=self._names,
             texts=TEXTS_VERSION,
             demote=options.secondary == "demote",

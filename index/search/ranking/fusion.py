@@ -32,8 +32,9 @@ class Fusion:
         return np.asarray(np.clip(fused, 0.0, 1.0), dtype=np.float32)
 
 
-# For a product query with a code. Encoders hardly tell codes apart, so words lead, as with a static one.
-CODE_DENSE_WEIGHT = 0.2
+# The dense weight where an encoder tells little, and words lead as with a static one: for a product query
+# with a code, as encoders hardly tell codes apart, and for a catalogue in a language that one hardly knows.
+WORDS_LEAD = 0.2
 DENSE = Fusion(1.0, 1.0)
 LEXICAL = Fusion(0.0, 1.0)
 # Tuned on the dev sets, see docs/lab-notebook.md: a static encoder tells less than a transformer.

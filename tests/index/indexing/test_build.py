@@ -14,12 +14,13 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
-from purlin.index.encoder import Vectors
+from purlin.index.encoder import Vectors, encoder_directory, load_encoder
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
+from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD
 from purlin.index.search.segments import open_documents
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
@@ -281,6 +282,34 @@ def test_options_are_recorded_and_used(tmp_path: Path, encoder: HashEncoder) -> 
     hit = Corpus.load(builds.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
     expected = hit.scores["lexical"] ** manifest.lexical_power
     assert hit.score == pytest.approx(expected, abs=1e-3)
+
+
+_ENGLISH = [
+    "Wireless over-ear headphones with noise cancelling and thirty hours of battery",
+    "Quiet kettle of brushed steel that switches itself off, 1.7 litres",
+]
+_GERMAN = [
+    "Schlagbohrmaschine mit Schnellspannbohrfutter und Zusatzhandgriff",
+    "Gartenschlauch mit Anschlussstück und Spritzdüse, zwanzig Meter",
+    "Wasserdichte Wanderschuhe für Damen mit herausnehmbarer Einlegesohle",
+]
+
+
+@pytest.mark.parametrize(
+    ("titles", "kind", "weight"),
+    [
+        (_ENGLISH, "product", HYBRID["transformer", "product"].dense_weight),
+        (_GERMAN, "product", WORDS_LEAD),
+        (_GERMAN, "reference", HYBRID["transformer", "reference"].dense_weight),
+    ],
+)
+def test_words_lead_for_products_in_a_language_that_the_encoder_hardly_knows(
+    tmp_path: Path, titles: list[str], kind: Kind, weight: float
+) -> None:
+    encoder = load_encoder(encoder_directory("transformer"))
+    documents = [Document(f"d{number}", kind, title, title) for number, title in enumerate(titles)]
+    manifest = build(tmp_path, "c", kind, [source("f", documents)], encoder)
+    assert manifest.dense_weight == weight
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEncoder) -> None:

@@ -10,10 +10,10 @@ from purlin.index.indexing.build import build
 from purlin.index.records import Document, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.fusion import (
-    CODE_DENSE_WEIGHT,
     DENSE,
     HYBRID,
     LEXICAL,
+    WORDS_LEAD,
     Fusion,
 )
 from tests.support.documents import source
@@ -79,7 +79,7 @@ def test_words_lead_for_products_where_a_query_has_a_code(
         weights[kind] = hit.explanation["dense_weight"]
         corpus.close()
 
-    expected = CODE_DENSE_WEIGHT if has_code else HYBRID["transformer", "product"].dense_weight
+    expected = WORDS_LEAD if has_code else HYBRID["transformer", "product"].dense_weight
     assert weights == {
         "product": expected,
         "reference": HYBRID["transformer", "reference"].dense_weight,
