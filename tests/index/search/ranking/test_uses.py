@@ -139,6 +139,8 @@ def test_heirs_name_what_they_inherit_from(heir: Document) -> None:
     [
         _type("class Gzip(val codec: Codec)", "kotlin"),
         _type("class Gzip : Codecs", "csharp"),
+        _type("type Open func(name string) Codec", "go"),
+        _type("type Open = (name: string) => Codec", "typescript"),
         _type("class Gzip<T extends Codec> extends Base", "java"),
         _type("class Gzip", "ruby", "  codec = Codec.new\n"),
         _type("def pack(codec: Codec)", "python", "", "Gzip"),
