@@ -915,9 +915,11 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
         assert tab.run(folded) == [False, *sentences[1:]]
 
-        assert tab.texts(".answer a")[0] == "Read it at example.org/functions.html#range"
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
+        assert tab.texts(".answer a") == [
+            f"Read it at {link.removeprefix('https://')}" for link in links
+        ]
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
         likelihood, best = tab.texts(".verdict h2")[0], tab.texts(".answer h3")[0]
         assert tab.texts("#said")[0].split() == f"{likelihood}: {best}".split()
