@@ -32,7 +32,7 @@ from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
-from purlin.index.search.ranking import feedback, query_log
+from purlin.index.search.ranking import accessories, feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.named_rows import NamedRows
 from purlin.index.search.ranking.places import distance, innermost
@@ -563,6 +563,12 @@ class Corpus:
                 "relevance": _rounded(reading.relevance[position]),
                 "searched": _rounded(reading.searched[position]),
             }
+
+        if query.has_feedback and position < feedback.DEPTH and row not in query.named:
+            [stored] = self._passages.fetch([row])
+            if self.retrievers.is_accessory(query, stored.document):
+                prior *= accessories.FACTOR
+                explanation["accessory"] = True
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name

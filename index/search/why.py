@@ -47,6 +47,8 @@ def why(query: str, hit: Hit) -> str:
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
+    if explanation.get("accessory"):
+        reasons.append("goes with what you named")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
 
 

@@ -12,7 +12,7 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Document
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import feedback, quotes, repository
+from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
@@ -60,6 +60,8 @@ class Retrievers:
         else:
             first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
             clock.lap("dense")
+            first = self._accessories_last(query, first)
+            clock.lap("rerank")
         if len(first.rows) >= needed or (bound is None and len(first.rows) == len(pool.rows)):
             return first
 
@@ -158,6 +160,22 @@ class Retrievers:
             text_scores=texts[order],
             similarities=similarities[order],
         )
+
+    def _accessories_last(self, query: Query, ranking: Ranking) -> Ranking:
+        """Rank accessories after the products that they go with; those that are named stay."""
+        others = (ranking.lexical > 0) & ~np.isin(ranking.rows, query.named)
+        factors = np.ones(len(ranking.rows), dtype=np.float32)
+        factors[others] = [
+            accessories.FACTOR if self.is_accessory(query, document) else 1.0
+            for document in self._documents(ranking.rows[others])
+        ]
+        scores = ranking.scores * factors
+        order = np.argsort(-scores, kind="stable")
+        return replace(ranking.take(order), scores=scores[order])
+
+    def is_accessory(self, query: Query, document: Document) -> bool:
+        """Return whether a document is a product that only goes with what the query names."""
+        return accessories.is_accessory(query.text, document, self._lexical.language)
 
     def _candidates(
         self, query: Query, depth: int, clock: Clock
