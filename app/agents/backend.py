@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from purlin.index.records import Content, Hit, Kind
@@ -41,6 +42,9 @@ class Backend(Protocol):
 
     def relative(self, corpus: str, path: str) -> str:
         """Path of a file or folder as the corpus writes it. Raises InvalidInput for one outside."""
+
+    def root(self, corpus: str) -> Path | None:
+        """Directory that paths are relative to, where it is another than the agent works in."""
 
     def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Keep a corpus open. Raises NotFound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -93,7 +94,8 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
     reply = with_left_out(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
-    return _code_result(reply, arguments.max_tokens, query=arguments.query)
+    root = backend.root(corpora[0])
+    return _code_result(reply, arguments.max_tokens, query=arguments.query, root=root)
 
 
 def _nothing_passes(
@@ -130,7 +132,12 @@ def _nothing_passes(
 
 
 def _code_result(
-    reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
+    reply: SearchReply,
+    max_tokens: int,
+    *,
+    query: str = "",
+    near: str | None = None,
+    root: Path | None = None,
 ) -> Result:
     """Hits in code as a result, those in files that have changed since marked.
 
@@ -144,7 +151,7 @@ def _code_result(
         twin = number_of.setdefault(hit.text, number)
         parts.append(_code_part(query, hit, twin if twin < number else None))
     return fit(
-        lambda count: search_head(reply, count, near, len(changed)), "hits", parts, max_tokens
+        lambda count: search_head(reply, count, near, len(changed), root), "hits", parts, max_tokens
     )
 
 
@@ -200,7 +207,8 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     corpus = any_corpus(backend, arguments.corpus)
     with advising_a_line(backend, corpus, arguments.id):
         reply = related(backend, corpus, parse_where(backend, corpus, arguments.id), arguments.k)
-    return _code_result(reply, arguments.max_tokens, near=arguments.id)
+    root = backend.root(corpus)
+    return _code_result(reply, arguments.max_tokens, near=arguments.id, root=root)
 
 
 SEARCH_CODE = Tool(

@@ -97,6 +97,11 @@ class LocalCorpora:
             return ""
         return f"{relative}/" if path.endswith("/") else relative
 
+    def root(self, corpus: str) -> Path | None:
+        """The workspace's root, unless it is the working directory, which is the agent's."""
+        root = find_root(self._path)
+        return root if corpus in WORKSPACES and root != Path.cwd() else None
+
     # ---- searching
 
     def search(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from purlin.app.agents.budget import Head
@@ -18,8 +19,14 @@ def without_unlike(reply: SearchReply) -> SearchReply:
     return replace(reply, hits=tuple(relevant(reply.hits)))
 
 
-def search_head(reply: SearchReply, count: int, near: str | None = None, changed: int = 0) -> Head:
-    """The head of a result that shows the first `count` hits."""
+def search_head(
+    reply: SearchReply,
+    count: int,
+    near: str | None = None,
+    changed: int = 0,
+    root: Path | None = None,
+) -> Head:
+    """The head of a result that shows the first `count` hits, whose paths are relative to `root`."""
     shown = reply.hits[:count]
     if not shown:
         return warned_head(
@@ -30,6 +37,9 @@ def search_head(reply: SearchReply, count: int, near: str | None = None, changed
     subject = f" near {near[:MAX_SHOWN]}" if near else ""
     text = f"{total}{subject} in {origin_text(reply, shown)}"
     structured = origin_fields(reply, shown)
+    if root is not None:
+        text += f"; paths are below {root}"
+        structured["root"] = str(root)
     if changed:
         text += f"; files changed since: {changed}, read these before you rely on them"
         structured["changed_files"] = changed

@@ -50,6 +50,9 @@ class ServedCorpora:
             )
         return path.removeprefix("./")
 
+    def root(self, corpus: str) -> None:
+        """None: an agent may not have the files of a server."""
+
     def search(
         self,
         corpora: Sequence[str],

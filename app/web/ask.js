@@ -19,7 +19,7 @@ export function ask(root) {
   const corpora = chooser(isReference, again, { arrived: () => view.arrived() });
   const form = askForm(field, "Ask", () => again(corpora.value()), corpora.node);
   const results = el("div", { class: "results" });
-  root.append(hero("Ask, and get its exact words.", ABOUT), form, results);
+  root.append(hero("Ask, and get the exact words.", ABOUT), form, results);
   walk(field, results);
 
   const welcome = () => exampleQuestions(corpora.value());

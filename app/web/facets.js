@@ -14,11 +14,13 @@ const HIDDEN = new Set(["signature", "name", "path", "page", "headings"]);
  */
 export function facets(hits, beside, filter, change) {
   const fields = collected(hits);
-  for (const [name, others] of Object.entries(beside)) fields.set(name, collected(others).get(name) ?? new Map());
+  for (const [name, wider] of Object.entries(beside)) fields.set(name, collected(wider).get(name) ?? new Map());
   const isUsed = (name) => Object.hasOwn(filter, name);
 
   const drawn = [...fields].flatMap(([name, values]) => {
-    const counts = [...values.values()];
+    if (HIDDEN.has(name)) return [];
+    const rare = listed(filter[name]).filter((value) => !values.has(key(value)));
+    const counts = [...values.values(), ...rare.map((value) => ({ value, count: 0 }))];
     const having = counts.reduce((sum, { count }) => sum + count, 0);
     const node = facet(name, counts, having, filter[name], change);
     return node ? [{ name, share: having / (beside[name] ?? hits).length, node }] : [];
@@ -69,8 +71,8 @@ const listed = (condition) => (condition !== undefined && isValue(condition) ? [
 function toggled(value) {
   return (condition) => {
     const values = listed(condition);
-    const others = values.filter((each) => key(each) !== key(value));
-    const next = others.length < values.length ? others : [...values, value];
+    const without = values.filter((each) => key(each) !== key(value));
+    const next = without.length < values.length ? without : [...values, value];
     return next.length > 1 ? next : next[0];
   };
 }
@@ -83,7 +85,6 @@ function collected(hits) {
   const fields = new Map();
   for (const hit of hits) {
     for (const [name, values] of Object.entries(hit.fields)) {
-      if (HIDDEN.has(name)) continue;
       const counts = fields.get(name) ?? fields.set(name, new Map()).get(name);
       for (const [folded, value] of new Map([values].flat().map((each) => [key(each), each]))) {
         const entry = counts.get(folded) ?? { value, count: 0 };
@@ -100,7 +101,8 @@ function facet(name, counts, having, condition, change) {
   const values = counts.map(({ value }) => value);
   const field = { name, condition, ...reading(name, isNumeric(values)) };
   const isRange = !isValue(condition) && condition.not === undefined;
-  if (isNumeric(values) && (isRange || values.length > VALUES)) return range(field, values, change);
+  const isTicked = listed(condition).length > 0;
+  if (isNumeric(values) && !isTicked && (isRange || values.length > VALUES)) return range(field, values, change);
   if (condition === undefined) {
     const isTelling = counts.length > 1 && counts.length <= 0.7 * having;
     if (!isTelling || values.some((value) => String(value).length > 60)) return null;

@@ -98,8 +98,8 @@ async function searched(request, signal) {
     const { [name]: _, ...filter } = request.filter;
     return relevant({ ...request, filter }, signal).then(({ hits }) => [name, hits], uncounted);
   };
-  const others = Object.keys(request.filter).map(withoutOne);
-  const [reply, ...counted] = await Promise.all([relevant(request, signal), ...others]);
+  const first = relevant(request, signal); // where a key allows few requests, these are the ones to have
+  const [reply, ...counted] = await Promise.all([first, ...Object.keys(request.filter).map(withoutOne)]);
   return { reply, beside: Object.fromEntries(counted.filter(Boolean)) };
 }
 
@@ -140,8 +140,8 @@ function notes({ corrected, warning }) {
 
 function facetBox(reply, beside, filter, narrow, open) {
   const hits = withVariants(reply.hits);
-  const others = Object.fromEntries(Object.entries(beside).map(([name, hits]) => [name, withVariants(hits)]));
-  const sections = facets(hits, others, filter, narrow);
+  const wider = Object.fromEntries(Object.entries(beside).map(([name, hits]) => [name, withVariants(hits)]));
+  const sections = facets(hits, wider, filter, narrow);
   if (!sections.length) return null;
   const about = hits.length > 0 && el("p", { class: "muted" }, `among the best ${hits.length}`);
   return el("details", { class: "facets", open }, el("summary", {}, "Narrow down"), about, sections);

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
-from purlin.index.engines.fields import expression, hashed
+from purlin.index.engines.fields import RANGES, expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
@@ -355,9 +355,10 @@ class MilvusPassages:
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository asks of these documents."""
+        columns = [layout.TITLE, layout.PATH, RANGES]
         records = {
             int(row[layout.ROW]) // layout.MAX_CHUNKS: row
-            for row in self._first_records(documents, [layout.TITLE, layout.PATH])
+            for row in self._first_records(documents, columns)
         }
 
         rows = [records[document] for document in documents.tolist()]
@@ -371,6 +372,8 @@ class MilvusPassages:
             [distinct_tokens(path_text(path or "")) for path in paths],
             self.secondary(documents),
             documents & layout.MODULE > 0,
+            # Builds of earlier versions do not have them.
+            np.array([row[RANGES].get(layout.LINES, 0) for row in rows], dtype=np.int64),
         )
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:

@@ -30,7 +30,7 @@ from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.postings import B
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.store.document_records import folded_title, path_of
+from purlin.index.search.store.document_records import folded_title, lines_of, path_of
 from purlin.index.search.store.filters import ANY_CASE
 from purlin.index.texts.passages import lexical_text
 
@@ -229,7 +229,10 @@ class _Writer:
         path = path_of(document)
         self.has_files = self.has_files or bool(path)
 
+        ranges = filters[fields.RANGES] | {layout.LINES: lines_of(document.location)}
         columns = {
+            **filters,
+            fields.RANGES: ranges,
             layout.PASSAGES: len(passages),
             layout.ID: document.id,
             layout.TITLE: document.title,
@@ -248,7 +251,7 @@ class _Writer:
 
         for number, part in enumerate(parts):
             # Only the first one is found by a filter, and counted.
-            first = {layout.CHUNKS: len(parts), **columns, **filters} if number == 0 else {}
+            first = {layout.CHUNKS: len(parts), **columns} if number == 0 else {}
             key = row * layout.MAX_CHUNKS + number
             self._records.add(layout.record(key, part, **first), len(part) + 4096)
 

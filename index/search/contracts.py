@@ -33,7 +33,8 @@ class Details:
 
     `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
     are the distinct tokens of titles and paths, separated by spaces. `secondary` masks documents whose
-    role counts less, `modules` those with the code outside a file's definitions.
+    role counts less, `modules` those with the code outside a file's definitions. `lines` counts the
+    lines that each document takes in its file, 0 where that is not known.
     """
 
     titles: Sequence[str]
@@ -42,6 +43,7 @@ class Details:
     path_tokens: Sequence[str]
     secondary: NDArray[np.bool_]
     modules: NDArray[np.bool_]
+    lines: NDArray[np.int64]
 
 
 class DenseRetriever(Protocol):

@@ -181,6 +181,7 @@ class Documents:
             [head.path_tokens for head in heads],
             self.secondary(documents),
             self._modules[documents],
+            np.array([head.lines for head in heads], dtype=np.int64),
         )
 
     def heads(self, rows: Sequence[int]) -> list[Head]:

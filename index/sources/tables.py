@@ -25,6 +25,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped, Stamp
 from purlin.index.sources.encodings import other_codec
 from purlin.index.sources.files import file_stamp, is_transient
+from purlin.index.sources.parts import broken
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
@@ -97,6 +98,25 @@ def read_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
     A line that cannot be read is a `Skipped`, which calls the file `name`.
     """
     return _while_readable(_lines, path, name)
+
+
+def identified(
+    row: Row | Skipped, id_of: Callable[[Mapping[str, object]], str]
+) -> tuple[str | None, bytes]:
+    """Return the id of a row's record, None if it has none, and its content, as `parts.cut` takes them.
+
+    `id_of` may raise InvalidInput. A broken row is identified by its number; after an error that
+    may not repeat, nothing is.
+    """
+    if isinstance(row, Skipped):
+        reason = row.reason.encode(errors="replace")
+        return (None, reason) if row.passing else broken(row.line, reason)
+
+    content = repr(row.record).encode(errors="surrogatepass")
+    try:
+        return id_of(row.record) or None, content
+    except InvalidInput:
+        return broken(row.number, content)
 
 
 def _while_readable(

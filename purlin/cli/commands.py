@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
-from purlin.cli import QUICK_COMMANDS, evaluate, index, run_quick, serve, train
+from purlin.cli import QUICK_COMMANDS, evaluate, index, run_quick, serve, terminal, train
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,6 +16,24 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(is_set: bool) -> None:
+    if is_set:
+        terminal.print_line(f"purlin {version('purlin-search')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Search over code and products, labels for texts, and answers from manuals."""
 
 
 def _quick(name: str) -> Callable[[typer.Context], None]:

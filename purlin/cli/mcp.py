@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,6 +98,11 @@ def _configure(action: str, arguments: Sequence[str]) -> int:
     for change in changes:
         _print_change(change)
     pending = [change for change in changes if change.before != change.after]
+    if not remove and options.scope == "project" and shutil.which(agents.NAME) is None:
+        terminal.print_note(
+            "warning: there is no `purlin` on the PATH of this shell, and agents start it by that name: "
+            "install it with pipx, add its directory to PATH, or use --user, which names its full path"
+        )
     if options.dry_run or not pending:
         return 0
 

@@ -165,9 +165,14 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, *arguments: Any, **named: Any) -> argparse.Namespace:  # type: ignore[override]
-        """Parse the arguments; an unknown option ends the command with the similar ones."""
-        values: argparse.Namespace
-        values, unknown = self.parse_known_args(*arguments, **named)
+        """Parse the arguments; an unknown option ends the command with a similar one."""
+        return self._all_known(*self.parse_known_args(*arguments, **named))
+
+    def parse_intermixed_args(self, *arguments: Any, **named: Any) -> argparse.Namespace:  # type: ignore[override]
+        """Parse arguments with options among the words, as `parse_args` does."""
+        return self._all_known(*self.parse_known_intermixed_args(*arguments, **named))
+
+    def _all_known(self, values: argparse.Namespace, unknown: Sequence[str]) -> argparse.Namespace:
         if unknown:
             from difflib import get_close_matches
 

@@ -575,6 +575,10 @@ def test_values_of_a_field_are_alternatives(site: str, tab: Tab) -> None:
     assert facet(tab, "Colour").keys() == {"green", "white", "red*", "blue*"}
     tab.click(".clear")
     tab.until("!document.querySelector('.condition')")
+    # What is ticked is shown, even where none of the best hits has it.
+    conditions = quote(json.dumps({"colour": ["mauve", "red"]}))
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter={conditions}")
+    assert facet(tab, "Colour")["mauve*"] == "0"
 
 
 def test_two_quick_ticks_both_count(site: str, tab: Tab) -> None:
@@ -1475,7 +1479,10 @@ def test_prints_whole_hits_in_dark_ink(site: str, tab: Tab) -> None:
     hits = "document.querySelector('.hits').offsetWidth / document.querySelector('.results').offsetWidth"
     assert tab.run(hits) == 1
     assert tab.run("getComputedStyle(document.body).color") == "rgb(30, 35, 39)"
-    assert not tab.run("document.querySelector('.facets').checkVisibility()")
+    for hidden in (".facets", ".ask-form button", "footer"):
+        assert not tab.run(f"document.querySelector('{hidden}').checkVisibility()"), hidden
+    # What was asked is on the paper, too.
+    assert tab.run("document.querySelector('.ask-form input').checkVisibility()")
     tab.call("Emulation.setEmulatedMedia", media="")
 
 

@@ -116,6 +116,25 @@ def test_own_files_name_the_program_and_windsurf_the_project(home: Path, project
     assert codex == {"command": windsurf["command"], "args": ["mcp"]}
 
 
+def test_a_command_that_agents_cannot_find_is_warned_of(
+    home: Path,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tmp_path / "purlin"
+    program.touch(mode=0o755)
+    for directories, scope, warned in (
+        ("", "--project", True),
+        ("", "--user", False),
+        (str(tmp_path), "--project", False),
+    ):
+        monkeypatch.setenv("PATH", directories)
+        run("install", "--agent", "codex", scope, "--dry-run")
+        assert ("no `purlin` on the PATH" in capsys.readouterr().err) == warned
+
+
 def test_variables_of_the_environment_move_own_files(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

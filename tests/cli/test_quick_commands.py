@@ -7,10 +7,12 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -792,6 +794,22 @@ def test_quick_commands_are_in_the_list_of_all() -> None:
     shown = CliRunner().invoke(app, ["--help"]).output
     assert all(name in shown for name in QUICK_COMMANDS)
     assert CliRunner().invoke(app, ["search", "one", "two"]).exit_code == 2
+
+
+def test_the_version_is_shown() -> None:
+    from typer.testing import CliRunner
+
+    from purlin.cli.commands import app
+
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"purlin {version('purlin-search')}\n")
+
+
+@pytest.mark.parametrize("command", ["search", "cache"])
+def test_an_unknown_option_among_words_names_a_similar_one(command: str, capsys: Captured) -> None:
+    options = {"search": ("lamp", "--contents", "docs"), "cache": ("list", "--hepl")}
+    assert _purlin(command, *options[command]) == 2
+    assert re.search(r"; --(content|help) is one", capsys.readouterr().err)
 
 
 def test_search_loads_no_heavy_package(shop: Path, encoder: str) -> None:

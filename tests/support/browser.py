@@ -31,6 +31,8 @@ _FLAGS = (
     "--disable-extensions --disable-background-networking --disable-component-update --disable-sync --mute-audio "
     "--hide-scrollbars --host-rules=MAP * ~NOTFOUND,EXCLUDE 127.0.0.1"
 )
+# With a mouse, as at a desk: buttons that appear below it are not in the pictures.
+_MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
 # Chromium reads commands at descriptor 3 and writes to 4, each message followed by a zero byte.
 _LAUNCH = "import os, sys; r, w, *run = sys.argv[1:]; os.dup2(int(r), 3); os.dup2(int(w), 4); os.execv(run[0], run)"
 _KEYS = {"Enter": "\r", "ArrowDown": "", "ArrowUp": "", "Escape": "", "Tab": ""}
@@ -168,12 +170,13 @@ class Tab:
 
 
 @contextmanager
-def browsing() -> Iterator[Tab]:
+def browsing(*more_flags: str) -> Iterator[Tab]:
     """Yield a tab in a browser with a fresh profile."""
     assert CHROMIUM is not None
     commands, answers = os.pipe(), os.pipe()
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        flags = [*_FLAGS.split(" --")[0:1], *(f"--{flag}" for flag in _FLAGS.split(" --")[1:])]
+        first, *others = _FLAGS.split(" --")
+        flags = [first, *(f"--{flag}" for flag in others), *more_flags]
         program = [sys.executable, "-c", _LAUNCH, str(commands[0]), str(answers[1])]
         process = subprocess.Popen(
             [*program, CHROMIUM, *flags, f"--user-data-dir={profile}"],
@@ -201,10 +204,10 @@ def main(url: str, path: str, *options: str) -> None:
     width, _, height = next((option for option in options if "x" in option), "1280x900").partition(
         "x"
     )
-    with browsing() as tab:
+    with browsing(_MOUSE) as tab:
         tab.look(int(width), int(height), dark="dark" in options)
         tab.open(url)
-        tab.until("!document.querySelector('[aria-busy]') && document.querySelector('.view')")
+        tab.until("!document.querySelector('[aria-busy]') && document.querySelector('.results > *')")
         time.sleep(1)
         tab.picture(Path(path))
         print(*tab.complaints, sep="\n")

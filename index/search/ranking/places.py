@@ -17,9 +17,10 @@ _PLACE = re.compile(
     r"(?:(?P<word>\"?,? (?:on )?line |: line )|:(?:line )?|: (?=\d+: )|\()(?P<line>[1-9]\d{0,6})\b"
 )
 _SUFFIX = re.compile(r"\.\w{1,12}$")
-# The function of a frame before its path: `open (pump.js:12)`, `Pump.Open() in C:\\Pump.cs:line 12`;
+# The function of a frame before its path: `open (pump.js:12)`, `Pump.Open() in C:\\Pump.cs:line 12`,
+# and above it, as Go has it: `main.(*Pump).Open(0x0)`, `/srv/pump.go:12`;
 # or behind its line: `line 12, in open`, `pump.rb:12:in 'Pump#open'`.
-_BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\) in )(?:\w+:)?$")
+_BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\)(?: in |\n[ \t]+))(?:\w+:)?$")
 _BEHIND = re.compile(r"[,:] ?in [`']?(?:[\w:]+[#.])?([\w$]+)")
 _MAX_BEFORE = 200  # characters
 

@@ -195,8 +195,8 @@ class Store:
         try:
             heads = json.loads(b"[" + b",".join(lines) + b"]")
             return [
-                Head(id, title, id[:length] or None, title_tokens, path_tokens)
-                for id, title, length, title_tokens, path_tokens in heads
+                Head(id, title, id[:length] or None, *others)
+                for id, title, length, *others in heads
             ]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error

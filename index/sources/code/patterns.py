@@ -254,11 +254,8 @@ class _Scan:
         if blocks and blocks.body_mark and self._plain[head_end : head_end + 1] == b";":
             head_end = self._line_end(match.end())
 
-        return min(head_end, end), self._after_semicolon(end)
-
-    def _after_semicolon(self, end: int) -> int:
         semicolon = _SEMICOLON.match(self._plain, end)
-        return semicolon.end() if semicolon else end
+        return min(head_end, end), semicolon.end() if semicolon else end
 
     def _statement_ends(self, match: re.Match[bytes]) -> tuple[int, int] | None:
         block_end = self._blocks.end_of_first(match.start(), match.end())

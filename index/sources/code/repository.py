@@ -25,7 +25,6 @@ from purlin.index.records import (
     Value,
 )
 from purlin.index.sources.code import sections
-from purlin.index.sources.code.components import scripts_only
 from purlin.index.sources.code.contents import (
     HEAD_BYTES,
     HIDDEN_DIRS,
@@ -41,6 +40,7 @@ from purlin.index.sources.code.contents import (
 )
 from purlin.index.sources.code.definitions import LEAVES, Definition, Outline, outline
 from purlin.index.sources.code.languages import DIALECTS
+from purlin.index.sources.code.languages.javascript import scripts_only
 from purlin.index.sources.code.roles import role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.encodings import decoded

@@ -19,7 +19,7 @@ _TEST = re.compile(
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
     r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
     r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(tests?|spec)|tests?)\.(rb|lua|ex|exs|rs|zig|sh|hs|dart|gd)$|\.bats$"
-    r"|\.t(\.sol)?$|\.(phpt|feature|robot)$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm)$"
+    r"|\.t(\.sol)?$|\.(phpt|feature|robot)$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm|sh)$"
     r"|(^|/)(test[_-][^/]*|[^/]*[_-](test|tests|unittest))\.(c|h|cc|cpp|cxx|hpp|hh)$"
 )
 _EXAMPLE = re.compile(

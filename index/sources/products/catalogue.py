@@ -16,7 +16,7 @@ from pathlib import Path
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
-from purlin.index.sources.parts import Part, broken, cut, part_files
+from purlin.index.sources.parts import Part, cut, part_files
 from purlin.index.sources.products.columns import (
     TEXT_COLUMNS,
     check_roles,
@@ -28,6 +28,7 @@ from purlin.index.sources.products.rows import joined, with_typed_cells
 from purlin.index.sources.tables import (
     Row,
     has_decimal_commas,
+    identified,
     read_rows,
     table_format,
     why_no_table,
@@ -71,14 +72,10 @@ def files(
     if path.is_file() and not table_format(path):
         raise InvalidInput(f"{path.name} {why_no_table(path)}.", field="path")
 
-    return _files(path, columns, on_sample or _ignore)
+    return _files(path, columns, on_sample or (lambda *_: None))
 
 
 # Files
-
-
-def _ignore(_name: str, _sample: Sequence[Record]) -> None:
-    pass
 
 
 def _files(
@@ -146,25 +143,9 @@ def _parts(path: Path, name: str, columns: Mapping[str, str], on_sample: OnSampl
         if reason_to_skip(sample, columns):
             return []
 
-        return cut(_identified(row, columns) for row in rows)
+        return cut(identified(row, partial(record_id, columns=columns)) for row in rows)
     except InvalidInput:
         return []
-
-
-def _identified(row: Row | Skipped, columns: Mapping[str, str]) -> tuple[str | None, bytes]:
-    """The id of a row's product, if the row has one, and its content.
-
-    A broken row is known by its number; after an error that may not repeat, nothing is.
-    """
-    if isinstance(row, Skipped):
-        reason = row.reason.encode(errors="replace")
-        return (None, reason) if row.passing else broken(row.line, reason)
-
-    content = repr(row.record).encode(errors="surrogatepass")
-    try:
-        return record_id(row.record, columns) or None, content
-    except InvalidInput:
-        return broken(row.number, content)
 
 
 def names(root: Path) -> Iterator[str]:

@@ -105,14 +105,22 @@ def from_record(
         raise InvalidInput(TOO_LONG, field="description")
 
     price = values.get("price") if "price" in names else _nested_price(others)
+    # Nobody searches for their text.
+    unsearched: dict[str, Value | None] = {
+        "locale": named_value(values.get("locale")),
+        # In WooCommerce's export, "id:12".
+        "parent": identifier(values.get("parent")).removeprefix("id:") or None,
+        "price": price_of(price),
+    }
     return Document(
-        id=identifier(values.get("id")) or _content_id(title, body),
+        id=identifier(values.get("id"))
+        or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
         kind="product",
         title=title,
         body=body,
         summary=summary,
         location=Location(url=web_address(values.get("url"))),
-        fields=_fields(others, attributes, named | _unsearched(values, price)),
+        fields=_fields(others, attributes, named | unsearched),
         atoms=atoms,
     )
 
@@ -164,20 +172,6 @@ def _other_columns(record: Mapping[str, object], excluded: Set[str]) -> dict[str
         for name in named_freely(record)
         if name not in excluded
     }
-
-
-def _unsearched(values: Mapping[str, object], price: object) -> dict[str, Value | None]:
-    """Standard columns that are fields only: nobody searches for their text."""
-    return {
-        "locale": named_value(values.get("locale")),
-        "parent": _parent(values.get("parent")),
-        "price": price_of(price),
-    }
-
-
-def _parent(value: object) -> str | None:
-    """The id of the product that a record is a variant of, in WooCommerce's export "id:12"."""
-    return identifier(value).removeprefix("id:") or None
 
 
 def _nested_price(others: Mapping[str, Value]) -> object:
@@ -269,7 +263,3 @@ def _title_from_body(body: str) -> str:
     if len(line) <= MAX_TITLE_FROM_BODY:
         return line
     return f"{line[:MAX_TITLE_FROM_BODY].rstrip()}…"
-
-
-def _content_id(title: str, body: str) -> str:
-    return hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16]

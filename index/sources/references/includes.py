@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from purlin.index.records import Skipped
@@ -30,15 +29,25 @@ _HEADING = re.compile(r"(={1,6})(?=[ \t]+\S)")
 _BEFORE_TITLE = re.compile(r"(?://|:|\[|\s*$)")
 
 
-@dataclass(slots=True)
-class Expanded:
-    """A page's text with all that it includes, the files, and what was not followed and why."""
+class _Refused(Exception):
+    """Why an include is not followed."""
 
-    text: str
-    files: set[Path] = field(default_factory=set)
-    refused: list[str] = field(default_factory=list)
-    count: int = 0
-    size: int = 0
+
+class Expanded:
+    """The text of a page with the files below a directory that it includes.
+
+    A target is relative to the file that names it. It may refer to attributes that were defined
+    before. Of the options, `lines`, `tag`, `tags` and `leveloffset` are heeded. `files` are those
+    that were included, `count` is how often, and `refused` says what was not followed and why.
+    """
+
+    def __init__(self, text: str, path: Path, root: Path) -> None:
+        self.files: set[Path] = set()
+        self.refused: list[str] = []
+        self._root = root.resolve()
+        self._attributes: dict[str, str] = {}
+        self.count, self._size = 0, len(text)
+        self.text = "\n".join(self._lines(text, path.resolve(), ()))
 
     def remark(self, name: str) -> Skipped | None:
         """Return what a build says of includes that were not followed; None if all were."""
@@ -50,39 +59,7 @@ class Expanded:
             name, f"{len(self.refused)} includes were not followed: {shown}{more}", by_choice=True
         )
 
-
-class _Refused(Exception):
-    """Why an include is not followed."""
-
-
-def expanded(text: str, path: Path, root: Path) -> Expanded:
-    """Return the text of the page at `path` with the files below the directory `root` that it includes.
-
-    A target is relative to the file that names it. It may refer to attributes that were defined
-    before. Of the options, `lines`, `tag`, `tags` and `leveloffset` are heeded.
-    """
-    page = Expanded("", size=len(text))
-    lines = _Expansion(page, root.resolve()).lines(text, path.resolve(), ())
-    page.text = "\n".join(lines)
-    return page
-
-
-def is_fragment(text: str) -> bool:
-    """Return whether a page has no title of its own, as those that others include."""
-    lines = iter(text[:MAX_HEAD].split("\n"))
-    first = next((line.rstrip() for line in lines if not _BEFORE_TITLE.match(line)), "")
-    below = next(lines, "").rstrip()
-    is_underlined = len(below) > 2 and not below.strip("=") and abs(len(below) - len(first)) < 2
-    return not first.startswith(("= ", "# ")) and not is_underlined
-
-
-class _Expansion:
-    def __init__(self, page: Expanded, root: Path) -> None:
-        self._page = page
-        self._root = root
-        self._attributes: dict[str, str] = {}
-
-    def lines(self, text: str, path: Path, outer: tuple[Path, ...]) -> Iterator[str]:
+    def _lines(self, text: str, path: Path, outer: tuple[Path, ...]) -> Iterator[str]:
         for line in text.split("\n"):
             include = (
                 _INCLUDE.fullmatch(line.rstrip("\r")) if line.startswith("include::") else None
@@ -98,16 +75,15 @@ class _Expansion:
                 file, content = self._read(include["target"], options, path, (*outer, path))
             except _Refused as reason:
                 if str(reason):
-                    self._page.refused.append(f"{include['target'][:100]} ({reason})")
+                    self.refused.append(f"{include['target'][:100]} ({reason})")
                 continue
             if content:
-                yield from _shifted(self.lines(content, file, (*outer, path)), options)
+                yield from _shifted(self._lines(content, file, (*outer, path)), options)
 
     def _read(
         self, target: str, options: Mapping[str, str], path: Path, open_files: tuple[Path, ...]
     ) -> tuple[Path, str]:
         """Return the file of a target and what of its text is included."""
-        page = self._page
         target = ATTRIBUTE_REFERENCE.sub(
             lambda name: self._attributes.get(name[1], name[0]), target
         )
@@ -129,18 +105,18 @@ class _Expansion:
             raise _Refused("includes itself")
         if len(open_files) > MAX_DEPTH:
             raise _Refused(f"more than {MAX_DEPTH} includes deep")
-        if page.count >= MAX_INCLUDES:
+        if self.count >= MAX_INCLUDES:
             raise _Refused(f"more than {MAX_INCLUDES:,} includes")
-        page.count += 1
+        self.count += 1
 
         text = self._text(file, is_optional="optional" in options.get("opts", ""))
-        page.files.add(file)
+        self.files.add(file)
         text = "\n".join(_selected(text.split("\n"), options))
-        page.size += len(text)
+        self._size += len(text)
         return file, text
 
     def _text(self, file: Path, is_optional: bool) -> str:
-        room = MAX_INCLUDED_BYTES - self._page.size
+        room = MAX_INCLUDED_BYTES - self._size
         try:
             if not file.is_file():
                 raise _Refused("" if is_optional else "no such file")
@@ -155,6 +131,15 @@ class _Expansion:
         if text is None:
             raise _Refused("binary, not text")
         return text.removesuffix("\n")
+
+
+def is_fragment(text: str) -> bool:
+    """Return whether a page has no title of its own, as those that others include."""
+    lines = iter(text[:MAX_HEAD].split("\n"))
+    first = next((line.rstrip() for line in lines if not _BEFORE_TITLE.match(line)), "")
+    below = next(lines, "").rstrip()
+    is_underlined = len(below) > 2 and not below.strip("=") and abs(len(below) - len(first)) < 2
+    return not first.startswith(("= ", "# ")) and not is_underlined
 
 
 def _options(text: str) -> dict[str, str]:

@@ -25,7 +25,6 @@ from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped
 from purlin.index.sources.files import files_below
 from purlin.index.sources.references import (
     asciidoc,
-    commands,
     docstrings,
     help_text,
     includes,
@@ -111,7 +110,7 @@ def files(
 
         if _format(path.name) == "asciidoc" and isinstance(text := _decode(content, name), str):
             # A file that is included may change, appear or go.
-            content += includes.expanded(text, path, directory).text.encode()
+            content += includes.Expanded(text, path, directory).text.encode()
         digest = blake2b(
             f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
         ).hexdigest()
@@ -192,7 +191,7 @@ def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
 
         text = page_text(path, MAX_MARKUP_BYTES)
         if text is not None:
-            included |= includes.expanded(text, path, directory).files
+            included |= includes.Expanded(text, path, directory).files
             untitled |= {path.resolve()} if includes.is_fragment(text) else set()
 
     return included & untitled
@@ -280,7 +279,7 @@ def _read(
         return
 
     if _format(path.name) == "asciidoc":
-        page_with_includes = includes.expanded(text, path, directory)
+        page_with_includes = includes.Expanded(text, path, directory)
         text = page_with_includes.text
         if remark := page_with_includes.remark(name):
             yield remark
@@ -295,7 +294,7 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
-    commands.name_command(page, page_format)
+    manual_pages.name_command(page, page_format)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)

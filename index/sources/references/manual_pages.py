@@ -2,7 +2,7 @@
 
 Sections are headings, tagged paragraphs are terms, and examples are code. Of the macros that a page
 defines, those are run that the reader has no meaning for. Nothing is included: a page that only
-leads to another one (`.so`) is empty.
+leads to another one (`.so`) is empty. What such a page is about is told by its section NAME.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape, unescape
 
-from purlin.index.sources.references import mdoc
+from purlin.index.sources.references import mdoc, page_sections
 from purlin.index.sources.references.roff import BOLD, ITALIC, PLAIN, Macros, Page, Strings, tokens
 
 # Characters at the beginning of a page in which its first macro stands.
 MAX_HEAD_CHARS = 64_000
 MAX_TERM_CHARS = 300
 MAX_TABLE_ROWS = 10_000
+MAX_NAMES = 64  # of one page
 
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 _FIRST_SECTION = re.compile(
@@ -30,6 +31,13 @@ _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
 _FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
 _SILENT = frozenset("PD DT AT UC IX LINKSTYLE DS DE KS KE".split())
+_NAMED_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
+_MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
+# The sections of commands, system calls, functions, games and Tcl's commands.
+_CALLABLE = re.compile(r".*\((?:[12368n]\w*)\)")
+_INTRODUCTION = re.compile(
+    r"(?P<names>[^\s,]+(?:, [^\s,]+)*) (?:-|\u2013|\u2014|\u2212) (?P<purpose>\S.*)"
+)
 # Which pages define in their own way: displays, and as Tcl's do, an empty string and an option.
 _REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 
@@ -102,7 +110,9 @@ class _Reader:
 
     def read(self, source: str) -> tuple[Page, str, str]:
         """The page, its name and its section of the manual."""
-        for line, macro, arguments in Macros(self._strings, _is_of_page).read(source):
+        for line, macro, arguments in Macros(self._strings, lambda macro: macro not in _OWN).read(
+            source
+        ):
             self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
@@ -302,12 +312,8 @@ _ACTIONS: dict[str, Callable[[_Reader, str], None]] = {
     "SY": _Reader._synopsis,
     "OP": lambda reader, arguments: reader._add_words(arguments, "[", "]"),
 }
+# All other macros of a page do what its definitions of them say.
 _OWN = (_FONT_MACROS | _SILENT | _ACTIONS.keys()) - _REDEFINED
-
-
-def _is_of_page(macro: str) -> bool:
-    """Whether a macro that a page defines does what the page says."""
-    return macro not in _OWN
 
 
 def _table(rows: Iterable[str]) -> list[list[str]]:
@@ -346,3 +352,80 @@ def _add_cells(row: list[str], cells: Iterable[str]) -> list[str] | None:
         row[-1] = ""
         return []
     return None
+
+
+# What a page is about
+
+
+def name_command(page: page_sections.Page, page_format: str) -> None:
+    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip.
+
+    Of the source of a manual page, the first section is the entry of the command or functions.
+    """
+    is_source = page_format in ("asciidoc", "manual")
+    subject = command(page.title) if is_source else _own_name(page)
+    if page_format == "help":
+        subject = page.title
+    is_callable = is_source and _CALLABLE.fullmatch(page.title) is not None
+
+    for section in page.sections:
+        if not subject or section.title == page.title:
+            continue
+        section.context = (subject, *section.context)
+        if is_callable and section.directive == "term" and section.title.split(" ")[0] == subject:
+            # `after cancel` is a form of the command `after`.
+            section.directive = "function"
+
+    if is_callable:
+        _define(page)
+
+
+def _define(page: page_sections.Page) -> None:
+    """Make an entry of the first section if the next one, the synopsis, calls what it names."""
+    if len(page.sections) < 2 or page.sections[0].title != page.title:
+        return
+
+    introduction, synopsis = page.sections[:2]
+    stated = _INTRODUCTION.fullmatch(introduction.blocks[0].text) if introduction.blocks else None
+    names = stated["names"].split(", ")[:MAX_NAMES] if stated else []
+    if stated and any(_calls(synopsis, name) for name in names):
+        introduction.directive = "function"
+        introduction.names = names
+        introduction.signatures = _declarations(synopsis, names) or [stated["names"]]
+        introduction.blocks[0] = page_sections.Block(stated["purpose"])
+
+
+def _calls(synopsis: page_sections.Section, name: str) -> bool:
+    """Whether a line begins with a name, or with its type: `int name(`."""
+    call = re.compile(rf"^(?:[\w ]{{0,80}}[ *])?{re.escape(name)}(?![\w.-])", re.MULTILINE)
+    return any(call.search(block.text) for block in synopsis.blocks)
+
+
+def _declarations(synopsis: page_sections.Section, names: Sequence[str]) -> list[str]:
+    """Return what C declares of the named functions, each on one line; empty if it declares none.
+
+    A name without a declaration stands for itself: `int spool(const char *thread);`, `wind`.
+    """
+    text = "\n".join(block.text for block in synopsis.blocks)
+    declared = {}
+    for name in names:
+        declaration = re.compile(
+            rf"^[\w ]{{1,80}}[\s*]{{1,20}}{re.escape(name)} ?\([^;{{}}]{{0,1000}}\);", re.MULTILINE
+        )
+        if match := declaration.search(text):
+            declared[name] = " ".join(match[0].split())
+    return [declared.get(name, name) for name in names] if declared else []
+
+
+def _own_name(page: page_sections.Page) -> str:
+    """The name of a manual page that is HTML, as its section NAME has it; else empty."""
+    title = page.title.partition(" ")[0].partition("(")[0].casefold()
+    first = page.sections[0].blocks[:1] if page.sections else []
+    if not _NAMED_SECTION.search(page.title) and not (first and _MAN2HTML.match(first[0].text)):
+        return ""
+
+    for section in page.sections[:3]:
+        if section.title == "NAME" and section.blocks:
+            names = section.blocks[0].text.partition(" - ")[0].split(", ")
+            return next((name for name in names if name.casefold() == title), "")
+    return ""

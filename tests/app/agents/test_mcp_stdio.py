@@ -105,6 +105,9 @@ def test_the_official_client_searches_a_directory(project: Path, encoder: Path, 
     assert [tool.name for tool in listed.tools] == [tool.name for tool in TOOLS]
     assert searched.structured_content["hits"][0]["path"] == "tools/sort.py"
     assert "1. tools/sort.py:1-3 sort_numbers" in searched.content[0].text
+    # It does not work in the root of the repository.
+    assert f"; paths are below {project}\n" in searched.content[0].text
+    assert searched.structured_content["root"] == str(project)
     assert refused.is_error
     assert "outside of" in refused.content[0].text
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from purlin.index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
 from purlin.index.sources import open_source
 from purlin.index.sources.beir import (
-    MAX_LINE_BYTES,
     MAX_RECORD_FIELDS,
     MAX_RECORD_NESTING,
     files,
     is_corpus,
 )
+from purlin.index.sources.tables import MAX_ROW
 
 URL = "https://example.org/repo/blob/main/a.go#L3-L5"
 
@@ -171,7 +171,7 @@ def test_numbers_beyond_storage_become_text(tmp_path: Path) -> None:
 def test_broken_rows_are_reported_by_line(tmp_path: Path) -> None:
     rows: list[tuple[object, str | None]] = [
         ({"_id": "a", "text": "x"}, None),
-        (b"{broken", "not JSON"),
+        (b"{broken", "not valid JSON"),
         (b"[1, 2]", "not a JSON object"),
         ({"text": "x"}, "no _id"),
         ({"_id": True, "text": "x"}, "no _id"),
@@ -180,12 +180,12 @@ def test_broken_rows_are_reported_by_line(tmp_path: Path) -> None:
         ({"_id": "a", "text": "again"}, "used before"),
         ({"_id": "b", "title": "", "text": ""}, "neither a title nor a text"),
         ({"_id": "c", "text": ["x"]}, "text is not text"),
-        (b'{"_id": "d", "text": "\xff"}', "not UTF-8"),
-        (b'{"_id": "e", "text": "\\ud800"}', "lone surrogate"),
-        (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
-        (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"_id": "g", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "longer than"),
-        (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b'{"_id": "d", "text": "\xff"}', "not text"),
+        (b'{"_id": "e", "text": "\\ud800"}', "not text"),
+        (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not text"),
+        (b'{"_id": "f", "text": ' + b"[" * 100_000, "not valid JSON"),
+        (b'{"_id": "g", "text": "' + b"x" * MAX_ROW + b'"}', "longer than"),
+        (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (
             {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_RECORD_FIELDS + 1)}},
             "more than 500 fields",
@@ -229,24 +229,6 @@ def test_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     assert peak < 16 * 1024 * 1024
 
 
-def test_truncated_gzip_keeps_earlier_rows(tmp_path: Path) -> None:
-    path = lines(
-        tmp_path,
-        *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
-        name="corpus.jsonl.gz",
-    )
-
-    path.write_bytes(path.read_bytes()[:-2000])
-    *documents, last = read(path)
-
-    assert len(documents) > 1000
-    assert all(isinstance(item, Document) for item in documents)
-    assert isinstance(last, Skipped)
-    assert "cannot be read any further" in last.reason
-    assert not last.passing
-    assert last.line == len(documents) + 1
-
-
 def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(b"plain text")
@@ -258,17 +240,6 @@ def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
 def test_missing_file_is_reported(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
-
-
-def test_deleted_file_is_a_transient_skip(tmp_path: Path) -> None:
-    path = lines(tmp_path, {"_id": "a", "text": "x"})
-    (file,) = files(path, "reference")
-    assert isinstance(file, SourceFile)
-    path.unlink()
-    (item,) = file.read()
-    assert isinstance(item, Skipped)
-    assert "cannot be read any further" in item.reason
-    assert item.passing
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_a_forked_process_has_buffers_of_its_own(path: Path) -> None:
 import os, sys
 import numpy as np
 from pathlib import Path
-from purlin.index import blocks
+from purlin.index.storage import blocks
 blocks.MOST_IN_MEMORY = -1
 file = blocks.Unchecked().blocks(Path({str(path)!r}))
 row = file.rows(np.array([3]), 100)

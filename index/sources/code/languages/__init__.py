@@ -1,6 +1,6 @@
 """The languages whose definitions a grammar reads: for each, which syntax nodes define something.
 
-To add a language, add a `Language` to the module of its family. Node types are those of its
+To add a language, add a `Language` to the module of its family, and to its `LANGUAGES`. Node types are those of its
 tree-sitter grammar.
 """
 
@@ -12,39 +12,35 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
-from purlin.index.sources.code.languages.c_family import CPP, OBJECTIVE_C, C, with_semicolons
-from purlin.index.sources.code.languages.declarative import HCL, SQL
-from purlin.index.sources.code.languages.functional import ELIXIR, HASKELL, OCAML, OCAML_INTERFACE
-from purlin.index.sources.code.languages.java_family import C_SHARP, JAVA, KOTLIN, SCALA, SWIFT
-from purlin.index.sources.code.languages.javascript import (
-    FLOW,
-    JAVASCRIPT,
-    SVELTE,
-    TSX,
-    TYPESCRIPT,
-    VUE,
+from purlin.index.sources.code.languages import (
+    c_family,
+    declarative,
+    functional,
+    java_family,
+    javascript,
+    optional,
+    scripting,
+    systems,
 )
-from purlin.index.sources.code.languages.optional import OPTIONAL_LANGUAGES
-from purlin.index.sources.code.languages.scripting import (
-    BASH,
-    JULIA,
-    LUA,
-    PERL,
-    PHP,
-    POWERSHELL,
-    PYTHON,
-    RUBY,
-)
-from purlin.index.sources.code.languages.systems import GO, RUST, ZIG
+from purlin.index.sources.code.languages.c_family import CPP, C, with_semicolons
+from purlin.index.sources.code.languages.java_family import KOTLIN
+from purlin.index.sources.code.languages.javascript import FLOW, JAVASCRIPT, TSX, VUE
 from purlin.index.sources.code.syntax import Language
 
-_LANGUAGES = (
-    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
-    ZIG, BASH, LUA, ELIXIR, HASKELL, PERL, JULIA, OCAML_INTERFACE, OCAML, OBJECTIVE_C, POWERSHELL, SQL,
-    HCL, *OPTIONAL_LANGUAGES,
-)  # fmt: skip
+_FAMILIES = (
+    scripting,
+    javascript,
+    systems,
+    java_family,
+    c_family,
+    functional,
+    declarative,
+    optional,
+)
 # Without the package of its grammar, which may be one of an extra, a language is read as lines.
-LANGUAGES = tuple(language for language in _LANGUAGES if find_spec(language.module))
+LANGUAGES: tuple[Language, ...] = tuple(
+    language for family in _FAMILIES for language in family.LANGUAGES if find_spec(language.module)
+)
 # How a file may be written that the language of its suffix cannot read.
 DIALECTS: dict[Language, Language] = {
     JAVASCRIPT: FLOW,

@@ -305,3 +305,5 @@ OBJECTIVE_C = Language(
         _CLASS_MACRO.sub(lambda macro: blanked(macro[0]), _with_enums(source))
     ),
 )
+
+LANGUAGES = (C, CPP, OBJECTIVE_C)

@@ -106,3 +106,5 @@ HCL = Language(
     is_tolerant=True,
     docstring=_hcl_docstring,
 )
+
+LANGUAGES = (SQL, HCL)

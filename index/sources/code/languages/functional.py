@@ -216,3 +216,5 @@ def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
 
 OCAML = _ocaml((".ml",), "language_ocaml")
 OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")
+
+LANGUAGES = (ELIXIR, HASKELL, OCAML_INTERFACE, OCAML)

@@ -301,3 +301,5 @@ SWIFT = Language(
     generics=True,
     is_tolerant=True,
 )
+
+LANGUAGES = (JAVA, C_SHARP, KOTLIN, SCALA, SWIFT)

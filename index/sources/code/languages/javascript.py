@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import tree_sitter as ts
@@ -14,7 +16,7 @@ from purlin.index.sources.code.languages.nodes import (
     node_text,
     types,
 )
-from purlin.index.sources.code.syntax import Block, Language
+from purlin.index.sources.code.syntax import Block, Language, blanked
 
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
@@ -171,3 +173,37 @@ TSX = _typescript((".tsx",), "language_tsx")
 FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
 VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
 SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)
+
+# ---- Components
+
+_OPENING = re.compile(rb"<script(?=[\s>])", re.IGNORECASE)
+# The rest of a tag; values may contain ">". Nothing is matched twice: time is linear.
+_REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*+"|'[^']*+')*+>""")
+_CLOSING = re.compile(rb"</script\s*+>", re.IGNORECASE)
+
+
+def scripts_only(source: bytes) -> bytes:
+    """The source with a space for each byte that is in no script, so that every offset stays."""
+    parts: list[bytes] = []
+    end = 0
+    for script_start, script_end in _scripts(source):
+        parts += (blanked(source[end:script_start]), source[script_start:script_end])
+        end = script_end
+    return b"".join([*parts, blanked(source[end:])])
+
+
+def _scripts(source: bytes) -> Iterator[tuple[int, int]]:
+    """Where each script starts and ends; the last may lack its closing tag."""
+    end = 0
+
+    while opening := _OPENING.search(source, end):
+        tag = _REST_OF_TAG.match(source, opening.end())
+        if tag is None:
+            return
+
+        closing = _CLOSING.search(source, tag.end())
+        end = closing.start() if closing else len(source)
+        yield tag.end(), end
+
+
+LANGUAGES = (JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE)

@@ -414,3 +414,5 @@ POWERSHELL = Language(
     is_tolerant=True,
     docstring=_powershell_docstring,
 )
+
+LANGUAGES = (PYTHON, PHP, RUBY, BASH, LUA, PERL, JULIA, POWERSHELL)

@@ -133,3 +133,5 @@ ZIG = Language(
         == "@import"
     ),
 )
+
+LANGUAGES = (GO, RUST, ZIG)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
 
+from purlin.index.sources.references.html import vocabulary
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
 from purlin.index.sources.references.html.outline import Outline
 from purlin.index.sources.references.html.text import (
@@ -16,21 +17,6 @@ from purlin.index.sources.references.html.text import (
     Text,
     collapse,
     do_nothing,
-)
-from purlin.index.sources.references.html.vocabulary import (
-    CALL,
-    CATEGORIES,
-    DIRECTIVES,
-    DOMAINS,
-    FIELD_LISTS,
-    HEADED_DIRECTIVES,
-    HEADED_LIST,
-    NAMES,
-    PLAIN_LISTS,
-    PREDICATES,
-    REMARKS,
-    TERM_TAG,
-    TEXINFO_DIRECTIVES,
 )
 from purlin.index.sources.references.html.writer import Writer
 from purlin.index.sources.references.page_sections import MAX_TITLE, Block, Section, join_names
@@ -89,9 +75,9 @@ class Definitions:
         self._writer.start_block(element)
         classes = element.classes
         plain = (
-            bool(classes & PLAIN_LISTS)
-            or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
-            or classes == {REMARKS}
+            bool(classes & vocabulary.PLAIN_LISTS)
+            or (bool(classes & vocabulary.FIELD_LISTS) and classes.isdisjoint(vocabulary.DOMAINS))
+            or classes == {vocabulary.REMARKS}
             or self._entries.is_in_entry
             or len(self._lists) >= MAX_NESTED_LISTS
             or self._outline.is_full
@@ -102,7 +88,11 @@ class Definitions:
 
         self._ids_before_term = list(self._text.ids)
         self._lists.append(
-            _List(_directive(element.attributes.get("class", "")), plain, classes == {HEADED_LIST})
+            _List(
+                _directive(element.attributes.get("class", "")),
+                plain,
+                classes == {vocabulary.HEADED_LIST},
+            )
         )
         return self._close_list
 
@@ -140,7 +130,7 @@ class Definitions:
         self._writer.drop_marker()
         self._text.role = "term"
         is_field = self._lists[-1].plain or self._outline.is_full
-        is_predicate = bool(element.classes & PREDICATES)
+        is_predicate = bool(element.classes & vocabulary.PREDICATES)
         self._term = _Term(element.anchor, is_field, is_predicate)
         if not is_field:
             # What encloses a term within the list has the term's id.
@@ -203,11 +193,13 @@ class Definitions:
 
     def _head_definition(self, section: Section, line: str) -> None:
         """Tell by its term, or by the heading above the list, what is defined."""
-        if call := CALL.match(line.replace(" (", "(", 1)):
+        if call := vocabulary.CALL.match(line.replace(" (", "(", 1)):
             section.directive = "function"
             self._term.names.append(call[1])
         elif words := self._outline.section.title.lower().split():
-            section.directive = HEADED_DIRECTIVES.get(words[-1].removesuffix("s"), "term")
+            section.directive = vocabulary.HEADED_DIRECTIVES.get(
+                words[-1].removesuffix("s"), "term"
+            )
 
     # -- parts of a term ---------------------------------------------------------------------------
 
@@ -216,11 +208,11 @@ class Definitions:
         classes, term = element.classes, self._term
         names_defined = term.is_predicate or term.category is not None
 
-        if classes & NAMES or (names_defined and element.tag == "strong"):
+        if classes & vocabulary.NAMES or (names_defined and element.tag == "strong"):
             return partial(self._close_name, self._text.mark(), len(term.names))
-        if classes & CATEGORIES:
+        if classes & vocabulary.CATEGORIES:
             return partial(self._close_category, self._text.mark())
-        if TERM_TAG in classes:
+        if vocabulary.TERM_TAG in classes:
             return partial(self._close_tag, self._text.mark())
         if "classifier" in classes:
             self._open_classifier()
@@ -271,9 +263,11 @@ class Definitions:
 def _directive(classes: str) -> str:
     """Sphinx's object type by the classes of a `dl` ("py method" -> "method"), or "term"."""
     names = [name for name in classes.split() if name not in ("compact", "docutils", "simple")]
-    if len(names) > 1 and names[0] in DOMAINS:
-        return DIRECTIVES.get(names[1], names[1][:64])
-    return next((DIRECTIVES[name] for name in names if name in DIRECTIVES), "term")
+    if len(names) > 1 and names[0] in vocabulary.DOMAINS:
+        return vocabulary.DIRECTIVES.get(names[1], names[1][:64])
+    return next(
+        (vocabulary.DIRECTIVES[name] for name in names if name in vocabulary.DIRECTIVES), "term"
+    )
 
 
 def _texinfo_directive(category: str, term: str) -> str:
@@ -281,7 +275,7 @@ def _texinfo_directive(category: str, term: str) -> str:
     words = re.split(r" o[fn] ", category.lower(), maxsplit=1)[0].split()
     if not words:
         return "function" if "(" in term else "term"
-    return TEXINFO_DIRECTIVES.get(words[-1], "term")
+    return vocabulary.TEXINFO_DIRECTIVES.get(words[-1], "term")
 
 
 def _add_signature(section: Section, text: str, names: list[str], own_id: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from purlin.index.sources.references.html import vocabulary
 from purlin.index.sources.references.html.generators import Entry, Generator
 from purlin.index.sources.references.html.outline import Head, Outline
 from purlin.index.sources.references.html.text import (
@@ -17,15 +18,6 @@ from purlin.index.sources.references.html.text import (
     Text,
     collapse,
     do_nothing,
-)
-from purlin.index.sources.references.html.vocabulary import (
-    CALL,
-    DECLARED,
-    DEFINITION,
-    HEADED_DIRECTIVES,
-    HEADINGS,
-    INNER_HEADINGS,
-    RESULT_HEADINGS,
 )
 from purlin.index.sources.references.html.writer import Writer
 from purlin.index.sources.references.page_sections import MAX_TITLE, Block, join_names
@@ -86,10 +78,12 @@ class Entries:
         self._text.permalink = self._heading_code = ""
         self._text.role = "heading"
         self._text.note_id(element)
-        level = HEADINGS[element.tag]
+        level = vocabulary.HEADINGS[element.tag]
         if is_inner or level > self._generator.deepest_heading:
             return self._close_inner_heading
-        return partial(self._close_heading, level, element.anchor, DEFINITION in element.classes)
+        return partial(
+            self._close_heading, level, element.anchor, vocabulary.DEFINITION in element.classes
+        )
 
     def open_part(self, element: Element) -> Close | None:
         """Read an element within a heading; None if nothing but its text counts."""
@@ -121,30 +115,30 @@ class Entries:
             self._writer.begin_section(level, title, self._text.permalink or own_id)
             self._heading_code = title if self._heading_code == title else ""
             call = self._heading_code.replace(" (", "(", 1)
-            if is_definition or CALL.fullmatch(call):
+            if is_definition or vocabulary.CALL.fullmatch(call):
                 self._define(call or title)
             elif level == 1 and (entry := self._generator.page_entry(title)):
                 self._fill_section(entry)
 
     def _define(self, heading: str) -> None:
         """Make a definition of a section whose heading is code: `max`, `cache.get(key)`."""
-        section, call = self._outline.section, CALL.match(heading)
+        section, call = self._outline.section, vocabulary.CALL.match(heading)
         label, colon, labelled = heading.partition(": ")
         name = call[1] if call else labelled.strip("'\"") if colon else heading
         section.title, section.names, section.signatures = name, [name], [heading]
 
         above = section.headings[-1].split() if section.headings else []
         kind = (label if colon else "".join(above[-1:])).lower().removesuffix("s")
-        section.directive = "function" if call else HEADED_DIRECTIVES.get(kind, "term")
+        section.directive = "function" if call else vocabulary.HEADED_DIRECTIVES.get(kind, "term")
         if heading.startswith("-"):
             section.directive = "option"
 
     def _close_inner_heading(self) -> None:
         """Take a heading within an entry as text, unless it only says that code or text follows."""
         heading = self._outline.inner_heading = self._text.take_line()
-        if heading in RESULT_HEADINGS:
+        if heading in vocabulary.RESULT_HEADINGS:
             self._writer.marker = "Returns: "
-        elif heading not in INNER_HEADINGS and not self.is_at_arguments:
+        elif heading not in vocabulary.INNER_HEADINGS and not self.is_at_arguments:
             self._writer.write(heading)
 
     def _take_title(self, level: int = 1) -> str:
@@ -227,7 +221,7 @@ class Entries:
             return
 
         if entry and not self._outline.is_full:
-            self._writer.begin_section(len(HEADINGS), "", anchor)
+            self._writer.begin_section(len(vocabulary.HEADINGS), "", anchor)
             self._fill_section(entry)
         else:
             self._writer.write(text)
@@ -292,7 +286,7 @@ class Entries:
         if not name or name != section.title or section.signatures or len(code) > MAX_TERM:
             return False
         is_first = len(section.blocks) <= 1 and not self._outline.definitions
-        declared = DECLARED.fullmatch(" ".join(code.split())) if is_first else None
+        declared = vocabulary.DECLARED.fullmatch(" ".join(code.split())) if is_first else None
         return declared is not None and declared[1] == name
 
     def open_signature(self, element: Element) -> Close:

@@ -171,12 +171,8 @@ class Generator:
         return any(f"{tag}.{name}" in self.headings for name in classes)
 
 
-def _no_entry(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    return None
-
-
 # Of pages by any other generator, whose entries are `dl` lists.
-PLAIN = Generator(marks=(), read_entry=_no_entry)
+PLAIN = Generator(marks=(), read_entry=lambda *_: None)
 
 
 def generator_of(markup: str) -> Generator:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from html import unescape
 
 from lxml import etree
 
 from purlin.index.sources.references import help_text
+from purlin.index.sources.references.html import vocabulary
 from purlin.index.sources.references.html.definitions import Definitions
 from purlin.index.sources.references.html.entries import Entries
 from purlin.index.sources.references.html.generators import (
@@ -23,26 +25,11 @@ from purlin.index.sources.references.html.generators import (
     generator_of,
     is_listing,
 )
-from purlin.index.sources.references.html.inline import Inline
 from purlin.index.sources.references.html.outline import Head, Outline
 from purlin.index.sources.references.html.tables import Tables
-from purlin.index.sources.references.html.text import BREAK, Close, Element, Text, do_nothing
-from purlin.index.sources.references.html.vocabulary import (
-    BLOCKS,
-    BOXES,
-    CONTENTS,
-    FURNITURE_CLASSES,
-    FURNITURE_IDS,
-    FURNITURE_LIST,
-    FURNITURE_ROLES,
-    FURNITURE_TAGS,
-    HEADINGS,
-    PROTOTYPES,
-    SOURCE_LINKS,
-    UNFOLDING,
-)
+from purlin.index.sources.references.html.text import BREAK, Close, Element, Mark, Text, do_nothing
 from purlin.index.sources.references.html.writer import Writer
-from purlin.index.sources.references.page_sections import Page
+from purlin.index.sources.references.page_sections import MAX_TITLE, Page
 
 CHUNK_CHARS = 1 << 16  # what the parser gets at a time
 
@@ -180,17 +167,17 @@ class _Target:
 def _is_furniture(element: Element, generator: Generator) -> bool:
     tag, attributes, classes = element.tag, element.attributes, element.classes
     if not attributes:
-        return tag in FURNITURE_TAGS
+        return tag in vocabulary.FURNITURE_TAGS
 
     return (
-        tag in FURNITURE_TAGS
-        or not classes.isdisjoint(FURNITURE_CLASSES)
-        or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
-        or classes >= CONTENTS
-        or attributes.get("role") in FURNITURE_ROLES
+        tag in vocabulary.FURNITURE_TAGS
+        or not classes.isdisjoint(vocabulary.FURNITURE_CLASSES)
+        or (tag == "a" and not classes.isdisjoint(vocabulary.SOURCE_LINKS))
+        or classes >= vocabulary.CONTENTS
+        or attributes.get("role") in vocabulary.FURNITURE_ROLES
         or _is_hidden(attributes)
-        or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
-        or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
+        or (tag == "div" and attributes.get("id") in vocabulary.FURNITURE_IDS)
+        or (tag == "ul" and attributes.get("id") == vocabulary.FURNITURE_LIST)
         or (bool(generator.furniture) and generator.is_furniture(attributes, classes))
     )
 
@@ -198,6 +185,71 @@ def _is_furniture(element: Element, generator: Generator) -> bool:
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     """Return whether screen readers leave an element out, as a sign or what is said elsewhere."""
     return attributes.get("aria-hidden") == "true"
+
+
+@dataclass(slots=True)
+class _Inline:
+    """Reads elements that do not end the line of text they stand in."""
+
+    _text: Text
+    _outline: Outline
+    _writer: Writer
+    _head: Head
+    # The version that the element read last explains.
+    _since: str = ""
+    open_blocks: int = 0
+
+    def open(self, element: Element) -> Close:
+        """Read an element; most count only by their id and their text."""
+        tag, attributes, classes = element.tag, element.attributes, element.classes
+        if attributes:
+            self._text.note_id(element)
+
+        if tag == "br":
+            self._text.append(BREAK)
+        elif tag == "img" and "math" in classes:
+            self._text.append(attributes.get("alt", ""))
+        elif tag == "link" and attributes.get("rel") == "canonical":
+            self._head.url = _web_address(attributes.get("href", ""))
+        elif tag == "meta" and attributes.get("http-equiv", "").lower() == "refresh":
+            self._head.redirects |= "url=" in attributes.get("content", "").lower()
+        elif "since" in classes:
+            self._since = attributes.get("title", "")[:MAX_TITLE]
+        elif vocabulary.NEXT_ASIDE in classes or classes & vocabulary.PAGE_ASIDES:
+            self._since = ""
+            return partial(
+                self._close_aside, self._text.mark(), vocabulary.NEXT_ASIDE not in classes
+            )
+        elif "anchor" in classes and element.is_local_link:
+            return partial(self._close_permalink, self._text.mark())
+
+        return do_nothing
+
+    def _close_permalink(self, mark: Mark) -> None:
+        """Drop a link that shows only a sign."""
+        if self._text.since(mark).strip() in vocabulary.PERMALINKS:
+            self._text.rewind(mark)
+
+    def _close_aside(self, mark: Mark, is_of_page: bool) -> None:
+        """Drop a note on versions, but for what the element explains."""
+        self._text.rewind(mark)
+        self._writer.next_note = "" if is_of_page else self._since
+        if is_of_page and self._since:
+            self._outline.add_note(self._since)
+
+    def open_block(self, element: Element) -> Close:
+        """Go on with the line of text that a block stands in."""
+        self._text.note_id(element)
+        self._text.append(" ")
+        self.open_blocks += 1
+        return self._close_block
+
+    def _close_block(self) -> None:
+        self.open_blocks -= 1
+
+
+def _web_address(href: str) -> str:
+    return href.partition("#")[0] if href.startswith(("https://", "http://")) else ""
 
 
 class _Content:
@@ -216,14 +268,14 @@ class _Content:
         self._entries = entries
         self._definitions = Definitions(text, outline, writer, entries)
         self._tables = Tables(text, outline, writer, entries, generator)
-        self._inline = Inline(text, outline, writer, head)
-        self._boxes = BOXES | generator.entries
+        self._inline = _Inline(text, outline, writer, head)
+        self._boxes = vocabulary.BOXES | generator.entries
         self._openers = self._openers_by_tag(whole)
 
     def _openers_by_tag(self, whole: bool) -> dict[str, Callable[[Element], Close | None]]:
         openers: dict[str, Callable[[Element], Close | None]] = {
-            **dict.fromkeys(BLOCKS, self._open_block),
-            **dict.fromkeys(HEADINGS, self._entries.open_heading),
+            **dict.fromkeys(vocabulary.BLOCKS, self._open_block),
+            **dict.fromkeys(vocabulary.HEADINGS, self._entries.open_heading),
             "title": self._entries.open_title,
             "ul": self._writer.open_list,
             "ol": self._writer.open_list,
@@ -269,7 +321,7 @@ class _Content:
 
     def _end_role(self, element: Element) -> None:
         """End what the text was read as, if no element of this kind can stand in that."""
-        if self._text.role == "cell" and element.tag in UNFOLDING:
+        if self._text.role == "cell" and element.tag in vocabulary.UNFOLDING:
             # No cell of a data table has such blocks.
             self._tables.unfold()
         elif self._text.role == "term" and element.tag in ("dd", "dt"):
@@ -290,7 +342,7 @@ class _Content:
         elif role == "heading":
             close = self._entries.open_part(element)
 
-        if close is None and role != "code" and element.tag in BLOCKS:
+        if close is None and role != "code" and element.tag in vocabulary.BLOCKS:
             text.append(" ")
             close = partial(text.append, " ")
         return close or do_nothing
@@ -304,7 +356,7 @@ class _Content:
             return self._entries.open_signature(element)
         if element.tag == "div" and "fragment" in classes:
             return self._entries.open_listing(element)
-        if classes & PROTOTYPES:
+        if classes & vocabulary.PROTOTYPES:
             return self._entries.open_prototype(element)
 
         self._text.note_id(element)

@@ -24,6 +24,7 @@ from tests.support.repositories import open_repository
         ("    at open (/srv/app/pump.js:12:7)", {"/srv/app/pump.js": {12: "open"}}),
         ("    at open (file:///srv/pump.mjs:12:7)", {"///srv/pump.mjs": {12: "open"}}),
         ("\t/srv/app/pump.go:12 +0x105", {"/srv/app/pump.go": {12: ""}}),
+        ("main.(*Pump).Open(0x0)\n\t/srv/pump.go:12 +0x105", {"/srv/pump.go": {12: "Open"}}),
         ("panicked at 'empty', ./src/pump.rs:12:5", {"./src/pump.rs": {12: ""}}),
         ("app/pump.rb:12:in `open'", {"app/pump.rb": {12: "open"}}),
         ("app/pump.rb:12:in 'Pump#open'", {"app/pump.rb": {12: "open"}}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,10 +46,12 @@ def details(
     paths: Sequence[str | None],
     secondary: NDArray[np.bool_],
     modules: NDArray[np.bool_],
+    lines: Sequence[int] | None = None,
 ) -> Details:
     tokens_of_paths = [" ".join(tokens((path or "").rpartition(".")[0])) for path in paths]
     tokens_of_titles = [" ".join(dict.fromkeys(tokens(title))) for title in titles]
-    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules)
+    counts = np.array(lines or [0] * len(paths), np.int64)
+    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules, counts)
 
 
 def evidence(
@@ -58,6 +61,7 @@ def evidence(
     text: Sequence[float],
     secondary: Sequence[bool] | None = None,
     named: Sequence[bool] | None = None,
+    lines: Sequence[int] | None = None,
 ) -> Evidence:
     """Evidence for documents in row order, every word of the query with the weight 1."""
     none = np.zeros(len(paths), dtype=np.bool_)
@@ -65,7 +69,7 @@ def evidence(
     return repository.weigh(
         query,
         dict.fromkeys(tokens(query), 1.0),
-        details(titles, paths, mask, none),
+        details(titles, paths, mask, none, lines),
         np.array(text, np.float32),
         np.array(named) if named else none,
         set(paths).intersection,
@@ -140,6 +144,12 @@ def test_the_words_of_a_path_count_for_the_best_hit_of_a_file() -> None:
     paths = ["zebra.py", "zebra.py", "other.py", "zebra.py"]
     actual = evidence("zebra stripes", paths, ["x", "x", "x", "stripes"], [0.5, 0.4, 0.3, 0.5])
     assert actual.path.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.5**repository.SHARE_POWER])
+
+
+def test_short_documents_keep_less_of_their_text_score() -> None:
+    lines = [1, 8, 64, 900, 0]
+    parts = evidence("zebra", [*PATHS], ["x"] * 5, [0.8] * 5, lines=lines)
+    np.testing.assert_allclose(parts.text, [0.4, 0.6, 0.8, 0.8, 0.8], rtol=1e-6)
 
 
 def test_name_share_counts_the_words_of_the_title() -> None:
@@ -294,6 +304,19 @@ def test_path_leads_to_code_without_the_words(tmp_path: Path) -> None:
     ]
     with closing(opened(tmp_path, files)) as corpus:
         assert corpus.search("cookie storage").hits[0].location.path == "lib/cookies.rb"
+
+
+def test_a_long_definition_comes_before_a_line_that_is_as_near(tmp_path: Path) -> None:
+    line = document("a.rb", "x.url", "retry the upload")
+    line = replace(line, location=Location("a.rb", 1, 1))
+    function = document("b.rb", "y.url", "retry the upload")
+    function = replace(function, location=Location("b.rb", 1, 40))
+    files = [source("a.rb", [line]), source("b.rb", [function])]
+    with closing(opened(tmp_path, files)) as corpus:
+        for query in ("retry the upload", "url"):
+            hits = corpus.search(query).hits
+            assert [hit.title for hit in hits] == ["y.url", "x.url"]
+            assert hits[0].score >= hits[1].score
 
 
 def test_symbols_lead_to_their_definition(tmp_path: Path) -> None:

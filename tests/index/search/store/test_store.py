@@ -286,6 +286,30 @@ def test_heads_are_the_same_however_many_stay_in_memory(
             assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
 
 
+def test_heads_tell_how_many_lines_a_document_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [
+        Document("a::f", "code", "f", "x", location=Location("a", 3, 7)),
+        Document("a::g", "code", "g", "x", location=Location("a", 9, 9)),
+        Document("c", "code", "f", "x"),
+    ]
+    writer = StoreWriter(tmp_path)
+    add_file(writer, listed)
+    # Builds of earlier versions do not tell.
+    dumps = document_records.json_line
+    monkeypatch.setattr(document_records, "json_line", lambda value: dumps(without_lines(value)))
+    add_file(writer, listed[:1])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        assert [head.lines for head in store.heads(range(4))] == [5, 1, 0, 0]
+        assert store.heads([3])[0].title == "f"
+
+
+def without_lines(value: object) -> object:
+    return value[:5] if isinstance(value, list) else value
+
+
 def test_names_with_one_hash_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

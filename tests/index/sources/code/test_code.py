@@ -1239,6 +1239,7 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("src/benchmark.py", "source"),
         ("t/redirect.t", "test"),
         ("xt/author/local/Server.pm", "test"),
+        ("t/t-push.sh", "test"),
         ("t/data.c", "source"),
         ("lib/Test/More.pm", "source"),
         ("docs_src/first_steps.py", "example"),

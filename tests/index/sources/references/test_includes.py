@@ -20,7 +20,7 @@ def write(root: Path, **texts: str) -> Path:
 
 def expand(root: Path, text: str) -> includes.Expanded:
     (root / "page.adoc").write_text(text)
-    return includes.expanded(text, root / "page.adoc", root)
+    return includes.Expanded(text, root / "page.adoc", root)
 
 
 def read(root: Path) -> tuple[list[Document], list[Skipped]]:
@@ -113,7 +113,7 @@ def test_a_file_that_may_be_missing_is_not_told(tmp_path: Path) -> None:
 
 def test_a_page_is_not_included_in_itself(tmp_path: Path) -> None:
     write(tmp_path, a="a\ninclude::b.adoc[]\n", b="b\ninclude::a.adoc[]\n")
-    page = includes.expanded("a\ninclude::b.adoc[]", tmp_path / "a.adoc", tmp_path)
+    page = includes.Expanded("a\ninclude::b.adoc[]", tmp_path / "a.adoc", tmp_path)
     assert (page.text, page.refused) == ("a\nb", ["a.adoc (includes itself)"])
 
 
