@@ -120,7 +120,7 @@ function source(url) {
   return isSite(url) ? link(url, {}, "Read it at ", siteAndPath(url)) : el("span", { class: "path" }, url);
 }
 
-/** `https://docs.python.org/3/library/os.html#os.replace` without its scheme, to be broken after its slashes. */
+/** An address without its scheme, to be broken after its slashes: `docs.python.org/3/library/os.html#os.replace`. */
 function siteAndPath(url) {
   const parts = url.replace(/^https?:\/\//i, "").split("/");
   return parts.map((part, i) => (i ? ["/", el("wbr"), part] : part));

@@ -168,7 +168,11 @@ def search(
     for k, max_tokens in searches:
         arguments = SearchCode(query=query.text, k=k, max_tokens=max_tokens)
         result = search_code(arguments, corpora)
-        files = [hit["path"] for hit in result.structured["hits"] if hit["code"]]
+        files = [
+            hit["path"]
+            for hit in result.structured["hits"]
+            if hit.get("code") or "same_code_as" in hit
+        ]
         reading.add(result.text, files, query.right)
         if reading.solved:
             return

@@ -707,7 +707,7 @@ def test_variants_of_a_product_are_one_hit(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "shop", [from_record(record) for record in records], HashEncoder(), "product")
     with served(tmp_path) as address:
         shown(tab, f"{address}#search?corpus=shop&query=shirt+large")
-        assert tab.texts(".hit h3") == ["Shirt", "Hat"]
+        assert tab.texts(".hit h3") == ["Shirt"]
         assert sorted(tab.texts(".variants li")) == ["S", "Small"]
         assert tab.run("document.querySelector('.variants a').href") == "https://shop.example/Small"
         assert tab.run("document.querySelector('.more').hidden")
@@ -782,7 +782,7 @@ def test_many_corpora_are_a_menu(tmp_path: Path, tab: Tab) -> None:
 
 def test_searches_share_a_list_of_corpora(site: str, tab: Tab) -> None:
     tab.requests.clear()
-    shown(tab, f"{site}#search?corpus=code&query=sort")
+    shown(tab, f"{site}#search?corpus=code&query=sort+lamp+range")
     for corpus, kind in (("lamps", "product"), ("library", "reference")):
         tab.click(f".chooser input[value='{corpus}']")
         tab.until(f"document.querySelector('.hit.{kind}')")
@@ -915,9 +915,11 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         sentences = [bool(answer.get("sentence")) for answer in reply["answers"]]
         assert tab.run(folded) == [False, *sentences[1:]]
 
-        assert tab.texts(".answer a")[0] == "Read it at example.org/functions.html#range"
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
+        assert tab.texts(".answer a") == [
+            f"Read it at {link.removeprefix('https://')}" for link in links
+        ]
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
         likelihood, best = tab.texts(".verdict h2")[0], tab.texts(".answer h3")[0]
         assert tab.texts("#said")[0].split() == f"{likelihood}: {best}".split()
@@ -1256,7 +1258,7 @@ def far(tmp_path: Path, tab: Tab) -> Iterator[Tab]:
 
 
 def test_loading_more_does_not_block_the_next_search(far: Tab) -> None:
-    far.run("location.hash = '#search?corpus=many&query=other'")
+    far.run("location.hash = '#search?corpus=many&query=number+of'")
     far.until("held.length")
     far.click(".more")
     let_go(far)

@@ -207,7 +207,9 @@ def main(url: str, path: str, *options: str) -> None:
     with browsing(_MOUSE) as tab:
         tab.look(int(width), int(height), dark="dark" in options)
         tab.open(url)
-        tab.until("!document.querySelector('[aria-busy]') && document.querySelector('.results > *')")
+        tab.until(
+            "!document.querySelector('[aria-busy]') && document.querySelector('.results > *')"
+        )
         time.sleep(1)
         tab.picture(Path(path))
         print(*tab.complaints, sep="\n")

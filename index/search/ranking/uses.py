@@ -44,6 +44,8 @@ _QUESTION_ON_HEIRS = re.compile(
 _NAME = re.compile(r"[^\W\d][\w$]*")
 # Parameters of a class, other than in Python, and those of its type: `class Box<T extends Codec>`.
 _PARAMETERS = re.compile(r"\([^()]*\)|<[^<>]*>")
+# The results of a type of functions: `type Open func(name string) Codec`, `type Open = () => Codec`.
+_RESULTS = {"go": re.compile(r"\bfunc\b.*"), "typescript": re.compile("=>.*")}
 # Beginnings of lines in a body that name what it inherits from, by language; PHP's are those of traits.
 _HERITAGE = {
     "elixir": "@behaviou?r|use",
@@ -139,6 +141,8 @@ def _inherits(document: Document, word: str) -> bool:
     language = str(document.fields.get("language"))
     if language != "python":
         head = _PARAMETERS.sub("", head)
+    if language in _RESULTS:
+        head = _RESULTS[language].sub("", head)
     if re.search(word, head):
         return True
     if language not in _HERITAGE:

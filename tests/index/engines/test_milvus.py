@@ -439,6 +439,25 @@ def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_pat
     assert hits_of(None) == [(hit, terms)]
 
 
+def test_lines_of_code_count_as_on_this_machine(connection: Connection, tmp_path: Path) -> None:
+    code = tmp_path / "src"
+    code.mkdir()
+    (code / "a.py").write_text("def upload_url(): return 'upload url'\n", encoding="utf-8")
+    body = "    upload(url)\n" + "    wait()\n" * 40
+    (code / "b.py").write_text(f"def retry_upload():\n{body}", encoding="utf-8")
+
+    def hits_of(engine: Connection | None) -> list[Hit]:
+        home = tmp_path / ("local" if engine is None else "milvus")
+        build(home, "src", "code", open_source("code", [code]), HashEncoder(), engine=engine)
+        with closing(open_corpus(builds.current(home, "src"), HashEncoder())) as corpus:
+            return list(corpus.search("how is the upload of an url tried again").hits)
+
+    hits, expected = hits_of(connection), hits_of(None)
+    assert {hit.title for hit in hits} == {"retry_upload", "upload_url"}
+    assert [hit.title for hit in hits] == [hit.title for hit in expected]
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-3)
+
+
 def test_only_the_last_builds_are_kept(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

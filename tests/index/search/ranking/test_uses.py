@@ -139,6 +139,8 @@ def test_heirs_name_what_they_inherit_from(heir: Document) -> None:
     [
         _type("class Gzip(val codec: Codec)", "kotlin"),
         _type("class Gzip : Codecs", "csharp"),
+        _type("type Open func(name string) Codec", "go"),
+        _type("type Open = (name: string) => Codec", "typescript"),
         _type("class Gzip<T extends Codec> extends Base", "java"),
         _type("class Gzip", "ruby", "  codec = Codec.new\n"),
         _type("def pack(codec: Codec)", "python", "", "Gzip"),
@@ -174,10 +176,11 @@ def test_users_come_before_the_definition(corpus: Corpus) -> None:
     query = "who calls parse_header?"
     hits = corpus.search(query, explain=True).hits
 
-    expected = ["Request.read", "parse_header", "test_parse_header"]
-    assert [hit.title for hit in hits[:3]] == expected
-    assert why(query, hits[0]) == "uses parse_header"
-    assert why(query, hits[1]).startswith("name: parse_header; ")
+    # A test of one line may be before or behind it.
+    reasons = {hit.title: why(query, hit) for hit in hits[:3]}
+    assert hits[0].title == "Request.read"
+    assert reasons["Request.read"] == reasons["test_parse_header"] == "uses parse_header"
+    assert reasons["parse_header"].startswith("name: parse_header; ")
 
 
 def test_heirs_come_before_what_they_inherit_from(tmp_path: Path) -> None:
