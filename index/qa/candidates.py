@@ -52,11 +52,17 @@ _RETURN_TYPE = re.compile(
     r"(?:-> |→ |\): ?)(?P<type>(?:(?!->|→|\):)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)",
     re.MULTILINE,
 )
-# The type before a name, without what else C++, Java and others have there.
+# The type before a name, without what else C++, Java and others have there. No type stands before the
+# name of what a keyword introduces, `pub fn open(`, or of a member, `$door->open(`.
+_INTRODUCED = (
+    "await|class|classmethod|coroutine|decorator|def|enum|event|exception|fn|fun|func|function|interface"
+    "|macro|method|new|proc|procedure|staticmethod|sub|type|with"
+)
 _DECLARED_TYPE = re.compile(
-    r"(?:(?:abstract|async|class|classmethod|constexpr|coroutine|def|extern|final|fn|func|function|inline"
-    r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
-    r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
+    rf"(?![^\n]*\b(?:{_INTRODUCED})[ \t]*\Z)"
+    r"(?:(?:abstract|async|constexpr|extern|final|inline|override|private|protected|public|static"
+    r"|synchronized|virtual)\b[ \t]*)*+"
+    r"(?P<type>[^\W\d](?:[^\n().=]*[^\s().=])?)(?:[ \t]+|(?<=[*&]))\Z"
 )
 _ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))

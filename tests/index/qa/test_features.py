@@ -222,6 +222,11 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("public static Map<String, Door> open(Key key)", {"Map<String, Door>"}),
         ("async open(key)", set()),
         ("class open(key)", set()),
+        ("T open(Key key)", {"T"}),
+        ("pub const fn open(&self)", set()),
+        ("fun open(key: Key)", set()),
+        ("@open(key)", set()),
+        ("$door->open($key)", set()),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:
