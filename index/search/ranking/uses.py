@@ -105,13 +105,20 @@ def first_use(symbol: str, text: str) -> int | None:
     """Return the offset of the first use of a symbol in a text, its name as a whole word; None without.
 
     If the symbol is a member of a class, members of other classes do not count: `Group.find` is no
-    use of `User.find`.
+    use of `User.find`. `ADMIN.find` is one, since a constant may hold an object of any class.
     """
     *outer, name = SEPARATOR.split(symbol)
     word = rf"(?:(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#]))?{_word(name)}"
-    classes = {None, outer[-1]} if outer and outer[-1][:1].isupper() else None
-    uses = (match for match in re.finditer(word, text) if classes is None or match[1] in classes)
+    owner = outer[-1] if outer and outer[-1][:1].isupper() else None
+    uses = (match for match in re.finditer(word, text) if _may_have(match[1], owner))
     return next((match.start() for match in uses), None)
+
+
+def _may_have(receiver: str | None, owner: str | None) -> bool:
+    """Return whether what stands before a name may have the member of this name of the class `owner`."""
+    if owner is None or receiver in (None, owner):
+        return True
+    return receiver.isupper() and not owner.isupper()
 
 
 def heirs(symbol: str, documents: Sequence[Document]) -> NDArray[np.bool_]:

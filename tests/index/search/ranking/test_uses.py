@@ -99,9 +99,12 @@ def test_users_of_a_member_have_no_other_class_before_it() -> None:
         _document("b", "return orm.Group.find(db, key)"),
         _document("c", "Group::find(key) || find(key)"),
         _document("d", "token = row.find(key)"),
+        # A constant may hold a token, too; the members of "JSON" are not those of "YAML".
+        _document("e", "DEFAULT_TOKEN.find(key)"),
     ]
-    assert users("Token.find", documents).tolist() == [True, False, True, True]
-    assert users("tokens.find", documents).tolist() == [True, True, True, True]
+    assert users("Token.find", documents).tolist() == [True, False, True, True, True]
+    assert users("tokens.find", documents).tolist() == [True] * 5
+    assert users("JSON.load", [_document("a", "YAML.load(file)")]).tolist() == [False]
 
 
 def _type(signature: str, language: str, body: str = "", *context: str) -> Document:
