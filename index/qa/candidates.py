@@ -52,11 +52,17 @@ _RETURN_TYPE = re.compile(
     r"(?:-> |→ |\): ?)(?P<type>(?:(?!->|→|\):)[^\n])+?)(?= (?:when|where)\b|[:;{ \t]*$)",
     re.MULTILINE,
 )
-# The type before a name, without what else C++, Java and others have there.
+# The type before a name, without what else C++, Java and others have there. No type stands before the
+# name of what a keyword introduces, `pub fn open(`, or of a member, `$door->open(`.
+_INTRODUCED = (
+    "await|class|classmethod|coroutine|decorator|def|enum|event|exception|fn|fun|func|function|interface"
+    "|macro|method|new|proc|procedure|staticmethod|sub|type|with"
+)
 _DECLARED_TYPE = re.compile(
-    r"(?:(?:abstract|async|class|classmethod|constexpr|coroutine|def|extern|final|fn|func|function|inline"
-    r"|macro|method|new|override|private|proc|protected|public|static|staticmethod|synchronized|virtual)\b"
-    r"[ \t]*)*+(?P<type>[^\s().=][^\n().=]*?)[ \t]*\Z"
+    rf"(?![^\n]*\b(?:{_INTRODUCED})[ \t]*\Z)"
+    r"(?:(?:abstract|async|constexpr|extern|final|inline|override|private|protected|public|static"
+    r"|synchronized|virtual)\b[ \t]*)*+"
+    r"(?P<type>[^\W\d](?:[^\n().=]*[^\s().=])?)(?:[ \t]+|(?<=[*&]))\Z"
 )
 _ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
@@ -64,8 +70,8 @@ _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
 # wide it is (default 5)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
-_ABOUT_DEFAULT = "(?:for|if|in|is|on|since|to|unless|value|when)\\b"
-_IS_DEFAULT = rf"\((?:the |by )?default(?![\w-])(?! (?!{_ABOUT_DEFAULT}))"
+_ABOUT_DEFAULT = "(?:for|if|in|is|on|since|to|unless|when)\\b"
+_IS_DEFAULT = rf"\((?:the |by )?default(?: value)?(?:[),;.]| (?!is\b){_ABOUT_DEFAULT})"
 _DEFAULTS = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
     for name, wording in (
@@ -74,7 +80,7 @@ _DEFAULTS = tuple(
         ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)"),
         (
             "stated",
-            rf"\((?:[\w ]{{1,30}}, )?default (?!{_ABOUT_DEFAULT})(?P<value>[^\n()]{{1,80}})\)",
+            rf"\((?:[\w ]{{1,30}}, )?default (?:value )?(?!value\b|{_ABOUT_DEFAULT})(?P<value>[^\n()]{{1,80}})\)",
         ),
         ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
         ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
@@ -120,8 +126,9 @@ def _candidates_of_type(
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
     if answer_type.name in ("number", "value"):
-        spans = interval_spans(text) if "range" in question.words else quantity_spans(text)
-        for span in spans:
+        # `range` may also be what the question is about: "How many bytes does range take?"
+        intervals = list(interval_spans(text)) if "range" in question.words else []
+        for span in intervals or quantity_spans(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
         for span in _returned_types(text[: structure.signature_end]):

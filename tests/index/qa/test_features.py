@@ -222,6 +222,11 @@ def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: se
         ("public static Map<String, Door> open(Key key)", {"Map<String, Door>"}),
         ("async open(key)", set()),
         ("class open(key)", set()),
+        ("T open(Key key)", {"T"}),
+        ("pub const fn open(&self)", set()),
+        ("fun open(key: Key)", set()),
+        ("@open(key)", set()),
+        ("$door->open($key)", set()),
     ],
 )  # fmt: skip
 def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types: set[str]) -> None:
@@ -254,6 +259,7 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
         ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),
         ("- width how wide (default 3.5)\n- height how high (optional, default width/3)", {"3.5", "width/3"}, set()),
+        ("- width how wide (default: 3.5)\n- depth (default value 2), wet (default is no)", {"3.5", "2", "no"}, set()),
         ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
@@ -287,6 +293,13 @@ def test_the_range_of_a_number_is_a_candidate() -> None:
         parse_question("what range of turns is allowed"), text, PassageStructure()
     )
     assert candidates[start, start + 12]["quantity"] > 0.5
+
+
+def test_a_quantity_is_a_candidate_where_what_is_asked_about_is_a_range() -> None:
+    candidates = span_candidates(
+        parse_question("how many bytes does range take"), "It takes 48 bytes.", PassageStructure()
+    )
+    assert candidates[9, 17]["quantity"] > 0.5
 
 
 def test_a_name_of_several_words_is_one_name() -> None:
