@@ -14,7 +14,7 @@ const HIDDEN = new Set(["signature", "name", "path", "page", "headings"]);
  */
 export function facets(hits, beside, filter, change) {
   const fields = collected(hits);
-  for (const [name, wider] of Object.entries(beside)) fields.set(name, collected(wider).get(name) ?? new Map());
+  for (const [name, wider] of beside) fields.set(name, collected(wider).get(name) ?? new Map());
   const isUsed = (name) => Object.hasOwn(filter, name);
 
   const drawn = [...fields].flatMap(([name, values]) => {
@@ -23,7 +23,7 @@ export function facets(hits, beside, filter, change) {
     const counts = [...values.values(), ...rare.map((value) => ({ value, count: 0 }))];
     const having = counts.reduce((sum, { count }) => sum + count, 0);
     const node = facet(name, counts, having, filter[name], change);
-    return node ? [{ name, share: having / (beside[name] ?? hits).length, node }] : [];
+    return node ? [{ name, share: having / (beside.get(name) ?? hits).length, node }] : [];
   });
   drawn.sort((a, b) => b.share - a.share || a.name.includes(".") - b.name.includes("."));
   return drawn.filter(({ name }, i) => i < FACETS || isUsed(name)).map(({ node }) => node);

@@ -100,7 +100,7 @@ async function searched(request, signal) {
   };
   const first = relevant(request, signal); // where a key allows few requests, these are the ones to have
   const [reply, ...counted] = await Promise.all([first, ...Object.keys(request.filter).map(withoutOne)]);
-  return { reply, beside: Object.fromEntries(counted.filter(Boolean)) };
+  return { reply, beside: new Map(counted.filter(Boolean)) };
 }
 
 /** The reply to a search without the hits whose score is shown as 0.00: they have nothing to do with the query. */
@@ -114,15 +114,16 @@ function uncounted(error) {
   throw error;
 }
 
-/** The filter in an address; none where it cannot be read. */
+/** The filter in an address; none where it cannot be read. It has no prototype: a field may be named `constructor`. */
 function filterIn({ filter }) {
+  const conditions = Object.create(null);
   try {
-    const conditions = JSON.parse(filter || "{}");
-    const isObject = conditions !== null && typeof conditions === "object" && !Array.isArray(conditions);
-    return isObject ? conditions : {};
+    const read = JSON.parse(filter || "{}");
+    if (typeof read === "object" && !Array.isArray(read)) Object.assign(conditions, read);
   } catch {
-    return {};
+    // What is no JSON is no filter.
   }
+  return conditions;
 }
 
 // ---- what is drawn of a reply
@@ -140,7 +141,7 @@ function notes({ corrected, warning }) {
 
 function facetBox(reply, beside, filter, narrow, open) {
   const hits = withVariants(reply.hits);
-  const wider = Object.fromEntries(Object.entries(beside).map(([name, hits]) => [name, withVariants(hits)]));
+  const wider = new Map([...beside].map(([name, hits]) => [name, withVariants(hits)]));
   const sections = facets(hits, wider, filter, narrow);
   if (!sections.length) return null;
   const about = hits.length > 0 && el("p", { class: "muted" }, `among the best ${hits.length}`);

@@ -17,10 +17,10 @@ MAX_MEASURED_LABELS = 100
 def evaluate_labels(
     results: Sequence[Classification], truth: Sequence[str | None]
 ) -> list[Measure]:
-    """Accuracy, the mean score of the best label, and the recall of each of the first 100 labels.
+    """Accuracy, the mean score of the best label, and recall and precision of the first 100 labels.
 
     A null label is right where the true one is null, too. If no label is null and the scores are
-    calibrated, their mean is the accuracy.
+    calibrated, their mean is the accuracy. A true label that no text got has no precision.
     """
     correct = [result.label == label for result, label in zip(results, truth, strict=True)]
     right = np.array(correct, np.float64)
@@ -34,9 +34,12 @@ def evaluate_labels(
     measures.append(measure("score", scores, len(scores)))
 
     for label in islice(dict.fromkeys(truth), MAX_MEASURED_LABELS):
-        of_label = right[[true_label == label for true_label in truth]]
         name = "null" if label is None else label
-        measures.append(measure(f"recall of {name}", of_label, len(of_label)))
+        having = right[[true_label == label for true_label in truth]]
+        measures.append(measure(f"recall of {name}", having, len(having)))
+        getting = right[[result.label == label for result in results]]
+        if len(getting):
+            measures.append(measure(f"precision of {name}", getting, len(getting)))
     return measures
 
 

@@ -143,6 +143,7 @@ def evaluate_classify(
     """
     from purlin.index import builds
     from purlin.index.classify.labelled import check_truth, read_labelled
+    from purlin.index.classify.text_warnings import text_warnings
     from purlin.index.classify.texts import (
         filled_rows,
         read_label_lines,
@@ -157,17 +158,19 @@ def evaluate_classify(
     read = read_labelled(rows, column=column, label_column=label_column, several=multi)
     labelled = filled_rows(without_tags(read) if html else read, err.print)
     texts = [row.text for row in labelled]
-    for warning in [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]:
-        err.print(f"warning: {warning}")
+    warnings = [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]
 
     if labels is not None:
         names = read_label_lines(labels)
         check_truth(labelled, list(map(label_name, names)))
         by_names = Classifier(open_encoder(encoder, purpose="labels"))
+        templates = tuple(template or DEFAULT_TEMPLATES)
+        warnings += by_names.label_set(names, templates).warnings()
+        warnings += text_warnings(by_names.encoder, texts)
         results = by_names.classify(
             texts,
             names,
-            templates=template or DEFAULT_TEMPLATES,
+            templates=templates,
             multi_label=multi,
             transductive=transductive,
             min_score=min_score,
@@ -175,8 +178,11 @@ def evaluate_classify(
     else:
         trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
         check_truth(labelled, trained.spec.labels)
+        warnings += [*trained.label_set.warnings(), *text_warnings(trained.encoder, texts)]
         results = trained.classify(texts, min_score=min_score)
 
+    for warning in warnings:
+        err.print(f"warning: {warning}")
     _print_measures(_label_measures(results, labelled, several=multi), as_json)
 
 

@@ -348,10 +348,10 @@ def _shown_lines(query: str, hit: Hit, count: int) -> dict[str, object]:
 def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, named: bool) -> None:
     """Print where a hit is, what it is and why it was found, then lines of it.
 
-    These are its first line and those that say most about the query. `named` says of which corpus
-    it is.
+    These are its first ones, or its signature and those that say most about the query. `named` says
+    of which corpus it is.
     """
-    from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
+    from purlin.index.search.snippets import first_line, telling_row, with_short_lines
     from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)
@@ -363,23 +363,34 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     text, highlights = with_short_lines(visible(hit.text), hit.highlights, _MAX_LINE_CHARS)
     first, *rest = terminal.highlighted(text, highlights).split("\n")
     # Entries of a reference have signatures, too, and no language.
-    language = hit.fields.get("language")
-    if hit.fields.get("signature") and language is not None:
+    signature, language = hit.fields.get("signature"), hit.fields.get("language")
+    if signature and language is not None:
         surplus = terminal.surplus_indentation(hit.text, str(language))
         rest = [line[surplus:] for line in rest]
     lines = [first, *rest]
 
     count = _LINES if options.lines is None else max(options.lines, 0)
-    # The first line, which is mostly a signature, and a mark of what is left out take two.
+    # The signature, or else the first line, and a mark of what is left out take two.
     query = as_searched(options.query, hit)
     row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
         start = first_line(hit.location, hit.text)
         mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
-        lines = [visible(opening_line(hit))[:_MAX_LINE_CHARS], mark, *lines[row:]]
+        opening = _marked(query, str(signature)) if signature else first
+        lines = [opening, mark, *lines[row:]]
     for line in lines[:count]:
         print_quoted(line)
     print_line()
+
+
+def _marked(query: str, signature: str) -> str:
+    """A signature as it is printed, with the words of the query in yellow."""
+    from purlin.index.search.lexical.tokens import matches, tokens
+    from purlin.index.search.snippets import with_short_lines
+
+    line = visible(signature)
+    words = list(matches(line, frozenset(tokens(query))))
+    return terminal.highlighted(*with_short_lines(line, words, _MAX_LINE_CHARS))
 
 
 def _location(hit: Hit, root: Path | None) -> str:

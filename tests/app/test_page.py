@@ -648,6 +648,20 @@ def test_quantities_are_read_with_their_units(tmp_path: Path, tab: Tab) -> None:
         assert len(tab.texts(".hit")) == 3
 
 
+def test_fields_may_have_names_that_every_object_has(tmp_path: Path, tab: Tab) -> None:
+    records = [
+        {"id": str(n), "title": f"Car {n}", "constructor": ("Lotus", "Ferrari")[n % 2]}
+        for n in range(6)
+    ]
+    make(tmp_path, "cars", [from_record(record) for record in records], HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=cars&query=car")
+        assert facet(tab, "Constructor") == {"Lotus": "3", "Ferrari": "3"}
+        tick(tab, "Lotus")
+        assert tab.texts(".condition b") == ["Lotus"]
+        assert len(tab.texts(".hit")) == 3
+
+
 @pytest.mark.parametrize(
     ("leave", "there"),
     [

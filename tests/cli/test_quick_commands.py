@@ -195,6 +195,18 @@ def test_lines_of_a_long_definition_are_those_that_tell(
     assert capsys.readouterr().out.splitlines()[2] == "   │     prepare()"
 
 
+def test_words_of_a_signature_above_other_lines_are_marked(
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "long.py").write_text("@cache\n" + LONG.replace("send_all()", "send_all(retry)"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")
+    assert _purlin(*query, "--lines", 5) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("send_all(\x1b[1;33mretry\x1b[0m)")
+
+
 def test_json_has_as_many_lines_as_asked_for(shop: Path, encoder: str, capsys: Captured) -> None:
     (shop / "long.py").write_text(LONG)
     query = ("search", "retry receipts", "--encoder", encoder, "--filter", "path=long.py")

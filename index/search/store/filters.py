@@ -35,8 +35,8 @@ _OTHER: Mapping[FieldType, type | UnionType] = {"numbers": str | bool, "texts": 
 # A number as people write one. Codes such as 007 and 1.50 are none.
 _PLAIN_NUMBER = re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{0,5}[1-9])?")
 _CATEGORY = "category"
-# Between the levels of a category, as Google and most shops write it.
-_LEVEL = re.compile(">")
+# Between the levels of a category, as Google and most shops write them, and as Magento does.
+_LEVEL = re.compile("[>/]")
 _LAST = "\U0010ffff"  # sorts after every character
 
 

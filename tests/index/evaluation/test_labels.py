@@ -34,16 +34,27 @@ def test_label_names_are_lines(tmp_path: Path) -> None:
         read_list(write_file(tmp_path / "labels.txt", b"\xff"))
 
 
-def test_accuracy_score_and_recalls_are_means_over_texts() -> None:
+def test_accuracy_score_recall_and_precision_are_means_over_texts() -> None:
     results = [_result("a", 0.9), _result("b", 0.7), _result("b", 0.6), _result(None, 0.2)]
     means = {
         measure.name: measure.mean for measure in evaluate_labels(results, ["a", "b", "a", "b"])
     }
     assert means == pytest.approx(
-        {"accuracy": 0.5, "answered": 0.75, "score": 0.6, "recall of a": 0.5, "recall of b": 0.5}
+        {
+            "accuracy": 0.5,
+            "answered": 0.75,
+            "score": 0.6,
+            "recall of a": 0.5,
+            "precision of a": 1.0,
+            "recall of b": 0.5,
+            "precision of b": 0.5,
+        }
     )
     names = [measure.name for measure in evaluate_labels(results[:1], ["a"])]
-    assert names == ["accuracy", "score", "recall of a"]
+    assert names == ["accuracy", "score", "recall of a", "precision of a"]
+    # No text got b.
+    names = [measure.name for measure in evaluate_labels(results[:1], ["b"])]
+    assert names == ["accuracy", "score", "recall of b"]
 
 
 def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,11 +125,26 @@ def test_a_table_with_another_suffix_is_refused_with_a_remedy(tmp_path: Path) ->
         evaluate.evaluate_classify(rows, labels=labels)
 
 
+def test_what_misleads_about_the_measures_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["Der Fahrer hat das Paket bei der Nachbarin im falschen Haus abgegeben."] * 3
+    rows = write_jsonl(
+        tmp_path / "rows.jsonl", [{"text": text, "label": "type 1 diabetes"} for text in texts]
+    )
+    labels = write_file(tmp_path / "labels.txt", b"type 1 diabetes\ntype 2 diabetes\n")
+    evaluate.evaluate_classify(rows, labels=labels)
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "tokens for each word" in errors
+    assert "'type 1 diabetes' and 'type 2 diabetes'" in errors
+
+
 def test_a_text_without_a_label_is_right_if_it_gets_none() -> None:
     results = [Classification(None, 0.2, 0.1, ()), Classification(None, 0.3, 0.1, ())]
     measures = {each.name: each.mean for each in evaluate_labels(results, [None, "a"])}
     assert measures["accuracy"] == 0.5
     assert (measures["recall of null"], measures["recall of a"]) == (1.0, 0.0)
+    assert measures["precision of null"] == 0.5
 
 
 def test_measures_of_several_labels() -> None:

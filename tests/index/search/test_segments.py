@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purlin.index import builds
+from purlin.index import builds, indexing
 from purlin.index.builds.manifests import Manifest
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import Options, build, file_digests
-from purlin.index.records import Document, Mode, Skipped, SourceFile
+from purlin.index.records import Document, Location, Mode, Skipped, SourceFile
 from purlin.index.search import segments
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.query_log import Logged
+from purlin.index.search.store import document_records
 from purlin.index.search.store.listing import read_listing
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
@@ -219,6 +220,29 @@ def test_other_passages_are_not_taken_over(tmp_path: Path) -> None:
     after = builds.current(tmp_path, "c")
     name = "base/documents.bin"
     assert not (after / name).samefile(before / name)
+
+
+def test_documents_that_do_not_tell_their_lines_are_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = Document("a::f", "code", "f", "x", location=Location("a", 3, 7))
+    listed = [source("a", [document])]
+    dumps = document_records.json_line
+    with monkeypatch.context() as earlier_version:
+        for module in (reading, indexing.build):
+            earlier_version.setattr(module, "TEXTS_VERSION", 4)
+        earlier_version.setattr(
+            document_records,
+            "json_line",
+            lambda value: dumps(value[:5] if isinstance(value, list) else value),
+        )
+        build(tmp_path, "c", "code", listed, HashEncoder())
+
+    manifest = build(tmp_path, "c", "code", listed, HashEncoder())
+    directory = builds.current(tmp_path, "c")
+    with closing(segments.open_documents(directory, manifest)) as documents:
+        assert documents.details(np.array([0])).lines.tolist() == [5]
+    assert manifest.reused == 1  # the vector is
 
 
 def test_segments_are_copied_where_files_cannot_be_linked(

@@ -76,6 +76,7 @@ PATHS = {
     "saddle": ["Parts > Saddles", "Parts > Leather"],
     "bell": "Accessories>Bells",
     "odd": "> Parts >",
+    "lamp": "Default Category/Bikes/Lights",
     "none": "Spare parts",
 }
 
@@ -90,6 +91,8 @@ PATHS = {
         ("Accessories", {"bell"}),
         ("Drive", set()),
         ("> Parts", {"odd"}),
+        ("default category/bikes", {"lamp"}),
+        ("Bikes", set()),
         (["Accessories", "Spare parts"], {"bell", "none"}),
     ],
 )
