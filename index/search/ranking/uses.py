@@ -42,6 +42,9 @@ _QUESTION_ON_HEIRS = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[^\W\d][\w$]*")
+# What a member is named with, if that is a class or a constant: `User.find`.
+_RECEIVER = re.compile(r"(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#])\Z")
+_MAX_RECEIVER = 100  # characters
 # Parameters of a class, other than in Python, and those of its type: `class Box<T extends Codec>`.
 _PARAMETERS = re.compile(r"\([^()]*\)|<[^<>]*>")
 # The results of a type of functions: `type Open func(name string) Codec`, `type Open = () => Codec`.
@@ -108,10 +111,13 @@ def first_use(symbol: str, text: str) -> int | None:
     use of `User.find`. `ADMIN.find` is one, since a constant may hold an object of any class.
     """
     *outer, name = SEPARATOR.split(symbol)
-    word = rf"(?:(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#]))?{_word(name)}"
     owner = outer[-1] if outer and outer[-1][:1].isupper() else None
-    uses = (match for match in re.finditer(word, text) if _may_have(match[1], owner))
-    return next((match.start() for match in uses), None)
+    for match in re.finditer(_word(name), text):
+        start = match.start()
+        receiver = _RECEIVER.search(text, max(0, start - _MAX_RECEIVER), start) if owner else None
+        if _may_have(receiver and receiver[1], owner):
+            return start
+    return None
 
 
 def _may_have(receiver: str | None, owner: str | None) -> bool:
