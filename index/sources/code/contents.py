@@ -192,7 +192,7 @@ _OF_PROLOG = re.compile(
     re.MULTILINE,
 )
 # Translations by Qt, which share TypeScript's suffix.
-_OF_QT = re.compile(rb"\s*<(?:\?xml|!DOCTYPE TS)\b")
+_OF_QT = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!DOCTYPE TS)\b")
 # What C does not have; enough in a header, whose suffix it shares with C++.
 _ONLY_CPP = re.compile(
     rb"^[ \t]*(?:class \w|namespace\b|template\s*<|using \w|(?:public|private|protected):|constexpr\b)|\w::\w",

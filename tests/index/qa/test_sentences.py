@@ -106,12 +106,15 @@ def test_code_of_c_and_properties_are_no_sentences() -> None:
     text = (
         "Default: false (no lock)\n\nType: a number\n\nSince: version 2\n\nOpen the shop first; then\nwait;\n\n"
         "/* Use the shop, then leave. */\nshop_t *shop = shop_open();\nif (shop) {\n  shop_close(shop);\n}\n\n"
-        "- a door (or a window);\n- a key (to it);"
+        "- a door (or a window);\n- a key (to it);\n\n1. Look (twice);\n2. Go in (once);\n\na) Leave (late);"
     )
     assert _texts(text) == [
         "Open the shop first; then\nwait;",
         "a door (or a window);",
         "a key (to it);",
+        "Look (twice);",
+        "Go in (once);",
+        "a) Leave (late);",
     ]
 
 

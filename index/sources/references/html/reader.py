@@ -119,8 +119,7 @@ class _Target:
             if "headerlink" in element.classes:
                 self._text.permalink = element.fragment
             elif tag == "a" and _is_hidden(attributes):
-                # A sign beside a heading, which may lead to it and have its id.
-                self._text.permalink = self._text.permalink or element.fragment
+                # A sign beside a heading, which may have its id.
                 self._text.note_id(element)
             self._skipping = 1
             return

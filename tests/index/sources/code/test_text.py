@@ -332,7 +332,7 @@ def test_translations_by_qt_are_data(tmp_path: Path) -> None:
         tmp_path,
         {
             "lamp.ts": "export function dim() {}\n",
-            "lamp_de.ts": '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS language="de"></TS>\n',
+            "lamp_de.ts": '\ufeff<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS language="de"></TS>\n',
         },
     )
     lamp, translations = read(tmp_path)

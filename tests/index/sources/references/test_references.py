@@ -559,6 +559,7 @@ def test_what_screen_readers_do_not_read_is_left_out() -> None:
         '<a name="fade"></a><h3>fade<span><a href="#fade" aria-hidden="true">#</a> '
         '<a href="#toc-fade" aria-hidden="true">TOC</a></span></h3>a'
         '<h3><a id="crop" aria-hidden="true" href="#crop"><i>link</i></a>crop</h3>b'
+        '<h3 id="blend">blend<a href="#top" aria-hidden="true">\u2191</a></h3>c'
     )
 
     sections = read_page(markup).sections
@@ -566,6 +567,7 @@ def test_what_screen_readers_do_not_read_is_left_out() -> None:
     assert [(section.title, section.anchor) for section in sections] == [
         ("fade", "fade"),
         ("crop", "crop"),
+        ("blend", "blend"),
     ]
 
 
