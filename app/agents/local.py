@@ -99,8 +99,11 @@ class LocalCorpora:
 
     def root(self, corpus: str) -> Path | None:
         """The workspace's root, unless it is the working directory, which is the agent's."""
+        if corpus not in WORKSPACES:
+            return None
+
         root = find_root(self._path)
-        return root if corpus in WORKSPACES and root != Path.cwd() else None
+        return None if root.samefile(".") else root
 
     # ---- searching
 

@@ -375,7 +375,32 @@ def test_a_home_directory_is_no_workspace(tmp_path: Path, monkeypatch: pytest.Mo
     assert "--path" in text(reply)
 
 
+def test_a_working_directory_may_have_been_removed(
+    local: LocalCorpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    reply = talk(local, call(1, "search_code", query="sort numbers"))[1]
+    assert f"; paths are below {tmp_path / 'project'}\n" in text(reply)
+
+
 # ---- a home beside the workspace
+
+
+def test_corpora_of_a_home_are_searched_where_there_is_no_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
+    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+    replies = talk(
+        LocalCorpora(tmp_path, tmp_path / "home"),
+        call(1, "search_code", query="sort numbers", corpus="shared", k=1),
+        call(2, "find_related", id="web/fetch.js::fetchPage", corpus="shared", k=1),
+    )
+    for reply in replies.values():
+        assert " in shared (" in text(reply)
 
 
 def test_settings_of_a_server_beside_it_do_not_count(
