@@ -70,9 +70,8 @@ def create_app(
         version=version("purlin-search"),
         lifespan=_lifespan(settings, encoder, keys, metrics, spans, shared),
         middleware=_middleware(settings, keys, metrics, spans, shared),
-        servers=[
-            {"url": "."}
-        ],  # beside the description, so that it holds below a path of another site
+        # Beside the description, so that it holds below a path of another site.
+        servers=[{"url": "."}],
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,

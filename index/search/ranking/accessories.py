@@ -9,6 +9,7 @@ sell both.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from purlin.index.records import Document
 from purlin.index.search.lexical.languages import Language
@@ -39,11 +40,20 @@ def is_accessory(query: str, document: Document, language: Language) -> bool:
     if not fitting:
         return False
 
-    # Behind a "for" of its own, a query names what the product is to go with, too.
-    wanted = [{*split(word, language)} for word in words(pattern.split(query, maxsplit=1)[0])]
     brand = {*tokens(str(document.fields.get("brand", "")), language)}
     own_tokens, fitting_tokens = {*tokens(own, language)}, {*tokens(fitting[0], language)}
-    telling = [forms for forms in wanted if forms and forms.isdisjoint(brand)]
+    telling = [forms for forms in _wanted(query, language) if forms and forms.isdisjoint(brand)]
     return bool(telling) and all(
         forms.isdisjoint(own_tokens) and not forms.isdisjoint(fitting_tokens) for forms in telling
     )
+
+
+# Each query is compared with many products.
+@lru_cache(maxsize=16)
+def _wanted(query: str, language: Language) -> tuple[frozenset[str], ...]:
+    """Return the tokens of each word of a query before a "for" of its own, if it has one.
+
+    Behind it, the query names what the product is to go with, too.
+    """
+    own = _PATTERNS[language.name].split(query, maxsplit=1)[0]
+    return tuple(frozenset(split(word, language)) for word in words(own))

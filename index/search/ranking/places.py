@@ -32,7 +32,8 @@ def places(query: str) -> dict[str, dict[int, str]]:
     """
     lines: dict[str, dict[int, str]] = defaultdict(dict)
     for match in islice(filter(_is_place, _PLACE.finditer(query)), MAX_PLACES):
-        lines[match["path"]][int(match["line"])] = _function(match)
+        functions, line = lines[match["path"]], int(match["line"])
+        functions[line] = _function(match) or functions.get(line, "")
     return lines
 
 

@@ -8,6 +8,8 @@ from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.languages import ENGLISH, FRENCH, GERMAN, Language
+from purlin.index.search.lexical.tokens import split
+from purlin.index.search.ranking import accessories
 from purlin.index.search.ranking.accessories import FACTOR, is_accessory
 from purlin.index.search.why import why
 from tests.support.documents import source
@@ -44,6 +46,21 @@ def test_what_only_goes_with_the_product_that_is_named(
     query: str, title: str, brand: str, language: Language, expected: bool
 ) -> None:
     assert is_accessory(query, _product(title, brand), language) is expected
+
+
+def test_the_words_of_a_query_are_split_once_for_all_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    splits = []
+
+    def counted(word: str, language: Language) -> tuple[str, ...]:
+        splits.append(word)
+        return split(word, language)
+
+    monkeypatch.setattr(accessories, "split", counted)
+    for number in range(9):
+        is_accessory("a kettle of glass", _product(f"Lid for kettle {number}"), ENGLISH)
+    assert splits == ["a", "kettle", "of", "glass"]
 
 
 def test_accessories_rank_after_what_they_go_with(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from tests.support.repositories import open_repository
         ("bin/pump.sh: 12: gate: not found", {"bin/pump.sh": {12: ""}}),
         ("see chapter line 12, pump.py: 3 gates, and lock line 4", {}),
         ("a.py:3 b.py:4 a.py:5 a.py:3", {"a.py": {3: "", 5: ""}, "b.py": {4: ""}}),
+        ("pump.py:12: in open_valve\nE  Empty\npump.py:12: Empty", {"pump.py": {12: "open_valve"}}),
         ("retry at 10:30, three times: 5", {}),
         ("open(3)", {}),
         ("x.py:0", {}),
