@@ -1,7 +1,7 @@
 """The languages whose definitions a grammar reads: for each, which syntax nodes define something.
 
-To add a language, add a `Language` to the module of its family, and to its `LANGUAGES`. Node types are those of its
-tree-sitter grammar.
+To add a language, add a `Language` to the module of its family, and to its `LANGUAGES`. Node types
+are those of its tree-sitter grammar.
 """
 
 from __future__ import annotations

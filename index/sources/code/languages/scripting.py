@@ -86,7 +86,7 @@ def _php_argument(call: ts.Node, *argument_types: str) -> ts.Node | None:
 def _php_block(statement: ts.Node) -> Block | None:
     """A statement that calls something with a name and a closure.
 
-    In a chain such as `Route::get('/orders', fn () => …)->name('orders')`, that is the first call.
+    In a chain such as `Route::get('/orders', fn () => …)->name('orders')`, that is the call with the closure.
     """
     if statement.parent is None or statement.parent.type != "expression_statement":
         return None
