@@ -19,8 +19,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -205,9 +205,11 @@ def _remove_litter(directory: Path) -> None:
 @contextlib.contextmanager
 def staging(directory: Path) -> Iterator[Path]:
     """Yield a fresh directory to make a build in; it is removed unless `publish` renamed it."""
-    with storage_errors():
-        staging_dir = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
+    # Named before it is made, so that an interrupt right after that removes it, too.
+    staging_dir = directory / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
+        with storage_errors():
+            staging_dir.mkdir(mode=0o700)
         yield staging_dir
     finally:
         shutil.rmtree(staging_dir, ignore_errors=True)
@@ -228,7 +230,7 @@ def publish(staging_dir: Path, manifest: str, *, durable: bool = True) -> str:
 
     directory = staging_dir.parent
     build = f"{_timestamp(directory)}-{hashlib.sha256(content).hexdigest()[:12]}"
-    # mkdtemp made it readable for this user only.
+    # While it was made, only this user could read it.
     staging_dir.chmod(0o755)
     staging_dir.rename(directory / build)
     if durable:

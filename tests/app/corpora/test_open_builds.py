@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from purlin.app.errors import Opening
 from purlin.index import builds
 from purlin.index.encoder import load_encoder
 from purlin.index.encoder.static import VECTORS
+from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
@@ -292,32 +294,25 @@ def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncod
             build_of(corpora)
 
 
-class StuckEncoder(HashEncoder):
-    """An encoder whose fingerprint is not available to the corpus until `go_on` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on = threading.Event()
-
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        # The server itself reads it before it starts.
-        if threading.current_thread().name.startswith("corpus-loader"):
-            self.go_on.wait(10)
-        return "hash-64"
-
-
-def test_corpus_being_opened_answers_503(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_corpus_being_opened_answers_503(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    stuck = StuckEncoder()
-    with serving(tmp_path, stuck, open_timeout_s=0.05) as client:
+    go_on = threading.Event()
+
+    def open_late(*arguments: Any) -> Corpus:
+        go_on.wait(10)
+        return open_corpus(*arguments)
+
+    monkeypatch.setattr(open_builds, "open_corpus", open_late)
+    with serving(tmp_path, encoder, open_timeout_s=0.05) as client:
         assert client.get("/livez").status_code == 200
         assert problem(client.get("/readyz"), 503)["type"] == "urn:purlin:problem:opening"
         response = client.post("/search", json={"query": "sort", "corpus": "code"})
         assert "'code' is still being opened" in problem(response, 503)["detail"]
         assert response.headers["retry-after"] == "1"
         assert client.get("/corpora/code").json() == {"name": "code", "state": "opening"}
-        stuck.go_on.set()
+        go_on.set()
         until(lambda: client.get("/readyz").status_code == 200)
         assert client.post("/search", json={"query": "sort", "corpus": "code"}).status_code == 200
 

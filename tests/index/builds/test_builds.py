@@ -208,6 +208,26 @@ def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "corpora/new").exists()
 
 
+def test_build_interrupted_as_its_directory_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def mkdir_interrupted(path: str, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        if ".making-" in os.fspath(path):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", mkdir_interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        builds.locked(tmp_path, "new") as directory,
+        builds.staging(directory),
+    ):
+        pass
+    assert not (tmp_path / "corpora/new").exists()
+
+
 def _rewritten(home: Path, old: str, new: str) -> Path:
     """A build whose manifest says something else, under the name that vouches for it."""
     build = _publish(home, "c", "x")
