@@ -163,10 +163,11 @@ class Hit:
     `score` is in 0-1 and comparable between queries; `scores` has those of the single retrievers.
     `highlights` are (start, end) character offsets into `text`. `explanation` is present only on
     request: the weights of the dense score and of feedback in it, what each query term adds to the
-    lexical score, the prior, the nearest earlier query in the corpus's log and, for the code of a repository, the
-    parts of the score (see docs/measures.md). `corpus` is present if several were
-    searched, `stale` is true if the hit's file has changed since the build. `variants` are the other
-    hits of its group, best first, where `group_by` was given.
+    lexical score, the prior, whether a product is an accessory of what the query names, the nearest
+    earlier query in the corpus's log and, for the code of a repository, the parts of the score (see
+    docs/measures.md). `corpus` is present if several were searched, `stale` is true if the hit's file
+    has changed since the build. `variants` are the other hits of its group, best first, where
+    `group_by` was given.
     """
 
     id: str

@@ -42,7 +42,9 @@ def is_accessory(query: str, document: Document, language: Language) -> bool:
 
     brand = {*tokens(str(document.fields.get("brand", "")), language)}
     own_tokens, fitting_tokens = {*tokens(own, language)}, {*tokens(fitting[0], language)}
-    telling = [forms for forms in _wanted(query, language) if forms and forms.isdisjoint(brand)]
+    telling = [
+        forms for forms in _query_words(query, language) if forms and forms.isdisjoint(brand)
+    ]
     return bool(telling) and all(
         forms.isdisjoint(own_tokens) and not forms.isdisjoint(fitting_tokens) for forms in telling
     )
@@ -50,7 +52,7 @@ def is_accessory(query: str, document: Document, language: Language) -> bool:
 
 # Each query is compared with many products.
 @lru_cache(maxsize=16)
-def _wanted(query: str, language: Language) -> tuple[frozenset[str], ...]:
+def _query_words(query: str, language: Language) -> tuple[frozenset[str], ...]:
     """Return the tokens of each word of a query before a "for" of its own, if it has one.
 
     Behind it, the query names what the product is to go with, too.
