@@ -286,9 +286,22 @@ MAKE = PatternLanguage(
 
 # ---- Scripts
 
+# A name and a block of code, which a call is given: `test_that("lamps glow", {`.
+_R_BLOCK = r"""\( *["'](?P<name>[^"'\n]++)["'] *, *\s{0,20}+(?:\{|function *\(|\\\()"""
+
 R = PatternLanguage(
     heads=(
-        _head(r"`?(?P<name>[\w.]++|`[^`\n]++`) *(?:<-|=) *function\b(?= *\()", "line", "function"),
+        _head(
+            r"(?:[\w.]++\$)?`?(?P<name>[\w.]++|`[^`\n]++`) *(?:<-|=) *(?:function\b(?= *\()|\\(?=\())",
+            "line",
+            "function",
+        ),
+        _head(rf"(?:test_that|it){_R_BLOCK}", "parens", "test"),
+        _head(
+            rf"(?!(?:test_that|it|describe|set\w++)\()(?P<word>(?:[\w.]++::)?[\w.]++){_R_BLOCK}",
+            "parens",
+            "block",
+        ),
         _head(
             r"(?P<name>[\w.]++) *(?:<-|=) *(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
             "parens",

@@ -200,6 +200,11 @@ EXPECTED = {
         ("mean_tide", "function", 6, 9, "Mean tide of a station"),
         ("half", "function", 10, 10, ""),
         ("show", "function", 11, 13, ""),
+        ("depth", "function", 15, 17, ""),
+        ("onRequest /gauge", "block", 20, 23, "Reads the gauge."),
+        ("onRequest /gauge.level", "function", 21, 21, ""),
+        ("the tide turns", "test", 25, 28, ""),
+        ("tide", "module", 29, 29, ""),
     ],
     "tide.thrift": [
         ("Metres", "type", 5, 5, "Height in metres."),
