@@ -30,8 +30,7 @@ class Student:
     `loss` and `key` are the rows of the paper's table 5: "plct", "lct", "pcl", "lct+pcl"; the key
     sentence nearest to the label's prompt, or a "random" one (-R). `augment` removes the key
     sentence from the text. `candidates` bounds the label prompts in a batch: of more labels, those
-    of the batch and random others. `restart` trains each round from the base model, not from the
-    round before. `base_share` of the base model's weights is mixed into those of each round.
+    of the batch and random others.
     """
 
     loss: Loss = "plct"
@@ -44,8 +43,6 @@ class Student:
     rounds: int = 6
     converged: float = 0.01
     candidates: int = 256
-    restart: bool = False
-    base_share: float = 0.0
     loop: LoopSettings = field(
         default_factory=lambda: LoopSettings(batch_size=32, learning_rate=2e-5)
     )
@@ -58,7 +55,6 @@ class Student:
         in_range("rounds", self.rounds, 0, 100)
         in_range("converged", self.converged, 0.0, 1.0)
         in_range("candidates", self.candidates, 2, 10_000)
-        in_range("base_share", self.base_share, 0.0, 0.99)
 
     def texts(self, number: int, pool: int) -> int:
         """How many texts of a pool of `pool` round `number`, counted from 0, samples."""
@@ -119,12 +115,6 @@ class PescoRecipe:
             raise InvalidInput(
                 "PESCO has one encoder for texts and labels: leave query_base out.",
                 field="model.query_base",
-            )
-        if self.model.scratch and self.student.base_share:
-            raise InvalidInput(
-                "A model from scratch has no base whose weights can be mixed in: "
-                "leave base_share out.",
-                field="student.base_share",
             )
 
     def prompts(self, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
