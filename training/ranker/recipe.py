@@ -7,11 +7,11 @@ from pathlib import Path
 
 from purlin.index import reranker as serving
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range
+from purlin.training.config import in_range
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
+from purlin.training.dev import check_recipe
 from purlin.training.exporting.checks import Quantization
-from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.settings import ModelSettings
 
@@ -128,12 +128,7 @@ class RankerRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("seed", self.seed, 0, MAX_SEED)
-
-        if not self.pairs:
-            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
-
+        check_recipe(self.name, self.seed, self.pairs, (), losses=False)
         if self.name == STAGE:
             raise InvalidInput(
                 f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",

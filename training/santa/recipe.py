@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import in_range, refuse_repeated
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
-from purlin.training.dev import DevSet
+from purlin.training.dev import DevSet, check_recipe
 from purlin.training.exporting.checks import Quantization
-from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.averaging import AVERAGED
 from purlin.training.models.settings import ModelSettings
@@ -175,14 +174,10 @@ class SantaRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("seed", self.seed, 0, MAX_SEED)
-        if not self.pairs or not self.stage:
-            raise InvalidInput(
-                "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
-            )
+        check_recipe(self.name, self.seed, self.pairs, self.dev, losses=True)
+        if not self.stage:
+            raise InvalidInput("A recipe needs at least one [[stage]].", field="stage")
 
-        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         self._check_directories()
         self._check_stages()
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import in_range
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
-from purlin.training.dev import DevSet
-from purlin.training.exporting.model_card import Card
+from purlin.training.dev import DevSet, check_recipe
 from purlin.training.loop.settings import LoopSettings
 
 CHECKPOINTS = "checkpoints"  # their directory beside the encoder's
@@ -69,7 +68,7 @@ class StaticRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
+        check_recipe(self.name, self.seed, self.pairs, self.dev, losses=False)
         in_range("words", self.words, 1, 1 << 20)
         in_range("min_pairs", self.min_pairs, 1, 1 << 30)
         in_range("dim", self.dim, 1, 4096)
@@ -78,18 +77,6 @@ class StaticRecipe:
         in_range("max_tokens", self.max_tokens, 8, 8192)
         in_range("shared_dropout", self.shared_dropout, 0.0, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
-        in_range("seed", self.seed, 0, MAX_SEED)
-
-        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
-        if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
-            raise InvalidInput(
-                f"The dev set {losses[0]} has the measure '-loss', which needs a transformer; take "
-                "another.",
-                field="dev",
-            )
-
-        if not self.pairs:
-            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
 
         if self.name == CHECKPOINTS:
             raise InvalidInput(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import KINDS, Kind, Skipped, Splitter
+from purlin.index.records import Kind, Skipped, Splitter
 from purlin.training.config import in_range
 from purlin.training.data.questions.sources import check_options
 from purlin.training.data.templates.rules import RulesChoice
@@ -125,10 +125,6 @@ class PairSource:
     prompts: int = 1
 
     def __post_init__(self) -> None:
-        _check_choice("format", self.format, get_args(PairFormat))
-        _check_choice("kind", self.kind, KINDS)
-        _check_choice("size", self.size, ("large", "small"))
-
         if not 0 < self.weight <= 100:
             raise InvalidInput(
                 f"weight must be above 0 and at most 100, not {self.weight:g}.", field="weight"
@@ -173,13 +169,6 @@ class PairSource:
             raise InvalidInput(f"{name} belongs to the format prompts; remove it.", field=name)
 
         in_range("prompts", self.prompts, 1, 1000)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InvalidInput(
-            f"{name} must be one of {', '.join(choices)}, not {value!r:.80}.", field=name
-        )
 
 
 class Draft(NamedTuple):

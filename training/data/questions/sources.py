@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.answers import read_questions
@@ -122,9 +122,6 @@ class QuestionSource:
     distilled: bool = True
 
     def __post_init__(self) -> None:
-        formats = get_args(QuestionFormat)
-        if self.format not in formats:
-            raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
         if self.format == "unlabelled" and not self.distilled:
             raise InvalidInput(
                 "Nothing can be learnt from questions without labels that no teacher reads; remove "
