@@ -17,7 +17,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_qrels, read_queries
 from purlin.index.records import Document, Kind, Splitter
 from purlin.index.texts.passages import render
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged, refuse_repeated
 from purlin.training.data.judged import JudgedSet, mean_measure, rank, ranked
 from purlin.training.data.pairs.documents import find_file, read_documents
 from purlin.training.data.pairs.formats import read_pairs
@@ -64,7 +64,7 @@ class DevSet:
     kind: Kind = "code"
     split: str = "dev"
     reference: Path | None = None
-    limit: int | None = None
+    limit: int | None = ranged(None, 1, 1 << 30)
     measure: Literal["MRR@100", "nDCG@10", "nDCG@100", "Recall@100", "-loss"] = "MRR@100"
     rules: RulesChoice | None = None
     translators: tuple[str, ...] = ()
@@ -72,8 +72,7 @@ class DevSet:
     splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 1 << 30)
+        check_ranges(self)
         # Refuses the keys that the format does not use.
         self.pair_source()
 

@@ -23,7 +23,7 @@ from purlin.index.encoder.ensemble import (
     EnsembleSettings,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.config import in_range, refuse_unfit_parts
+from purlin.training.config import check_ranges, in_range, ranged, refuse_unfit_parts
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
@@ -58,16 +58,15 @@ class EnsembleRecipe:
     pairs: tuple[PairSource, ...]
     exclude: tuple[Path, ...] = ()
     dev: tuple[DevSet, ...] = ()
-    dim: int = 384
-    sample: int = 10_000
+    dim: int = ranged(384, 1, 4096)
+    sample: int = ranged(10_000, 2, 1 << 24)
     forms: augment.Forms = field(default_factory=augment.Forms)
     limits: tuple[str, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_recipe(self.name, self.seed, self.pairs, self.dev, losses=False)
-        in_range("dim", self.dim, 1, 4096)
-        in_range("sample", self.sample, 2, 1 << 24)
         refuse_unfit_parts(self.name, [(part.encoder, part.share) for part in self.parts])
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, in_range, ranged
 from purlin.training.pesco.views import (
     Indices,
     Neighbours,
@@ -65,10 +65,11 @@ class Teacher:
     calibrate: bool = True
     views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
-    fading: float = 0.5
+    fading: float = ranged(0.5, 0.0, 1.0)
     confidence: Literal["margin", "score"] = "margin"
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if not self.views or len(set(self.views)) < len(self.views):
             raise InvalidInput("Give at least one view, and each only once.", field="views")
         if self.views != ("prompts",) and not self.shares:
@@ -79,7 +80,6 @@ class Teacher:
 
         for share in self.shares:
             in_range("shares", share, 0.001, 1.0)
-        in_range("fading", self.fading, 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from scipy.special import softmax  # type: ignore[import-untyped]
 
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
@@ -79,13 +80,7 @@ def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -
 
 def _overlap(reference: FloatArray, logits: FloatArray) -> float:
     """Return the overlap of two softmax distributions, which is 1 if they are equal."""
-    return float(np.minimum(_softmax(reference), _softmax(logits)).sum())
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    exponentials = np.exp(logits - logits.max())
-    shares: FloatArray = exponentials / exponentials.sum()
-    return shares
+    return float(np.minimum(softmax(reference), softmax(logits)).sum())
 
 
 def _base_model(recipe: ReaderRecipe) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Kind, Skipped, Splitter
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, ranged
 from purlin.training.data.questions.sources import check_options
 from purlin.training.data.templates.rules import RulesChoice
 
@@ -107,7 +107,7 @@ class PairSource:
     path: Path
     kind: Kind = "code"
     weight: float = 1.0
-    limit: int | None = None
+    limit: int | None = ranged(None, 1, 10**9)
     locale: str | None = None
     size: Literal["large", "small"] = "large"
     split: str = "train"
@@ -122,15 +122,14 @@ class PairSource:
     originals: bool = True
     column: str | None = None
     labels: Path | None = None
-    prompts: int = 1
+    prompts: int = ranged(1, 1, 1000)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if not 0 < self.weight <= 100:
             raise InvalidInput(
                 f"weight must be above 0 and at most 100, not {self.weight:g}.", field="weight"
             )
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 10**9)
 
         # A split becomes part of a file name, so it must not lead to another directory.
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
@@ -167,8 +166,6 @@ class PairSource:
         if self.format != "prompts" and (self.column is not None or self.prompts != 1):
             name = "prompts" if self.column is None else "column"
             raise InvalidInput(f"{name} belongs to the format prompts; remove it.", field=name)
-
-        in_range("prompts", self.prompts, 1, 1000)
 
 
 class Draft(NamedTuple):
