@@ -229,8 +229,7 @@ class Corpus:
         check_search(query, k, offset, mode)
         depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
 
-        clock = Clock()
-        ranked = self._ranked(self._prepare(query, mode, filter, clock), depth, clock)
+        ranked = self.rank(query, depth, mode=mode, filter=filter)
         if reranker is not None:
             ranked = self.reranked(ranked, RERANK_DEPTH, reranker)
 
@@ -254,7 +253,11 @@ class Corpus:
         """
         check_search(query, 1, depth - 1, mode)
         clock = Clock()
-        return self._ranked(self._prepare(query, mode, filter, clock, vector), depth, clock)
+        prepared = self._prepare(query, mode, filter, clock, vector)
+        ranking = self.retrievers.rank(prepared, depth, clock)
+        total = self.retrievers.total(prepared)
+        clock.lap("fetch")
+        return Ranked(total, clock.laps, prepared, ranking)
 
     def reranked(
         self,
@@ -392,12 +395,6 @@ class Corpus:
         return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
 
     # ---- retrieval
-
-    def _ranked(self, query: Query, depth: int, clock: Clock) -> Ranked:
-        ranking = self.retrievers.rank(query, depth, clock)
-        total = self.retrievers.total(query)
-        clock.lap("fetch")
-        return Ranked(total, clock.laps, query, ranking)
 
     def _prepare(
         self,
