@@ -140,8 +140,8 @@ def weigh(
 
     # The entries after those of the files belong to documents without a path, and stay 0.
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
-    matched = _PathWords([tokens_of[path] for path in files]).matched(weights) / np.float32(total)
-    path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
+    shares = _path_shares([tokens_of[path] for path in files], weights, total)
+    path_shares[: len(files)] = shares ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
     if users is not None:
@@ -188,46 +188,40 @@ def _file_numbers(paths: Sequence[str | None], files: Sequence[str]) -> Rows:
     )
 
 
-class _PathWords:
-    """Which files have a word in their path, by the tokens of each path, separated by spaces."""
+def _path_shares(path_tokens: Sequence[str], weights: Mapping[str, float], total: float) -> Vectors:
+    """Return the share (files,) of the query's weight that the words of each path match.
 
-    def __init__(self, path_tokens: Sequence[str]) -> None:
-        # Which paths have a word is looked up later, for the few words that match.
-        self._paths = [f" {words} " for words in path_tokens]
-        self._all = frozenset(" ".join(path_tokens).split())
-        self._words = sorted(self._all)
-        self._abbreviations = [
-            word
-            for word in self._words
-            if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
-        ]
+    `path_tokens` are the tokens of each path, separated by spaces.
+    """
+    paths = [f" {words} " for words in path_tokens]
+    distinct = frozenset(" ".join(path_tokens).split())
+    ordered = sorted(distinct)
+    abbreviations = [
+        word for word in ordered if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
+    ]
 
-    def matched(self, weights: Mapping[str, float]) -> Vectors:
-        """Return the weight (files,) of the tokens that match a word of each path."""
-        matched = np.zeros(len(self._paths), dtype=np.float32)
+    matched = np.zeros(len(paths), dtype=np.float32)
+    for token, weight in weights.items():
+        words = {*_same_beginning(token, distinct, ordered)}
+        words.update(word for word in abbreviations if _abbreviates(word, token))
+        # Which paths have a word is looked up for the few words that match.
+        has_word = np.zeros(len(paths), dtype=np.bool_)
+        for word in words:
+            padded = f" {word} "
+            has_word |= np.array([padded in path for path in paths])
+        matched[has_word] += np.float32(weight)
 
-        for token, weight in weights.items():
-            has_word = np.zeros(len(self._paths), dtype=np.bool_)
-            for word in set(self._matching(token)):
-                padded = f" {word} "
-                has_word |= np.array([padded in path for path in self._paths])
-            matched[has_word] += np.float32(weight)
+    return matched / np.float32(total)
 
-        return matched
 
-    def _matching(self, token: str) -> Iterator[str]:
-        """Yield the words that equal the token, begin with it or begin it, or abbreviate it."""
-        if token in self._all:
-            yield token
-
-        for end in range(_MIN_PREFIX, len(token)):
-            if token[:end] in self._all:
-                yield token[:end]
-        if len(token) >= _MIN_PREFIX:
-            later = islice(self._words, bisect_left(self._words, token), None)
-            yield from takewhile(lambda word: word.startswith(token), later)
-
-        yield from (word for word in self._abbreviations if _abbreviates(word, token))
+def _same_beginning(token: str, distinct: frozenset[str], ordered: Sequence[str]) -> Iterator[str]:
+    """Yield the words that equal the token, begin with it or begin it."""
+    if token in distinct:
+        yield token
+    yield from (token[:end] for end in range(_MIN_PREFIX, len(token)) if token[:end] in distinct)
+    if len(token) >= _MIN_PREFIX:
+        later = islice(ordered, bisect_left(ordered, token), None)
+        yield from takewhile(lambda word: word.startswith(token), later)
 
 
 @lru_cache(maxsize=65_536)
