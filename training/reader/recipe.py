@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
+from purlin.index.qa.reader_settings import CALIBRATION_SIZES
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.exporting.checks import Quantization
@@ -75,9 +76,10 @@ class EnsembleExport:
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.calibration) != 5:
+        if len(self.calibration) not in CALIBRATION_SIZES:
             raise InvalidInput(
-                "calibration has five numbers: a constant and four weights.", field="calibration"
+                "calibration has six numbers, a constant and five weights, or lacks the last one.",
+                field="calibration",
             )
         in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
         for weight in self.calibration:
