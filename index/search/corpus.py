@@ -123,6 +123,8 @@ class Corpus:
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
+        # Paths tell more about code than its text does, so a model also ranks by them.
+        self._has_model = manifest.kind == "code" and passages.has_files
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
@@ -130,9 +132,8 @@ class Corpus:
             passages,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
+            demote_short=manifest.kind == "code" and not self._has_model,
         )
-        # Paths tell more about code than its text does, so a model also ranks by them.
-        self._has_model = manifest.kind == "code" and passages.has_files
 
         # By filter: what it allows, and how many documents.
         self._filters: RecentlyUsed[str, tuple[Allowed, int]] = RecentlyUsed(_CACHED_FILTERS)
@@ -551,7 +552,7 @@ class Corpus:
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self.retrievers.priors(document)[0])
+        prior = float(self.retrievers.priors(document, query.mode)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)

@@ -72,7 +72,7 @@ class Documents:
             for store, start in self._parts()
         )
 
-    # Masks of documents: every search looks at a few of their rows.
+    # Of all documents: every search looks at a few of their rows.
 
     @cached_property
     def _secondary(self) -> Mask:
@@ -81,6 +81,10 @@ class Documents:
     @cached_property
     def _modules(self) -> Mask:
         return self._having("kind", ("module",))
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int32]:
+        return np.concatenate([store.lengths for store in self.stores])
 
     def _having(self, field: str, values: Sequence[str]) -> Mask:
         """Mask (documents,) of those with one of the values."""
@@ -179,6 +183,11 @@ class Documents:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return self._secondary[documents]
 
+    def lengths(self, documents: Rows) -> Rows:
+        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
+        lengths: Rows = self._lengths[documents].astype(np.int64)
+        return lengths
+
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""
         heads = self.heads(documents.tolist())
@@ -189,7 +198,7 @@ class Documents:
             [head.path_tokens for head in heads],
             self.secondary(documents),
             self._modules[documents],
-            np.array([head.lines for head in heads], dtype=np.int64),
+            self.lengths(documents),
         )
 
     def heads(self, rows: Sequence[int]) -> list[Head]:

@@ -6,14 +6,14 @@ several hits is a better place to look than one with a single hit. The model wei
     relevance = 0.49 text + 0.29 path + 0.07 name + 0.15 file
     score     = (relevance + max(definition, quote) * (1 - relevance)) * role
 
-`text` is the fused score of the retrievers, less for a document of few lines, since any of its words
-makes a short text near to a query. `path` and `name` are the shares of the query that the words of the
-path and of the definition's name match, `file` is the mean text score of the file's other hits.
-`definition` is how much of the query names the symbol that the passage defines, `quote` how much of it
-is in the passage word for word. `role` puts tests, examples and the like after other code, or other code
-after tests if the query asks for these. `path` and `file` count for the best hit of a file alone: its
-further hits stand where their own words put them. Where the query asks who uses a symbol, or what
-inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
+`text` is the fused score of the retrievers, less for a short document, since any of its words makes it
+near to a query. `path` and `name` are the shares of the query that the words of the path and of the
+definition's name match, `file` is the mean text score of the file's other hits. `definition` is how
+much of the query names the symbol that the passage defines, `quote` how much of it is in the passage
+word for word. `role` puts tests, examples and the like after other code, or other code after tests if
+the query asks for these. `path` and `file` count for the best hit of a file alone: its further hits
+stand where their own words put them. Where the query asks who uses a symbol, or what inherits from it,
+`definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.ranking import lengths
 
 # So many documents are ranked by the model, whatever the page: those with the highest text scores among
 # the first ones of each retriever.
@@ -47,9 +48,6 @@ SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
 SECONDARY_ROLE = 0.6
-
-# A document of one line keeps this share of its text score; one of so many lines keeps all of it.
-ONE_LINE, LONG = 0.5, 64
 
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
@@ -132,7 +130,7 @@ def weigh(
     it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
     query each document has word for word.
     """
-    text = text * _length_factors(documents.lines)
+    text = text * lengths.factors(documents.lengths, lengths.LONG_IN_FILES)
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]
@@ -167,13 +165,6 @@ def weigh(
     )
     is_first = _is_first_of_file(file_of, evidence.order())
     return replace(evidence, path=evidence.path * is_first, file=evidence.file * is_first)
-
-
-def _length_factors(lines: NDArray[np.int64]) -> Vectors:
-    """Return what documents (n,) of so many lines keep of their text scores; all of it for 0."""
-    share = np.log2(np.clip(lines, 1, LONG)) / np.log2(LONG)
-    factors = np.where(lines > 0, ONE_LINE + (1.0 - ONE_LINE) * share, 1.0)
-    return factors.astype(np.float32)
 
 
 # ---- paths

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.records import Document
+from purlin.index.records import Document, Mode
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import accessories, feedback, quotes, repository
+from purlin.index.search.ranking import accessories, feedback, lengths, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
@@ -37,12 +37,17 @@ class Retrievers:
         *,
         hybrid: Fusion,
         demote: bool,
+        demote_short: bool,
     ) -> None:
-        """`hybrid` fuses the scores in hybrid mode; with `demote`, tests and the like score lower."""
+        """`hybrid` fuses the scores in hybrid mode.
+
+        With `demote`, tests and the like score lower, with `demote_short` short documents.
+        """
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
+        self._demotes_short = demote_short
         self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
@@ -285,17 +290,22 @@ class Retrievers:
         documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
-            texts = texts * self.priors(documents)
+            texts = texts * self.priors(documents, query.mode)
         if query.nearness is not None:
             texts = blend(texts, query.nearness.of(documents))
         return texts
 
-    def priors(self, documents: Rows) -> Vectors:
-        """Return factors (n,) on the scores of passages by the roles of their documents."""
-        if not self._has_roles:
-            return np.ones(len(documents), dtype=np.float32)
-        secondary = self._passages.secondary(documents)
-        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
+    def priors(self, documents: Rows, mode: Mode) -> Vectors:
+        """Return factors (n,) on the scores of passages by what their documents are.
+
+        Short documents keep their cosines where these alone count, as of documents like another one.
+        """
+        priors = np.ones(len(documents), dtype=np.float32)
+        if self._has_roles:
+            priors[self._passages.secondary(documents)] = _SECONDARY_PRIOR
+        if self._demotes_short and mode != "dense":
+            priors *= lengths.factors(self._passages.lengths(documents), lengths.LONG_RECORD)
+        return priors
 
     def fusion(self, query: Query) -> Fusion:
         """Return how the scores of both retrievers become one for this query."""
