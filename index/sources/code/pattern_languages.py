@@ -311,7 +311,12 @@ R = PatternLanguage(
         _head(r"(?:library|require|source) *\([^()\n]*+\)", "line", DULL),
     ),
     hidden=_hidden(_HASH, r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
-    marker=re.compile(r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*)?", re.MULTILINE),
+    # Of roxygen's tags, `@export` and the like speak to its tools alone.
+    marker=re.compile(
+        r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*|@(?:export|inherit|import)\w*\b.*"
+        r"|@(?:aliases|docType|include|keywords|md|noRd|order|rdname|template|useDynLib)\b.*)?",
+        re.MULTILINE,
+    ),
 )  # fmt: skip
 
 AWK = PatternLanguage(

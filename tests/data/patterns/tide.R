@@ -12,6 +12,7 @@ setMethod("show", "Tide", function(object) {
   cat("tide\n")
 })
 
+#' @export
 harbour$depth <- \(at) {
   at
 }
