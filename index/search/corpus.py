@@ -34,6 +34,7 @@ from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.ranking import accessories, feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.named_rows import NamedRows
 from purlin.index.search.ranking.places import distance, innermost
 from purlin.index.search.ranking.query_log import QueryLog
@@ -132,7 +133,7 @@ class Corpus:
             passages,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
-            demote_short=manifest.kind == "code" and not self._has_model,
+            short=None if self._has_model else SHORT.get(manifest.kind),
         )
 
         # By filter: what it allows, and how many documents.
@@ -546,13 +547,14 @@ class Corpus:
         self, query: Query, ranking: Ranking, position: int, terms: Mapping[str, float]
     ) -> dict[str, Any]:
         row = int(ranking.rows[position])
-        document = self._passages.document_of(ranking.rows[position : position + 1])
+        rows = ranking.rows[position : position + 1]
+        document = self._passages.document_of(rows)
         fusion = self.retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self.retrievers.priors(document, query.mode)[0])
+        prior = float(self.retrievers.priors(rows, query.mode)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)

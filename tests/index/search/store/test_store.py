@@ -286,8 +286,8 @@ def test_heads_are_the_same_however_many_stay_in_memory(
             assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
 
 
-def test_lengths_are_those_of_bodies_in_characters(tmp_path: Path) -> None:
-    listed = [Document(str(n), "code", "f", body) for n, body in enumerate(["", "x", "äöü\n"])]
+def test_lengths_are_those_of_passages_in_characters(tmp_path: Path) -> None:
+    listed = [Document(str(n), "code", "f", body) for n, body in enumerate(["", "x", "äöü y"])]
     first, second = tmp_path / "first", tmp_path / "second"
     for directory in (first, second):
         directory.mkdir()
@@ -296,13 +296,13 @@ def test_lengths_are_those_of_bodies_in_characters(tmp_path: Path) -> None:
     writer.close()
 
     with closing(Store(first, "code")) as store:
-        assert store.lengths.tolist() == [0, 1, 4]
+        assert store.lengths.tolist() == [0, 1, 5]
         writer = StoreWriter(second)
         add_file(writer, listed[1:2])
         writer.copy(store, 0, writer.add_file())
         writer.close()
     with closing(Store(second, "code")) as store:
-        assert store.lengths.tolist() == [1, 0, 1, 4]
+        assert store.lengths.tolist() == [1, 0, 1, 5]
 
 
 def test_stores_of_earlier_versions_are_read(
@@ -317,7 +317,7 @@ def test_stores_of_earlier_versions_are_read(
     (tmp_path / LENGTHS_FILE).unlink()
 
     with closing(Store(tmp_path, "code")) as store:
-        assert store.lengths.tolist() == [0] * len(DOCUMENTS)
+        assert store.lengths.tolist() == [0] * len(store.document_of)
         heads = store.heads(range(len(DOCUMENTS)))
         assert [head.title for head in heads] == [document.title for document in DOCUMENTS]
 
