@@ -33,5 +33,5 @@ class Short:
 
 # Of code that was read from files.
 IN_FILES = Short(1600, 0.5)
-# Of records of code, and of references.
-SHORT = {"code": Short(160, 0.7), "reference": Short(160, 0.7)}
+# Of records of code, and of references; a product is what it is in a few words, too.
+SHORT = {"code": Short(160, 0.8), "reference": Short(160, 0.8)}

@@ -278,14 +278,13 @@ def test_records_of_a_list_are_ranked_by_their_text_and_its_length(tmp_path: Pat
         Document(f"d{n}", "code", f"f{n}", "upload " * n, location=Location(f"lib/upload{n}.py"))
         for n in range(1, 9)
     ]
-    bodies = {record.id: record.body for record in records}
     with closing(opened(tmp_path, [source("corpus.jsonl", records)])) as corpus:
         hits = corpus.search("upload retry", explain=True).hits
         fusion = corpus.manifest
         for hit in hits:
             share = hit.scores["lexical"] ** fusion.lexical_power
             fused = fusion.dense_weight * hit.scores["dense"] + (1 - fusion.dense_weight) * share
-            [factor] = SHORT["code"].factors(np.array([len(bodies[hit.document_id])]))
+            [factor] = SHORT["code"].factors(np.array([len(hit.text)]))
             assert hit.score == pytest.approx(fused * factor, abs=1e-3)
             assert "parts" not in (hit.explanation or {})
 

@@ -287,22 +287,23 @@ def test_heads_are_the_same_however_many_stay_in_memory(
 
 
 def test_lengths_are_those_of_passages_in_characters(tmp_path: Path) -> None:
-    listed = [Document(str(n), "code", "f", body) for n, body in enumerate(["", "x", "äöü y"])]
+    document = Document("d", "code", "f", "äöü y")
+    passages = [(Passage("d", 0, 0, 5), bytes(16)), (Passage("d", 1, 4, 5), bytes(16))]
     first, second = tmp_path / "first", tmp_path / "second"
     for directory in (first, second):
         directory.mkdir()
     writer = StoreWriter(first)
-    add_file(writer, listed)
+    writer.add(entry_of(document, passages), writer.add_file())
     writer.close()
 
     with closing(Store(first, "code")) as store:
-        assert store.lengths.tolist() == [0, 1, 5]
+        assert store.lengths.tolist() == [5, 1]
         writer = StoreWriter(second)
-        add_file(writer, listed[1:2])
+        add_file(writer, DOCUMENTS[:1])
         writer.copy(store, 0, writer.add_file())
         writer.close()
     with closing(Store(second, "code")) as store:
-        assert store.lengths.tolist() == [1, 0, 1, 5]
+        assert store.lengths.tolist() == [1, 1, 5, 1]
 
 
 def test_stores_of_earlier_versions_are_read(
