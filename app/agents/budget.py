@@ -29,15 +29,7 @@ _MIN_WEIGHT = 0.1  # so that something is shown of a hit with a low score, too
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a tool: the same content as text and as JSON."""
-
-    text: str
-    structured: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The beginning of a result: a line of text, and the same for JSON."""
+    """The result of a tool, or its beginning: the same content as text and as JSON."""
 
     text: str
     structured: Mapping[str, Any]
@@ -76,7 +68,7 @@ class Part:
 
 
 def fit(
-    head_of: Callable[[int], Head], name: str, parts: Sequence[Part], max_tokens: int
+    head_of: Callable[[int], Result], name: str, parts: Sequence[Part], max_tokens: int
 ) -> Result:
     """Combine as many parts as fit, best first, and say how to get what does not.
 
@@ -110,7 +102,7 @@ def fit(
 
 
 def fit_lines(
-    head: Head, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
+    head: Result, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
 ) -> Result:
     """Show as many of the lines `first` to `last` as fit, and where to go on.
 
