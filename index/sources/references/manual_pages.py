@@ -27,6 +27,7 @@ _FIRST_SECTION = re.compile(
 _SECTION = re.compile(r"\(\w{1,20}\)\Z")
 _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
+_OPTION_ITEM = re.compile(rf"{BOLD}-[^\n]{{1,{MAX_TERM_CHARS}}}:")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
 _FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
@@ -242,6 +243,9 @@ class _Reader:
             # As help2man writes options: a hanging paragraph, then what it means.
             if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM_CHARS:
                 self._page.term(self._page.take_paragraph())
+            elif _OPTION_ITEM.fullmatch(self._page.paragraph) and (term := self._page.take_item()):
+                # As Ronn writes options that stand in a list of items.
+                self._page.term(term.rstrip(":"))
             else:
                 self._page.blank_line()
         elif _BULLET.fullmatch(plain):

@@ -171,6 +171,18 @@ def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
     assert "<li><p>an item</p>" in html
 
 
+def test_items_that_begin_with_an_option_alone_are_terms() -> None:
+    html = manual_pages.html(
+        '.TH "LOOM" "1"\n.SH "OPTIONS"\n'
+        '.IP "\\[ci]" 4\n\\fB\\-\\-warp\\fR/\\fB\\-w\\fR:\n.IP\nStretch the threads\\.\n'
+        '.IP "\\[ci]" 4\n\\fBNote\\fR:\n.IP\nWind slowly\\.\n'
+    )
+
+    names = '<span class="term">--warp</span>/<span class="term">-w</span>'
+    assert f'<dt id="warp">{names}</dt><dd><p>Stretch the threads.</p>' in html
+    assert "<li><p>Note:</p><p>Wind slowly.</p>" in html
+
+
 # Of a page whose macros quote words, show code, describe an argument and end an option.
 OWN_MACROS = r"""
 .de QW
