@@ -32,7 +32,7 @@ DEFAULT_SPLITTERS: dict[Kind, Splitter] = {
     "reference": "extended",
 }
 
-_OPTION_DASH = re.compile(r"(?<!\S)-(?=[A-Za-z](?![-\w]))")
+_OPTION_DASH = re.compile(r"(?<![^\s|,/'\"`])-(?=[A-Za-z](?![-\w]))")
 _WORD = re.compile(r"\S+")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(

@@ -103,6 +103,33 @@ def test_commands_and_functions_are_entries(
     assert other.fields["directive"] == "term"
 
 
+def test_pages_of_a_library_are_entries_with_their_description(tmp_path: Path) -> None:
+    head = (
+        ".TH {name} 3\n.SH NAME\n{name} \\- {purpose}\n.SH LIBRARY\nLoom (-lloom)\n.SH SYNOPSIS\n"
+    )
+    (tmp_path / "wind.3").write_text(
+        head.format(name="wind", purpose="winds threads")
+        + "int wind(int turns);\n.SH DESCRIPTION\nMind the turns.\n.SH ERRORS\nNone.\n"
+    )
+    (tmp_path / "LOOM_TURNS.3").write_text(
+        head.format(name="LOOM_TURNS", purpose="most turns")
+        + "int loom_set(LOOM *loom, LOOM_TURNS, long turns);\n.SH DESCRIPTION\nPass a long.\n"
+    )
+
+    documents = read(tmp_path)[0].values()
+    entries = {
+        document.title: (document.fields["directive"], document.body) for document in documents
+    }
+
+    assert entries["wind(3)"] == (
+        "function",
+        "int wind(int turns);\n\nwinds threads\n\nMind the turns.",
+    )
+    assert entries["LOOM_TURNS(3)"] == ("option", "LOOM_TURNS\n\nmost turns\n\nPass a long.")
+    assert "DESCRIPTION" not in entries
+    assert "ERRORS" in entries
+
+
 def test_functions_of_c_have_their_declarations_as_signature(tmp_path: Path) -> None:
     synopsis = "\n".join(
         ("#include <loom.h>", ".PP", ".BI \"char *spool(const char *\" thread ,",
