@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from purlin.index.qa.answer_types import (
+    ERRNO_NAMES,
     MAX_CANDIDATE_CHARS,
     MAX_CANDIDATES,
     NAME_TYPE,
@@ -65,7 +66,7 @@ _DECLARED_TYPE = re.compile(
     r"(?P<type>[^\W\d](?:[^\n().=]*[^\s().=])?)(?:[ \t]+|(?<=[*&]))\Z"
 )
 _STATUS = re.compile(r"-?\d{1,6}")
-_ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
+_ERROR_CODE = re.compile(rf"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+|{ERRNO_NAMES}")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
