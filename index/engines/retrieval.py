@@ -297,6 +297,10 @@ class MilvusPassages:
         # The further parts of a document, and what else is kept there, have no values to exclude.
         return self._collection.count(f"{layout.ROW} >= 0 and {layout.CHUNKS} > 0 and ({allowed})")
 
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Milvus lists no values."""
+        return ()
+
     def is_allowed(self, rows: Rows, allowed: str | None) -> NDArray[np.bool_]:
         """Tell of each passage (n,) whether it is allowed."""
         if allowed is None:

@@ -111,6 +111,9 @@ class PassageStore(Protocol):
     def count(self, allowed: Allowed) -> int:
         """Count the documents that have an allowed passage."""
 
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Return some texts of a field, `most` or little more; none if the store lists none."""
+
     def is_allowed(self, rows: Rows, allowed: Allowed | None) -> NDArray[np.bool_]:
         """Tell of each passage (n,) whether it is allowed."""
 

@@ -41,7 +41,13 @@ from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Clock, Query, Ranked, Ranking
 from purlin.index.search.ranking.retrievers import Retrievers
 from purlin.index.search.segments import Segment
-from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, folded
+from purlin.index.search.store.filters import (
+    ANY_CASE,
+    Filter,
+    check_types,
+    folded,
+    no_document_passes,
+)
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import StoredPassage
 from purlin.index.texts.passages import ONE_SPELLING_SINCE, lexical_query
@@ -51,6 +57,8 @@ RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
+# So many values of a field are compared with one that no document has.
+_COMPARED_TEXTS = 2000
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
@@ -238,7 +246,8 @@ class Corpus:
         clock = Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
-        return SearchResult(hits, ranked.total, clock.laps, ranked.warning, ranked.corrected)
+        warning = ranked.warning or self.filter_warning(ranked, filter)
+        return SearchResult(hits, ranked.total, clock.laps, warning, ranked.corrected)
 
     def rank(
         self,
@@ -479,6 +488,17 @@ class Corpus:
         counted = allowed, self._passages.count(allowed)
         self._filters.put(key, counted)
         return counted
+
+    def filter_warning(self, ranked: Ranked, filter: Filter | None) -> str | None:
+        """Return a warning if no document passes the filter: the first condition that none fulfils."""
+        if not filter or ranked.query.document_count:
+            return None
+
+        for name, condition in filter.items():
+            if not self._allowed({name: condition})[1]:
+                texts = self._passages.texts(name, _COMPARED_TEXTS)
+                return no_document_passes(name, condition, texts)
+        return "No document fulfils all conditions of the filter, though some fulfil each of them."
 
     @property
     def _folds(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -113,6 +113,11 @@ class Documents:
         """Count the documents that have an allowed passage."""
         # The passages of a document follow each other.
         return int(np.count_nonzero(np.diff(self._document_of[allowed], prepend=-1)))
+
+    def texts(self, field: str, most: int) -> list[str]:
+        """Return some texts of a field, at most `most` of each segment."""
+        texts = (islice(store.columns.texts(field), most) for store in self.stores)
+        return list(dict.fromkeys(chain.from_iterable(texts)))
 
     def is_allowed(self, rows: Rows, allowed: Mask | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""

@@ -13,6 +13,8 @@ from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_K, MAX_RANK
 from purlin.index.search.ranking.lengths import SHORT
+from purlin.index.search.several import search_corpora
+from purlin.index.search.store.filters import Filter
 from tests.support.documents import functions, paged, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -80,6 +82,27 @@ def test_filters_restrict_hits_and_total(corpus: Corpus) -> None:
     assert result.total == len(result.hits) == 34
     assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in result.hits)  # type: ignore[operator]
     assert corpus.search("upload", filter={"language": "none"}).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "warning"),
+    [
+        ({"language": "pithon"}, "No document has 'language' 'pithon'. Did you mean 'python'?"),
+        ({"n": {"lte": 2000}, "language": ["Perl", "Tcl"]}, "'Perl', 'Tcl'. It has: go, python"),
+        ({"n": {"gte": 5000}}, "No document has a 'n' that the filter passes."),
+        ({"n": [1, 4], "language": "go"}, "though some fulfil each of them"),
+        ({"language": "go"}, None),
+    ],
+)
+def test_a_filter_that_passes_nothing_says_why(
+    corpus: Corpus, conditions: Filter, warning: str | None
+) -> None:
+    for result in (
+        corpus.search("upload", filter=conditions),
+        search_corpora([corpus], "upload", filter=conditions),
+    ):
+        assert bool(result.hits) is (warning is None)
+        assert (warning or "") in (result.warning or "")
 
 
 def test_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:
