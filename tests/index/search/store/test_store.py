@@ -1,3 +1,4 @@
+import json
 import os
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
 from purlin.index.search.documents import Documents
@@ -69,6 +71,18 @@ def store(tmp_path: Path) -> Store:
     add_file(writer, DOCUMENTS)
     writer.close()
     return Store(tmp_path, "code")
+
+
+def test_a_record_that_earlier_versions_would_misread_is_of_another_format() -> None:
+    whole = (Passage(DOCUMENTS[0].id, 0, 0, 13), b"d" * 16)
+    record = entry_of(DOCUMENTS[0], [whole]).record
+    head, rest = map(json.loads, record.splitlines())
+
+    # Whoever changes what this test compares raises the format.
+    assert MANIFEST_FORMAT == 6
+    assert head == ["a.py::f", "f", 4, "f", "", 7]
+    assert list(rest) == ["body", "summary", "context", "location", "fields", "atoms", "passages"]
+    assert rest["passages"] == [[0, 0, 13, ""]]
 
 
 def add_file(writer: StoreWriter, documents: list[Document]) -> None:
