@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
+from purlin.index.qa.reader_settings import CALIBRATION_SIZES
 from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.exporting.checks import Quantization
@@ -74,9 +75,10 @@ class EnsembleExport:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if len(self.calibration) != 5:
+        if len(self.calibration) not in CALIBRATION_SIZES:
             raise InvalidInput(
-                "calibration has five numbers: a constant and four weights.", field="calibration"
+                "calibration has six numbers, a constant and five weights, or lacks the last one.",
+                field="calibration",
             )
         for weight in self.calibration:
             in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)

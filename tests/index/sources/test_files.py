@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from purlin.index.records import Skipped
 from purlin.index.sources.files import FileContent, read_bounded, walk
+from tests.support.code_documents import read
 from tests.support.files import write_tree
 
 NAMES = ["a", "b", "build", "x.py", "y.py", "z.log"]
@@ -150,13 +152,6 @@ def test_entries_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ".gitignore" in last.reason
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a/x.py": ""})
-    (tmp_path / "a" / "up").symlink_to(tmp_path, target_is_directory=True)
-    (tmp_path / "self").symlink_to(tmp_path / "self")
-    assert paths(tmp_path) == ["a/x.py"]
-
-
 def test_reading_is_bounded(tmp_path: Path) -> None:
     path = write_tree(tmp_path, {"a": "12345"}) / "a"
 
@@ -166,3 +161,72 @@ def test_reading_is_bounded(tmp_path: Path) -> None:
     head = read_bounded(path, "a", 4, cut=True)
     assert isinstance(head, FileContent)
     assert head.data == b"1234"
+
+
+def test_walk_is_sorted_and_skips_foreign_code(tmp_path: Path) -> None:
+    foreign = ["node_modules/m.js", "a/__pycache__/p.py", "a/.tox/t.py", ".git/g.py", "venv/v.py"]
+    foreign += ["lib/site-packages/s.py", "env/pyvenv.cfg", "env/bin/e.py"]
+    own = ["a/c.py", "a/d/e.py", "a.py", "b.py", "lib/l.py"]
+    write_tree(tmp_path, dict.fromkeys([*own, *foreign], ""))
+    assert list(walk(tmp_path)) == own
+
+
+def test_root_inside_site_packages_is_read(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
+    assert paths(tmp_path / "venv" / "site-packages") == ["p.py"]
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"outside/o.py": "", "root/r.py": ""}) / "root"
+    links = {"loop": root, "out": tmp_path / "outside", "o.py": tmp_path / "outside" / "o.py"}
+    for name, target in {**links, "dangling.py": root / "no", "self": root / "self"}.items():
+        (root / name).symlink_to(target)
+    assert paths(root) == ["r.py"]
+
+    (tmp_path / "link").symlink_to(root)
+    assert paths(tmp_path / "link") == ["r.py"]
+
+
+def test_special_files_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    assert read(tmp_path) == []
+    assert read(tmp_path / "pipe.py") == [Skipped("pipe.py", "not a regular file")]
+
+
+def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
+    kept = "a/build/y.py a/gen/kept.py a/x.py build/top.py z/k.py z/tmp2.py".split()
+    ignored = "a/b/c/k.py a/gen/g.py a/logs/l.py build/o.py build/x/o.py logs/l.py tmp1.py".split()
+    write_tree(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
+    ignores = "# comment\n/build/*\n!/build/top.py\nlogs/\ntmp[0-9].py\n\\#hash.py\n"
+    write_tree(
+        tmp_path, {".gitignore": ignores, "a/.gitignore": "gen/*\n!gen/kept.py\nb/**/k.py\n"}
+    )
+    write_tree(tmp_path, {"z/.gitignore": "!tmp2.py\n", "logs/.gitignore": "!*\n"})
+
+    assert paths(tmp_path) == kept
+
+
+def test_unusable_gitignore_patterns_are_reported(tmp_path: Path) -> None:
+    write_tree(tmp_path, {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": ""})
+    write_tree(tmp_path, {"a" * 200 + ".py": ""})
+    skipped = [item for item in walk(tmp_path) if isinstance(item, Skipped)]
+
+    assert [(item.path, item.line) for item in skipped] == [(".gitignore", n) for n in (1, 2, 3)]
+    assert paths(tmp_path) == ["a" * 200 + ".py"]
+
+
+def test_file_name_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.py")).write_text("")
+    assert read(tmp_path) == [Skipped("caf\ufffd.py", "the file name is not UTF-8")]
+
+
+def test_deleted_directory_is_reported(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a/x.py": "", "b.py": ""})
+    items = walk(tmp_path)
+    assert next(items) == "a/x.py"
+    (tmp_path / "b.py").unlink()
+    assert next(items) == "b.py"
+
+    (item,) = walk(tmp_path / "nowhere")
+    assert isinstance(item, Skipped)
+    assert "cannot be read" in item.reason

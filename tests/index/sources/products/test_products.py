@@ -371,8 +371,8 @@ def test_broken_lines_are_skipped_by_number() -> None:
         2: "is not valid JSON",
         3: 'is not a JSON object as {"column"',
         5: "has no title and no other text",
-        7: "holds bytes that are not text; save the file as UTF-8",
-        8: "holds bytes that are not text; save the file as UTF-8",
+        7: "holds the escape \\u0000, which is no character; remove it, or write both halves of a surrogate pair",
+        8: "holds the escape \\ud800, which is no character; remove it, or write both halves of a surrogate pair",
         10: "repeats an id with other content",
     }
 
@@ -692,7 +692,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
             "nests attributes deeper than 5",
         ),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
-        ({"title": "T", "attributes": {"a\0": 1}}, "not text"),
+        ({"title": "T", "attributes": {"a\0": 1}}, "no character"),
         ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
         ({"title": "T", "description": "x" * (1 << 20)}, "is longer than 1,048,576 characters"),
     ],

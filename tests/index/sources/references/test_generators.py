@@ -772,3 +772,99 @@ def test_lists_of_ldoc_have_functions_and_what_their_heading_says() -> None:
     expected = [("weave", "function", "weave"), ("width", "property", "looms.width")]
     assert [(each.title, each.directive, each.anchor) for each in sections] == expected
     assert sections[0].signature == "weave (picks[, width=12])"
+
+
+JAVADOC = """
+    <section class="detail" id="fill(int)"><h3>fill</h3>
+    <div class="member-signature">void fill(int litres)</div>
+    <div class="block">Fills the tank.</div>
+    <dl class="notes"><dt>Parameters:</dt><dd><code>litres</code> - how much</dd>
+    <dt>Returns:</dt><dd>the level</dd></dl></section>"""
+OLD_JAVADOC = """
+    <a name="fill-int-"></a><ul><li><h4>fill</h4><pre>void fill(int litres)</pre>
+    <div class="block">Fills the tank.</div>
+    <dl>
+    <dt><span class="paramLabel">Parameters:</span></dt><dd><code>litres</code> - how much</dd>
+    <dt><span class="returnLabel">Returns:</span></dt><dd>the level</dd></dl></li></ul>"""
+DOXYGEN = """
+    <a id="a1b2" class="anchor"></a><h2 class="memtitle">fill</h2>
+    <p>Fills the tank.</p>
+    <dl class="params"><dt>Parameters</dt><dd><table class="params">
+    <tr><td class="paramname">litres</td><td>how much</td></tr></table></dd></dl>
+    <dl class="section return"><dt>Returns</dt><dd>the level</dd></dl>
+    <dl class="exception"><dt>Exceptions</dt><dd><table class="exception">
+    <tr><td class="paramname">Overflow</td><td>if it is full</td></tr></table></dd></dl>"""
+
+
+@pytest.mark.parametrize(
+    ("markup", "anchor", "fields"),
+    [
+        (JAVADOC, "fill(int)", ["Parameters: litres - how much", "Returns: the level"]),
+        (OLD_JAVADOC, "fill-int-", ["Parameters: litres - how much", "Returns: the level"]),
+        (DOXYGEN, "a1b2", ["litres | how much", "Returns: the level", "Overflow | if it is full"]),
+    ],
+)
+def test_fields_belong_to_their_method(markup: str, anchor: str, fields: list[str]) -> None:
+    (section,) = read_page(markup).sections
+    assert (section.title, section.anchor) == ("fill", anchor)
+    lines = section.compose()[0].splitlines()
+    assert set(fields) <= set(lines)
+    assert not lines[0].startswith("- ")
+
+
+def test_methods_of_rustdoc_have_their_ids_and_no_marks() -> None:
+    method = """
+        <details open><summary><section id="method.{0}" class="method">
+        <a class="src rightside" href="src/tank.rs.html#7">Source</a>
+        <a href="#method.{0}" class="anchor">§</a><h4 class="code-header">pub fn {0}(&amp;self)</h4>
+        </section></summary><div class="docblock"><p>It will {0}.</p></div></details>"""
+    sections = read_page(f"<h1>Tank</h1>{method.format('fill')}{method.format('drain')}").sections
+    expected = [("pub fn fill(&self)", "method.fill"), ("pub fn drain(&self)", "method.drain")]
+    assert [(section.title, section.anchor) for section in sections] == expected
+    assert [section.compose()[0] for section in sections] == ["It will fill.", "It will drain."]
+
+
+def test_versions_of_rustdoc_belong_to_what_they_are_of() -> None:
+    method = """
+        <section id="method.{0}"><span class="rightside">
+        <span class="since" title="Stable since Rust version 1.{1}.0">1.{1}.0</span> ·
+        <a class="srclink" href="a">source</a></span><a href="#method.{0}" class="anchor"></a>
+        <h4 class="code-header">fn {0}()</h4></section><div class="docblock"><p>It does.</p></div>"""
+    sections = read_page(f"""
+        <h1>Tank</h1><span class="out-of-band"><span class="since" title="Since 1.0">1.0</span> ·
+        <a id="toggle-all-docs">[−]</a></span><pre>struct Tank</pre>
+        {method.format("fill", 2)}{method.format("drain", 3)}<h4 id="x">X</h4>x""").sections
+    assert [(section.anchor, section.compose()[0]) for section in sections] == [
+        ("", "struct Tank\n\nSince 1.0."),
+        ("method.fill", "It does.\n\nStable since Rust version 1.2.0."),
+        ("method.drain", "It does.\n\nStable since Rust version 1.3.0."),
+        ("x", "x"),
+    ]
+
+
+def test_methods_of_doxygen_have_their_signatures_and_code() -> None:
+    (section,) = read_page("""
+        <a id="a1b2"></a><h2 class="memtitle"><span class="permalink"><a href="#a1b2">&#9670;&nbsp;</a>
+        </span>fill() <span class="overload">[1/2]</span></h2><div class="memitem"><div class="memproto">
+        <div class="memtemplate">template&lt;typename T&gt; </div><table class="mlabels"><tr>
+        <td class="mlabels-left"><table class="memname"><tr><td class="memname">int Tank::fill </td>
+        <td>(</td><td class="paramtype">T&#160;</td><td class="paramname"><em>litres</em>, </td></tr>
+        <tr><td></td><td></td><td class="paramtype">bool&#160;</td>
+        <td class="paramname"><em>force</em> = <code>false</code>&#160;</td></tr>
+        <tr><td></td><td>)</td><td></td><td> const</td></tr></table></td>
+        <td class="mlabels-right"><span class="mlabel">inline</span></td></tr></table></div>
+        <div class="memdoc"><p>Fills it.</p><div class="fragment"><div class="line">Tank t;</div>
+        <div class="line">  t.fill(1);</div>
+        <div class="ttc"><div class="ttname">Tank</div></div></div></div></div>""").sections
+    assert (section.title, section.anchor) == ("fill() [1/2]", "a1b2")
+    signature = "template<typename T> int Tank::fill(T litres, bool force = false) const"
+    assert section.signature == signature
+    body, atoms = section.compose()
+    expected = [signature.split(), ["Tank", "t;", "t.fill(1);"]]
+    assert [body[atom.start : atom.end].split() for atom in atoms] == expected
+    assert "inline" not in body
+
+
+def test_signature_of_javadoc_is_no_text() -> None:
+    (section,) = read_page(JAVADOC).sections
+    assert section.signature == "void fill(int litres)"
