@@ -17,13 +17,13 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
+from purlin.index.search.arrays import NO_ROWS
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
     LexicalRetriever,
     PassageReranker,
     PassageStore,
-    Rows,
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
@@ -50,7 +50,6 @@ RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +409,7 @@ class Corpus:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
-        named = self._names.named(query.strip()) if mode != "dense" else _NO_ROWS
+        named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
         prepared = Query(
             text,

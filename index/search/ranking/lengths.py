@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from purlin.index.encoder import Vectors
-from purlin.index.search.contracts import Rows
+from purlin.index.search.arrays import Rows
 
 # The length in characters from which a document keeps all of its score: one that was read from a file,
 # and a record.

@@ -9,17 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
-from purlin.index.search.contracts import Allowed, Rows
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
+from purlin.index.search.contracts import Allowed
 from purlin.index.search.highlights import HighlightTerms
-from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking.query_log import Nearness
 from purlin.index.search.ranking.repository import Evidence
-
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Ranking:
     evidence: Evidence | None = None
     reading: Reading | None = None
 
-    def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
+    def take(self, kept: Rows | Mask | slice) -> Ranking:
         """Return some of the rows, without evidence."""
         return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
 
@@ -101,9 +98,9 @@ class Query:
     vector: Vectors | None = None
     nearness: Nearness | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
-    named: Rows = field(default_factory=_NO_ROWS.copy)
-    defining: Rows = field(default_factory=_NO_ROWS.copy)
-    excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    named: Rows = field(default_factory=NO_ROWS.copy)
+    defining: Rows = field(default_factory=NO_ROWS.copy)
+    excluded: Rows = field(default_factory=NO_ROWS.copy)
     used_symbol: str | None = None
     highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False

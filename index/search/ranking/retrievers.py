@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
-from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
-from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
+from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore
 from purlin.index.search.ranking import accessories, feedback, lengths, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
@@ -22,7 +21,6 @@ from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
@@ -111,14 +109,14 @@ class Retrievers:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
+    def _using(self, query: Query, rows: Rows) -> Mask | None:
         """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
         if query.used_symbol is None:
             return None
         find = heirs if asks_for_heirs(query.text) else users
         return find(query.used_symbol, self._documents(rows))
 
-    def _tests(self, rows: Rows) -> NDArray[np.bool_]:
+    def _tests(self, rows: Rows) -> Mask:
         """Return which rows are those of tests."""
         return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
 
@@ -187,7 +185,7 @@ class Retrievers:
         """
         named = np.concatenate([query.named, query.defining])
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
-        dense_rows = lexical_rows = _NO_ROWS
+        dense_rows = lexical_rows = NO_ROWS
         cosines = shares = _NO_SCORES
         least_cosine, least_share, more = 0.0, 0.0, False
 

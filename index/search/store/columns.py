@@ -30,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.search.arrays import Mask
 from purlin.index.search.store.filters import Clause, FieldType, Scalar
 from purlin.index.storage.blocks import BlockFile, BlockWriter, Buffer, FileReader
 
@@ -85,7 +86,7 @@ class Column:
 
     # ---- conditions
 
-    def select(self, clause: Clause, mask: NDArray[np.bool_]) -> None:
+    def select(self, clause: Clause, mask: Mask) -> None:
         """Set `mask` (documents,) for those with a value that fulfils a clause."""
         ranges: list[tuple[Scalar | None, Scalar | None]]
         ranges = [(value, value) for value in clause.values] or [(clause.gte, clause.lte)]
@@ -165,7 +166,7 @@ class Column:
         """Document rows (entries,), by value."""
         return self._read_rows(0, self.layout.entries)
 
-    def has_any(self, rows: NDArray[np.bool_]) -> bool:
+    def has_any(self, rows: Mask) -> bool:
         """Whether any document of a mask has a value."""
         return any(
             rows[self._read_rows(start, min(start + _READ_TOGETHER, self.layout.entries))].any()
@@ -231,7 +232,7 @@ class Columns:
         """Release the file."""
         self._file.close()
 
-    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, FieldType]:
+    def types(self, rows: Mask | None = None) -> dict[str, FieldType]:
         """Map each field to its type, in the documents of the mask `rows` (documents,) if given."""
         types: dict[str, FieldType] = {}
         for column in self.columns:
@@ -241,7 +242,7 @@ class Columns:
                 types[name] = own if types.get(name, own) == own else "both"
         return types
 
-    def matching(self, clauses: Sequence[Clause], count: int) -> NDArray[np.bool_]:
+    def matching(self, clauses: Sequence[Clause], count: int) -> Mask:
         """Mask (count,) of the documents that fulfil every clause."""
         mask = np.ones(count, dtype=np.bool_)
         for clause in clauses:
@@ -417,7 +418,7 @@ class _Part:
             numbers, rows = numbers[rows >= 0], rows[rows >= 0]
         return cls(column, numbers, rows, np.full(column.layout.distinct, -1, np.int32))
 
-    def used(self) -> NDArray[np.bool_]:
+    def used(self) -> Mask:
         """Mask of the values that some row has."""
         used = np.zeros(self.column.layout.distinct, dtype=np.bool_)
         used[self.numbers] = True
