@@ -564,11 +564,9 @@ class Corpus:
                 "searched": _rounded(reading.searched[position]),
             }
 
-        if query.has_feedback and position < feedback.DEPTH and row not in query.named:
-            [stored] = self._passages.fetch([row])
-            if self.retrievers.is_accessory(query, stored.document):
-                prior *= accessories.FACTOR
-                explanation["accessory"] = True
+        if ranking.accessories[position]:
+            prior *= accessories.FACTOR
+            explanation["accessory"] = True
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name

@@ -40,7 +40,8 @@ class Ranking:
     All arrays are (n,). `cosines` and `lexical` are the retrievers' scores, and `text_scores` their
     fusion. `scores` also count names and, for the first rows of a repository's code, the `evidence`
     of its ranking model. `similarities` to the first hits are part of the text scores where there is
-    feedback, NaN elsewhere. `reading` tells how a reranker scored the first rows again.
+    feedback, NaN elsewhere. `accessories` masks products that score less because they only go with what
+    the query names. `reading` tells how a reranker scored the first rows again.
     """
 
     rows: Rows
@@ -49,6 +50,7 @@ class Ranking:
     cosines: Vectors
     lexical: LexicalScores
     similarities: Vectors
+    accessories: Mask
     evidence: Evidence | None = None
     reading: Reading | None = None
 
@@ -69,7 +71,7 @@ class Ranking:
         return Ranking(**joined, evidence=self.evidence)
 
 
-_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
+_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities", "accessories")
 
 
 @dataclass(slots=True)

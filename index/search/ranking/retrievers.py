@@ -161,19 +161,18 @@ class Retrievers:
 
     def _accessories_last(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank accessories after the products that they go with; those that are named stay."""
+        is_accessory = np.zeros(len(ranking.rows), dtype=np.bool_)
         others = (ranking.lexical > 0) & ~np.isin(ranking.rows, query.named)
-        factors = np.ones(len(ranking.rows), dtype=np.float32)
-        factors[others] = [
-            accessories.FACTOR if self.is_accessory(query, document) else 1.0
+        is_accessory[others] = [
+            accessories.is_accessory(query.text, document, self._lexical.language)
             for document in self._documents(ranking.rows[others])
         ]
-        scores = ranking.scores * factors
-        order = np.argsort(-scores, kind="stable")
-        return replace(ranking.take(order), scores=scores[order])
 
-    def is_accessory(self, query: Query, document: Document) -> bool:
-        """Return whether a document is a product that only goes with what the query names."""
-        return accessories.is_accessory(query.text, document, self._lexical.language)
+        scores = np.where(
+            is_accessory, ranking.scores * np.float32(accessories.FACTOR), ranking.scores
+        )
+        order = np.argsort(-scores, kind="stable")
+        return replace(ranking.take(order), scores=scores[order], accessories=is_accessory[order])
 
     def _best(
         self, query: Query, depth: int, clock: Clock, *, distinct: bool
@@ -276,9 +275,14 @@ class Retrievers:
         if distinct:
             _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
-        similarities = np.full(len(order), np.nan, dtype=np.float32)
         return Ranking(
-            rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
+            rows[order],
+            scores[order],
+            texts[order],
+            cosines[order],
+            shares[order],
+            similarities=np.full(len(order), np.nan, dtype=np.float32),
+            accessories=np.zeros(len(order), dtype=np.bool_),
         )
 
     def _text_scores(
