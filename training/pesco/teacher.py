@@ -183,7 +183,7 @@ def class_offsets(cosines: ClassScores, *, calibrate: bool) -> NDArray[np.float6
     if not calibrate:
         return np.zeros(cosines.shape[1])
 
-    offsets = cosines.mean(0)
+    offsets: NDArray[np.float64] = cosines.mean(0)
     for _ in range(PRIOR_ITERATIONS):
         offsets = class_prior(cosines, (cosines - offsets).argmax(1))
     return offsets
