@@ -58,6 +58,12 @@ class Ranking:
         """Return some of the rows, without evidence."""
         return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
 
+    def by(self, scores: Vectors, **others: Vectors | Mask) -> Ranking:
+        """Return the rows by these scores (n,), with the `others` in place of their own arrays."""
+        order = np.argsort(-scores, kind="stable")
+        arrays: dict[str, Any] = {"scores": scores, **others}
+        return replace(self.take(order), **{name: array[order] for name, array in arrays.items()})
+
     def then(self, others: Ranking) -> Ranking:
         """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
         lowest, highest = self.scores[-1:], others.scores[:1]

@@ -150,14 +150,7 @@ class Retrievers:
         cosines = feedback.mean_cosines(ranking.cosines, similarities)
         texts = self._text_scores(query, ranking.rows, cosines, ranking.lexical)
         scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
-
-        order = np.argsort(-scores, kind="stable")
-        return replace(
-            ranking.take(order),
-            scores=scores[order],
-            text_scores=texts[order],
-            similarities=similarities[order],
-        )
+        return ranking.by(scores, text_scores=texts, similarities=similarities)
 
     def _accessories_last(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank accessories after the products that they go with; those that are named stay."""
@@ -171,8 +164,7 @@ class Retrievers:
         scores = np.where(
             is_accessory, ranking.scores * np.float32(accessories.FACTOR), ranking.scores
         )
-        order = np.argsort(-scores, kind="stable")
-        return replace(ranking.take(order), scores=scores[order], accessories=is_accessory[order])
+        return ranking.by(scores, accessories=is_accessory)
 
     def _best(
         self, query: Query, depth: int, clock: Clock, *, distinct: bool
