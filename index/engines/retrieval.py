@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
@@ -21,8 +20,8 @@ from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask
 from purlin.index.search.contracts import Details
-from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
 from purlin.index.search.store.document_records import folded_title
@@ -33,7 +32,6 @@ from purlin.index.texts.passages import path_text
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256
 _CACHED_TOKENS = 100_000
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 class Collection:
@@ -183,7 +181,7 @@ class MilvusLexical:
         """Return rows and scores of the `depth` best allowed passages with any of the tokens."""
         vector = self._vector(weights)
         if not vector:
-            return _NO_ROWS, np.zeros(0, dtype=np.float32)
+            return NO_ROWS, np.zeros(0, dtype=np.float32)
         rows, scores = self._collection.search(vector, layout.SPARSE, depth, allowed)
         return rows[scores > 0], scores[scores > 0]
 
@@ -301,7 +299,7 @@ class MilvusPassages:
         """Milvus lists no values."""
         return ()
 
-    def is_allowed(self, rows: Rows, allowed: str | None) -> NDArray[np.bool_]:
+    def is_allowed(self, rows: Rows, allowed: str | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
         if allowed is None:
             return np.ones(len(rows), dtype=np.bool_)
@@ -362,7 +360,7 @@ class MilvusPassages:
 
     # ---- what documents are
 
-    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+    def secondary(self, documents: Rows) -> Mask:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return documents & layout.SECONDARY > 0
 
@@ -466,7 +464,7 @@ def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:
         + int(record[layout.ROW]) // layout.MAX_CHUNKS * layout.MAX_PASSAGES
         for record in records
     ]
-    return np.concatenate([_NO_ROWS, *rows])
+    return np.concatenate([NO_ROWS, *rows])
 
 
 def _incomplete(collection: Collection) -> Damaged:

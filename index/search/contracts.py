@@ -11,17 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
-from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import StoredPassage
 
-Rows = NDArray[np.int64]
 # Which passages a search may return, in the form of the engine that made it: a mask of all rows, or an
 # expression. A corpus passes it on and never looks inside.
 Allowed = Any
@@ -40,8 +36,8 @@ class Details:
     paths: Sequence[str | None]
     title_tokens: Sequence[str]
     path_tokens: Sequence[str]
-    secondary: NDArray[np.bool_]
-    modules: NDArray[np.bool_]
+    secondary: Mask
+    modules: Mask
 
 
 class DenseRetriever(Protocol):
@@ -114,7 +110,7 @@ class PassageStore(Protocol):
     def texts(self, field: str, most: int) -> Sequence[str]:
         """Return some texts of a field, `most` or little more; none if the store lists none."""
 
-    def is_allowed(self, rows: Rows, allowed: Allowed | None) -> NDArray[np.bool_]:
+    def is_allowed(self, rows: Rows, allowed: Allowed | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
 
     def document_of(self, rows: Rows) -> Rows:
@@ -138,7 +134,7 @@ class PassageStore(Protocol):
     def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
         """Return passages that pass a filter, in ascending order; at most the first `limit`."""
 
-    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+    def secondary(self, documents: Rows) -> Mask:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
 
     def details(self, documents: Rows) -> Details:

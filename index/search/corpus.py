@@ -17,13 +17,13 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
+from purlin.index.search.arrays import NO_ROWS
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
     LexicalRetriever,
     PassageReranker,
     PassageStore,
-    Rows,
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
@@ -59,7 +59,6 @@ _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
 # So many values of a field are compared with one that no document has.
 _COMPARED_TEXTS = 2000
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +419,7 @@ class Corpus:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
-        named = self._names.named(query.strip()) if mode != "dense" else _NO_ROWS
+        named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
         prepared = Query(
             text,
@@ -587,11 +586,9 @@ class Corpus:
                 "searched": _rounded(reading.searched[position]),
             }
 
-        if query.has_feedback and position < feedback.DEPTH and row not in query.named:
-            [stored] = self._passages.fetch([row])
-            if self.retrievers.is_accessory(query, stored.document):
-                prior *= accessories.FACTOR
-                explanation["accessory"] = True
+        if ranking.accessories[position]:
+            prior *= accessories.FACTOR
+            explanation["accessory"] = True
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name

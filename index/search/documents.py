@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import no_document
 from purlin.index.records import Document
-from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.arrays import Mask, Rows
+from purlin.index.search.contracts import Details
 from purlin.index.search.store.document_records import Head
 from purlin.index.search.store.filters import FieldType, Filter, clauses
 from purlin.index.search.store.segment_store import Store, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 
-Mask = NDArray[np.bool_]
 _Record = TypeVar("_Record")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from purlin.index.encoder import Vectors
-from purlin.index.search.contracts import Rows
+from purlin.index.search.arrays import Rows
 
 _SHORTEST = 32  # characters; passages have mostly more
 

@@ -29,10 +29,10 @@ from functools import lru_cache
 from itertools import chain, islice, takewhile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.arrays import Mask, Rows
+from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.tokens import tokens
 
 # So many documents are ranked by the model, whatever the page: those with the highest text scores among
@@ -115,9 +115,9 @@ def weigh(
     weights: Mapping[str, float],
     documents: Details,
     text: Vectors,
-    named: NDArray[np.bool_],
+    named: Mask,
     existing_paths: Callable[[Iterable[str]], set[str]],
-    users: NDArray[np.bool_] | None = None,
+    users: Mask | None = None,
     quoted: Vectors | None = None,
 ) -> Evidence:
     """Weigh documents (n,) with their text scores, best first.
@@ -333,7 +333,7 @@ def _earlier_equals(values: Rows) -> Rows:
     return counts
 
 
-def _is_first_of_file(files: Rows, order: Rows) -> NDArray[np.bool_]:
+def _is_first_of_file(files: Rows, order: Rows) -> Mask:
     """Return the mask (n,) of the passages that are the first of their file in this order."""
     is_first = np.zeros(len(files), dtype=np.bool_)
     is_first[order] = _earlier_equals(files[order]) == 0
