@@ -17,13 +17,13 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
+from purlin.index.search.arrays import NO_ROWS
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
     LexicalRetriever,
     PassageReranker,
     PassageStore,
-    Rows,
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
@@ -34,6 +34,7 @@ from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.ranking import accessories, feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.named_rows import NamedRows
 from purlin.index.search.ranking.places import distance, innermost
 from purlin.index.search.ranking.query_log import QueryLog
@@ -58,7 +59,6 @@ _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
 # So many values of a field are compared with one that no document has.
 _COMPARED_TEXTS = 2000
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Corpus:
             passages,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
-            demote_short=manifest.kind == "code" and not self._has_model,
+            short=None if self._has_model else SHORT.get(manifest.kind),
         )
 
         # By filter: what it allows, and how many documents.
@@ -419,7 +419,7 @@ class Corpus:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
-        named = self._names.named(query.strip()) if mode != "dense" else _NO_ROWS
+        named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
         prepared = Query(
             text,
@@ -566,13 +566,14 @@ class Corpus:
         self, query: Query, ranking: Ranking, position: int, terms: Mapping[str, float]
     ) -> dict[str, Any]:
         row = int(ranking.rows[position])
-        document = self._passages.document_of(ranking.rows[position : position + 1])
+        rows = ranking.rows[position : position + 1]
+        document = self._passages.document_of(rows)
         fusion = self.retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self.retrievers.priors(document, query.mode)[0])
+        prior = float(self.retrievers.priors(rows, query.mode)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)
@@ -585,11 +586,9 @@ class Corpus:
                 "searched": _rounded(reading.searched[position]),
             }
 
-        if query.has_feedback and position < feedback.DEPTH and row not in query.named:
-            [stored] = self._passages.fetch([row])
-            if self.retrievers.is_accessory(query, stored.document):
-                prior *= accessories.FACTOR
-                explanation["accessory"] = True
+        if ranking.accessories[position]:
+            prior *= accessories.FACTOR
+            explanation["accessory"] = True
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name

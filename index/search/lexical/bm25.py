@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
 from purlin.index.search.lexical.spelling import (
     LONGEST_WORD,
@@ -35,8 +36,6 @@ from purlin.index.search.lexical.spelling import (
 )
 from purlin.index.search.lexical.tokens import FEWEST_IN_PART, ends_compounds, tokens
 
-Rows = NDArray[np.int64]
-LexicalScores = NDArray[np.float32]
 K1 = 1.2
 # If a filter leaves no more rows than this, all of them are scored.
 _FEW = 4096
@@ -117,7 +116,7 @@ class Lexical:
     removed; None means that none was. `rows` is the number of all rows.
     """
 
-    def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, segments: Sequence[Postings], live: Mask | None = None) -> None:
         lengths = np.concatenate([segment.lengths for segment in segments])
         self.rows = len(lengths)
         # That of all segments.
@@ -248,7 +247,7 @@ class Lexical:
         self,
         weights: Mapping[str, float],
         depth: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Mask | None = None,
     ) -> tuple[Rows, LexicalScores]:
         """Return rows and scores of the `depth` best rows with any of the tokens, best first.
 
@@ -265,9 +264,7 @@ class Lexical:
         best = top(scores, depth)
         return rows[best], scores[best]
 
-    def _candidates(
-        self, weights: Mapping[str, float], depth: int, allowed: NDArray[np.bool_] | None
-    ) -> Rows:
+    def _candidates(self, weights: Mapping[str, float], depth: int, allowed: Mask | None) -> Rows:
         """Return rows, in ascending order, that include the best `depth`."""
         query = [
             _Token(weight, self._tiers(term, weight)) for _, term, weight in self._terms(weights)
@@ -361,7 +358,7 @@ class Lexical:
         return idf / (1.0 + K1 * burden) * (1.0 + _ROUNDING)
 
     def _entries(
-        self, token: _Token, unread: _Unread, allowed: NDArray[np.bool_] | None
+        self, token: _Token, unread: _Unread, allowed: Mask | None
     ) -> tuple[Rows, LexicalScores]:
         """Return the allowed rows of a tier, ascending, and what the token adds to their scores."""
         tier_rows, counts = self._read(unread.segment, unread.tier)
@@ -413,16 +410,12 @@ class Lexical:
                 positions, entries = _common(local, tier_rows)
                 yield own[positions], counts[entries]
 
-    def matching(
-        self, weights: Mapping[str, float], allowed: NDArray[np.bool_] | None = None
-    ) -> Rows:
+    def matching(self, weights: Mapping[str, float], allowed: Mask | None = None) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
         terms = [each.term for each in self._terms(weights)]
         return np.flatnonzero(self._having(terms, self._live if allowed is None else allowed))
 
-    def _having(
-        self, tokens: Iterable[str], allowed: NDArray[np.bool_] | None
-    ) -> NDArray[np.bool_]:
+    def _having(self, tokens: Iterable[str], allowed: Mask | None) -> Mask:
         """Mask (rows,) of the allowed rows with any of the tokens."""
         # `np.unique` of their rows takes a second where frequent words match a million.
         mask = np.zeros(self.rows, dtype=np.bool_)

@@ -29,7 +29,7 @@ _UNSPACED, _HAN_CHARACTER = f"[{KATAKANA}{OTHER_UNSPACED}]", f"[{HAN}]"
 _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 
 # The option of a command: -a.
-_OPTION = r"-(?<![^\s(\[{|,/'\"`]-)[A-Za-z](?![-\w])"
+_OPTION = r"-(?<![^\s|,/'\"`]-)[A-Za-z](?![-\w])"
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(rf"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*|{_OPTION}")
 # The same for a text with scripts without spaces, each run of which is a word.
@@ -305,8 +305,9 @@ def _split_name(word: str, language: Language) -> tuple[str, ...]:
         names = [_joined(word), *map(str.lower, parts)]
 
     common = language.common
-    if word[0] == "-" and names[0] in common:
-        return (word,)  # tar -a: no article
+    if word[0] == "-":
+        # A name of its own: `-a` is no article, and `-N` is not `-n`.
+        names = [word, *names]
     kept = (name for name in names if name not in common and len(name) <= _MAX_TOKEN_CHARS)
     return tuple(dict.fromkeys(_stem(name, language) for name in kept))
 

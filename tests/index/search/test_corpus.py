@@ -12,7 +12,7 @@ from purlin.index.indexing.build import Options, build
 from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_K, MAX_RANK
-from purlin.index.search.ranking.lengths import LONG_RECORD, factors
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.several import search_corpora
 from purlin.index.search.store.filters import Filter
 from tests.support.documents import functions, paged, source
@@ -41,7 +41,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     documents = [stored.document for stored in corpus._passages.fetch(range(len(fused)))]
     roles = np.array([document.fields["role"] for document in documents])
     sizes = np.array([len(document.body) for document in documents])
-    by_length = 1.0 if mode == "dense" else factors(sizes, LONG_RECORD)
+    by_length = 1.0 if mode == "dense" else SHORT["code"].factors(sizes)
     return fused * np.where(roles == "test", 0.9, 1.0) * by_length
 
 
@@ -62,7 +62,7 @@ def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> 
     ranked = corpus.rank(query, 10, vector=np.zeros(HashEncoder().dim, np.float32))
     hits = corpus.hits(ranked, 0, 10)
     power = corpus.manifest.lexical_power
-    [factor] = factors(np.array([len(hits[0].text)]), LONG_RECORD)
+    [factor] = SHORT["code"].factors(np.array([len(hits[0].text)]))
     assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power * factor, abs=1e-3)
 
 
