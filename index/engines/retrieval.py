@@ -295,6 +295,10 @@ class MilvusPassages:
         # The further parts of a document, and what else is kept there, have no values to exclude.
         return self._collection.count(f"{layout.ROW} >= 0 and {layout.CHUNKS} > 0 and ({allowed})")
 
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Milvus lists no values."""
+        return ()
+
     def is_allowed(self, rows: Rows, allowed: str | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
         if allowed is None:
@@ -311,6 +315,15 @@ class MilvusPassages:
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
         return _passages(self._first_records(documents, [layout.PASSAGES]))
+
+    def lengths(self, rows: Rows) -> Rows:
+        """Return the length (n,) of each passage in characters, 0 where it is not known."""
+        # Builds of earlier versions do not have them.
+        lengths = {
+            int(row[layout.ROW]): row[RANGES].get(layout.LENGTH, 0)
+            for row in self._collection.rows(self._collection.name, rows, [RANGES])
+        }
+        return np.array([lengths[row] for row in rows.tolist()], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -351,17 +364,9 @@ class MilvusPassages:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return documents & layout.SECONDARY > 0
 
-    def lengths(self, documents: Rows) -> Rows:
-        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
-        lengths = {
-            int(row[layout.ROW]) // layout.MAX_CHUNKS: _length(row)
-            for row in self._first_records(np.unique(documents), [RANGES])
-        }
-        return np.array([lengths[document] for document in documents.tolist()], dtype=np.int64)
-
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository asks of these documents."""
-        columns = [layout.TITLE, layout.PATH, RANGES]
+        columns = [layout.TITLE, layout.PATH]
         records = {
             int(row[layout.ROW]) // layout.MAX_CHUNKS: row
             for row in self._first_records(documents, columns)
@@ -378,7 +383,6 @@ class MilvusPassages:
             [distinct_tokens(path_text(path or "")) for path in paths],
             self.secondary(documents),
             documents & layout.MODULE > 0,
-            np.array([_length(row) for row in rows], dtype=np.int64),
         )
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
@@ -461,11 +465,6 @@ def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:
         for record in records
     ]
     return np.concatenate([NO_ROWS, *rows])
-
-
-def _length(record: Mapping[str, Any]) -> int:
-    """Length of a document's body, given by its first record; builds of earlier versions lack it."""
-    return int(record[RANGES].get(layout.LENGTH, 0))
 
 
 def _incomplete(collection: Collection) -> Damaged:

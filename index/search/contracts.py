@@ -29,8 +29,7 @@ class Details:
 
     `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
     are the distinct tokens of titles and paths, separated by spaces. `secondary` masks documents whose
-    role counts less, `modules` those with the code outside a file's definitions. `lengths` are those of
-    their bodies in characters, 0 where that is not known.
+    role counts less, `modules` those with the code outside a file's definitions.
     """
 
     titles: Sequence[str]
@@ -39,7 +38,6 @@ class Details:
     path_tokens: Sequence[str]
     secondary: Mask
     modules: Mask
-    lengths: Rows
 
 
 class DenseRetriever(Protocol):
@@ -109,6 +107,9 @@ class PassageStore(Protocol):
     def count(self, allowed: Allowed) -> int:
         """Count the documents that have an allowed passage."""
 
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Return some texts of a field, `most` or little more; none if the store lists none."""
+
     def is_allowed(self, rows: Rows, allowed: Allowed | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
 
@@ -117,6 +118,9 @@ class PassageStore(Protocol):
 
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
+
+    def lengths(self, rows: Rows) -> Rows:
+        """Return the length (n,) of each passage in characters, 0 where it is not known."""
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -132,9 +136,6 @@ class PassageStore(Protocol):
 
     def secondary(self, documents: Rows) -> Mask:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
-
-    def lengths(self, documents: Rows) -> Rows:
-        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""

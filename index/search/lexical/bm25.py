@@ -27,16 +27,14 @@ from numpy.typing import NDArray
 from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
 from purlin.index.search.lexical.spelling import (
-    FEWEST_IN_PART,
     LONGEST_WORD,
     MOST_CODES,
-    MOST_COMPOUNDS,
     corrected,
     fewest_in_stem,
     most_edits,
     words_near,
 )
-from purlin.index.search.lexical.tokens import split, tokens
+from purlin.index.search.lexical.tokens import FEWEST_IN_PART, ends_compounds, tokens
 
 K1 = 1.2
 # If a filter leaves no more rows than this, all of them are scored.
@@ -46,6 +44,17 @@ _ROUNDING = 1e-6
 _COUNTED_TOKENS = 65_536
 _CORRECTED_WORDS = 4096
 _ROWS_PER_OCCURRENCE = 50_000
+# So many compounds that end with a word are searched by it; each counts this share of what the word does.
+_MOST_COMPOUNDS = 16
+_COMPOUND_SHARE = 0.5
+
+
+class _Term(NamedTuple):
+    """What is looked up for a token of a query: the token, or a compound that ends with it."""
+
+    token: str
+    term: str
+    weight: float
 
 
 class _Unread(NamedTuple):
@@ -58,7 +67,7 @@ class _Unread(NamedTuple):
 
 @dataclass(slots=True)
 class _Token:
-    """A token of a query: its idf, and its unread tiers, those first that can add most."""
+    """A term of a query: its idf, and its unread tiers, those first that can add most."""
 
     idf: float
     unread: list[_Unread]
@@ -138,12 +147,13 @@ class Lexical:
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
 
-        The idf is the most that the token can add to a BM25 score.
+        The idf is the most that the token can add to a BM25 score. A token that passages have only in
+        compounds is as frequent as these.
         """
         return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
 
     def _idf(self, token: str) -> float:
-        df = self.df(token)
+        df = self.df(token) or min(sum(map(self.df, self.compounds(token))), self._count)
         return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
 
     def _df(self, token: str) -> int:
@@ -212,21 +222,24 @@ class Lexical:
         )
         return list(islice(filter(self.df, codes), MOST_CODES))
 
-    def _compounds(self, word: str) -> list[str]:
-        """Return some words that end with a word, the most frequent first."""
-        stems = split(word, self.language)
-        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
-            return []
+    def _compounds(self, token: str) -> tuple[str, ...]:
+        """Return the tokens that end with a token, the most frequent first; in most languages none."""
+        if not ends_compounds(token, self.language):
+            return ()
+        compounds = self._by_frequency(lambda segment: segment.words_ending(token, FEWEST_IN_PART))
+        return tuple(islice(filter(self.df, compounds), _MOST_COMPOUNDS))
 
-        # As the word is written, not as the stemmer leaves it.
-        ends = self._by_frequency(lambda segment: segment.words_ending(stems[0], FEWEST_IN_PART))
-        compounds = ((token, token.removesuffix(stems[0]) + word) for token in ends)
-        whole = (
-            compound
-            for token, compound in compounds
-            if split(compound, self.language) == (token,) and self.df(token)
-        )
-        return list(islice(whole, MOST_COMPOUNDS))
+    def _terms(self, weights: Mapping[str, float]) -> list[_Term]:
+        """Return the tokens of a query and the compounds that end with them, each with its weight."""
+        terms = [_Term(token, token, weight) for token, weight in weights.items()]
+        for token, weight in weights.items():
+            share = _COMPOUND_SHARE if self.df(token) else 1.0
+            terms += [
+                _Term(token, compound, weight * share)
+                for compound in self.compounds(token)
+                if compound not in weights
+            ]
+        return terms
 
     # ---- search
 
@@ -253,7 +266,9 @@ class Lexical:
 
     def _candidates(self, weights: Mapping[str, float], depth: int, allowed: Mask | None) -> Rows:
         """Return rows, in ascending order, that include the best `depth`."""
-        query = [_Token(idf, self._tiers(token, idf)) for token, idf in weights.items()]
+        query = [
+            _Token(weight, self._tiers(term, weight)) for _, term, weight in self._terms(weights)
+        ]
         slack = 1.0 - _ROUNDING * (len(query) + 10)
         # Records without tiers come first. As long as these give too few rows, one more tier of each token.
         chosen = [
@@ -374,13 +389,14 @@ class Lexical:
     def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
         """Return BM25 (len(rows),) of these rows as a share of the sum of `weights`.
 
-        It is 0 without a match, and always below 1.
+        It is 0 without a match, and 1 only for rows with several compounds of a word.
         """
         scores = np.zeros(len(rows), dtype=np.float32)
-        for token, idf in weights.items():
-            for positions, counts in self._counts(token, rows):
-                scores[positions] += self._gains(idf, rows[positions], counts)
-        return scores / np.float32(sum(weights.values()) or 1.0)
+        for _, term, weight in self._terms(weights):
+            for positions, counts in self._counts(term, rows):
+                scores[positions] += self._gains(weight, rows[positions], counts)
+        shares: LexicalScores = scores / np.float32(sum(weights.values()) or 1.0)
+        return shares.clip(max=1.0)
 
     def _counts(
         self, token: str, rows: Rows
@@ -396,7 +412,8 @@ class Lexical:
 
     def matching(self, weights: Mapping[str, float], allowed: Mask | None = None) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
-        return np.flatnonzero(self._having(weights, self._live if allowed is None else allowed))
+        terms = [each.term for each in self._terms(weights)]
+        return np.flatnonzero(self._having(terms, self._live if allowed is None else allowed))
 
     def _having(self, tokens: Iterable[str], allowed: Mask | None) -> Mask:
         """Mask (rows,) of the allowed rows with any of the tokens."""
@@ -409,16 +426,19 @@ class Lexical:
         return mask if allowed is None else mask & allowed
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
-        """Map, for each of the rows, each token that adds to its score to what it adds."""
+        """Map, for each of the rows, each token that adds to its score to what it adds.
+
+        What a compound adds counts for the token that it ends with.
+        """
         total = sum(weights.values())
         parts: list[dict[str, float]] = [{} for _ in rows]
 
-        for token, idf in weights.items():
-            for positions, counts in self._counts(token, rows):
+        for token, term, weight in self._terms(weights):
+            for positions, counts in self._counts(term, rows):
                 norms = self._norms[rows[positions]].astype(np.float64)
-                added = idf * counts / (counts + norms) / total
+                added = weight * counts / (counts + norms) / total
                 for position, part in zip(positions.tolist(), added.tolist(), strict=True):
-                    parts[position][token] = part
+                    parts[position][token] = parts[position].get(token, 0.0) + part
 
         return parts
 

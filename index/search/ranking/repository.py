@@ -34,7 +34,6 @@ from purlin.index.encoder import Vectors
 from purlin.index.search.arrays import Mask, Rows
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.ranking import lengths
 
 # So many documents are ranked by the model, whatever the page: those with the highest text scores among
 # the first ones of each retriever.
@@ -130,7 +129,6 @@ def weigh(
     it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
     query each document has word for word.
     """
-    text = text * lengths.factors(documents.lengths, lengths.LONG_IN_FILES)
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]

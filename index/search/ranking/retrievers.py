@@ -11,8 +11,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
 from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore
-from purlin.index.search.ranking import accessories, feedback, lengths, quotes, repository
+from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
+from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
@@ -35,17 +36,18 @@ class Retrievers:
         *,
         hybrid: Fusion,
         demote: bool,
-        demote_short: bool,
+        short: Short | None,
     ) -> None:
         """`hybrid` fuses the scores in hybrid mode.
 
-        With `demote`, tests and the like score lower, with `demote_short` short documents.
+        With `demote`, tests and the like score lower; `short` tells what short passages keep of their
+        scores, unless these are ranked by the model of a repository.
         """
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._demotes_short = demote_short
+        self._short = short
         self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
@@ -98,7 +100,7 @@ class Retrievers:
             query.used_symbol or query.text,
             query.weights,
             details,
-            ranking.text_scores,
+            ranking.text_scores * IN_FILES.factors(self._passages.lengths(ranking.rows)),
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
             self._using(query, ranking.rows),
@@ -284,21 +286,22 @@ class Retrievers:
         documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
-            texts = texts * self.priors(documents, query.mode)
+            texts = texts * self.priors(rows, query.mode)
         if query.nearness is not None:
             texts = blend(texts, query.nearness.of(documents))
         return texts
 
-    def priors(self, documents: Rows, mode: Mode) -> Vectors:
-        """Return factors (n,) on the scores of passages by what their documents are.
+    def priors(self, rows: Rows, mode: Mode) -> Vectors:
+        """Return factors (n,) on the scores of these passages by what they are.
 
-        Short documents keep their cosines where these alone count, as of documents like another one.
+        Short ones keep their cosines where these alone count, as of documents like another one.
         """
-        priors = np.ones(len(documents), dtype=np.float32)
+        priors = np.ones(len(rows), dtype=np.float32)
         if self._has_roles:
-            priors[self._passages.secondary(documents)] = _SECONDARY_PRIOR
-        if self._demotes_short and mode != "dense":
-            priors *= lengths.factors(self._passages.lengths(documents), lengths.LONG_RECORD)
+            secondary = self._passages.secondary(self._passages.document_of(rows))
+            priors[secondary] = _SECONDARY_PRIOR
+        if self._short is not None and mode != "dense":
+            priors *= self._short.factors(self._passages.lengths(rows))
         return priors
 
     def fusion(self, query: Query) -> Fusion:

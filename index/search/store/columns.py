@@ -242,6 +242,12 @@ class Columns:
                 types[name] = own if types.get(name, own) == own else "both"
         return types
 
+    def texts(self, field: str) -> Iterator[str]:
+        """Yield the sorted distinct texts of a field."""
+        for column in self._by_field.get(field, ()):
+            if column.layout.type == "text":
+                yield from map(bytes.decode, column.texts())
+
     def matching(self, clauses: Sequence[Clause], count: int) -> Mask:
         """Mask (count,) of the documents that fulfil every clause."""
         mask = np.ones(count, dtype=np.bool_)
