@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from purlin.index.qa.answer_types import (
     ERRNO_NAMES,
@@ -133,12 +133,11 @@ def _candidates_of_type(
         for span in intervals or quantity_spans(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
-        for span in _returned_types(text[: structure.signature_end]):
-            candidates[span]["returned"] = 1.0
-        for span in _declared_types(text[: structure.signature_end], structure.names):
-            candidates[span]["returned"] = 1.0
-    if answer_type.name == "result":
-        for span in _returned_phrases(text, structure.signature_end):
+        signature = text[: structure.signature_end]
+        declared = _declared_types(signature, structure.names)
+        is_phrase = answer_type.name == "result"
+        phrases = _returned_phrases(text, structure.signature_end) if is_phrase else ()
+        for span in chain(_returned_types(signature), declared, phrases):
             candidates[span]["returned"] = 1.0
 
     _add_names(candidates, answer_type, text, structure)
