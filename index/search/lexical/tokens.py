@@ -113,12 +113,16 @@ def have_any(
     """Return whether a text's tokens have any of a query's, or a compound that ends with one."""
     if not query_tokens.isdisjoint(text_tokens):
         return True
-    endings = [token for token in query_tokens if ends_compounds(token, language)]
-    return any(
-        token.endswith(ending) and len(token) >= len(ending) + FEWEST_IN_PART
+    if not language.links:
+        return False
+
+    # A token has few ends, but a query may have many tokens.
+    endings = (
+        token[start:]
         for token in text_tokens
-        for ending in endings
+        for start in range(FEWEST_IN_PART, len(token) - FEWEST_IN_PART + 1)
     )
+    return any(ending in query_tokens and ends_compounds(ending, language) for ending in endings)
 
 
 def distinct_tokens(text: str) -> str:

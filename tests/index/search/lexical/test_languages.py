@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from purlin.index.search.lexical.languages import (
     detect,
 )
 from purlin.index.search.lexical.postings import Postings
-from purlin.index.search.lexical.tokens import fold, matches, tokens, words
+from purlin.index.search.lexical.tokens import fold, have_any, matches, tokens, words
 from purlin.index.search.why import why
 from purlin.index.sources import open_source
 from tests.support.documents import source
@@ -233,6 +233,33 @@ def test_the_first_rows_by_compounds_are_those_of_all_scores(seed: int, depth: i
     assert len(lexical.matching(weights)) == np.count_nonzero(every)
     explained = [sum(each.values()) for each in lexical.explain(weights, np.arange(60))]
     np.testing.assert_allclose(np.minimum(explained, 1.0), every, rtol=1e-5)
+
+
+class _LookedUp(frozenset[str]):
+    """Tokens of a query that may be looked up, but not read one by one: they can be many."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("token", "language", "has_any"),
+    [
+        ("uhr", GERMAN, True),
+        ("damenuhr", GERMAN, True),
+        ("damenuhr", ENGLISH, False),
+        ("uhr", ENGLISH, True),
+        ("abuhr", GERMAN, False),
+        ("uhren", GERMAN, False),
+        ("mobil", GERMAN, False),
+        ("teil24", GERMAN, False),
+    ],
+)
+def test_a_text_has_the_compounds_that_end_with_a_token(
+    token: str, language: Language, has_any: bool
+) -> None:
+    query_tokens = _LookedUp({"uhr", "il", "l24"})
+    assert have_any(["holz", token], query_tokens, language) is has_any
 
 
 def test_the_ends_of_compounds_are_no_typos(tmp_path: Path) -> None:
