@@ -47,6 +47,8 @@ _ROWS_PER_OCCURRENCE = 50_000
 # So many compounds that end with a word are searched by it; each counts this share of what the word does.
 _MOST_COMPOUNDS = 16
 _COMPOUND_SHARE = 0.5
+# Only the first tokens of a query are searched in compounds: each lookup reads the whole vocabulary.
+_MOST_IN_COMPOUNDS = 32
 
 
 class _Term(NamedTuple):
@@ -150,11 +152,13 @@ class Lexical:
         The idf is the most that the token can add to a BM25 score. A token that passages have only in
         compounds is as frequent as these.
         """
-        return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
-
-    def _idf(self, token: str) -> float:
-        df = self.df(token) or min(sum(map(self.df, self.compounds(token))), self._count)
-        return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
+        weights = {}
+        for position, token in enumerate(dict.fromkeys(tokens(query, self.language))):
+            df = self.df(token)
+            if not df and position < _MOST_IN_COMPOUNDS:
+                df = min(sum(map(self.df, self.compounds(token))), self._count)
+            weights[token] = float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
+        return weights
 
     def _df(self, token: str) -> int:
         """Count the live rows that have the token."""
@@ -232,7 +236,7 @@ class Lexical:
     def _terms(self, weights: Mapping[str, float]) -> list[_Term]:
         """Return the tokens of a query and the compounds that end with them, each with its weight."""
         terms = [_Term(token, token, weight) for token, weight in weights.items()]
-        for token, weight in weights.items():
+        for token, weight in islice(weights.items(), _MOST_IN_COMPOUNDS):
             share = _COMPOUND_SHARE if self.df(token) else 1.0
             terms += [
                 _Term(token, compound, weight * share)

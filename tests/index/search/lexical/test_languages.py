@@ -262,6 +262,17 @@ def test_a_text_has_the_compounds_that_end_with_a_token(
     assert have_any(["holz", token], query_tokens, language) is has_any
 
 
+def test_only_the_first_words_of_a_query_find_compounds() -> None:
+    """Each one reads the whole vocabulary, and a query may have hundreds."""
+    lexical = Lexical([_postings(["Damenuhr aus Holz", "Lampe"], GERMAN)])
+    others = " ".join(f"rost{number}" for number in range(30))
+    assert len(lexical.matching(lexical.weights(f"uhr {others}"))) == 1
+
+    weights = lexical.weights(f"{others} {others.replace('rost', 'blech')} uhr")
+    assert len(lexical.matching(weights)) == 0
+    assert weights["uhr"] == weights["rost1"]
+
+
 def test_the_ends_of_compounds_are_no_typos(tmp_path: Path) -> None:
     corpus = _built(tmp_path, _home(tmp_path, CATALOGUES[0].rows, CATALOGUES[0].heads))
     assert corpus.search("wasser", mode="lexical").corrected is None
