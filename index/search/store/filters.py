@@ -143,17 +143,18 @@ def unknown_field(name: str, names: list[str]) -> str:
 
 def no_document_passes(name: str, condition: Condition, texts: Sequence[str]) -> str:
     """Return a warning that a condition passes no document, with those of the field's `texts` that are similar."""
-    values = [condition] if isinstance(condition, Scalar) else condition
-    if isinstance(values, Mapping):
+    if isinstance(condition, Mapping):
         return f"No document has a {name!r} that the filter passes."
 
+    # A list may have a thousand long values.
+    values = [condition] if isinstance(condition, Scalar) else condition[:3]
     similar = {
         text: None
         for value in values
         if isinstance(value, str)
-        for text in get_close_matches(str(_folded(value)), texts, 3)
+        for text in get_close_matches(str(_folded(value[:80])), texts, 3)
     }
-    shown = ", ".join(repr(value)[:80] for value in values[:3])
+    shown = ", ".join(repr(value)[:80] for value in values)
     if similar:
         hint = f" Did you mean {', '.join(map(repr, similar))}?"
     else:
