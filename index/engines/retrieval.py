@@ -323,6 +323,8 @@ class MilvusPassages:
             int(row[layout.ROW]): row[RANGES].get(layout.LENGTH, 0)
             for row in self._collection.rows(self._collection.name, rows, [RANGES])
         }
+        if len(lengths) < len(np.unique(rows)):
+            raise _incomplete(self._collection)
         return np.array([lengths[row] for row in rows.tolist()], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -526,6 +527,15 @@ def test_what_another_server_deletes_is_gone_here(
     # It is of this machine, whatever Milvus has.
     assert hosting.detach(here, "own", connection)
     assert builds.exists(here, "own")
+
+
+def test_passages_that_milvus_lacks_are_told(shared: Path) -> None:
+    with closing(open_corpus(builds.current(shared, "books"), HashEncoder())) as corpus:
+        passages = corpus._passages
+        [present] = passages.rows_named("n3").tolist()
+        assert passages.lengths(np.array([present, present])).min() > 0
+        with pytest.raises(Damaged, match="lacks rows that its build had; build the corpus again"):
+            passages.lengths(np.array([present, 2**40]))
 
 
 def test_what_was_altered_in_milvus_is_not_attached(
