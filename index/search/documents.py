@@ -116,7 +116,10 @@ class Documents:
 
     def texts(self, field: str, most: int) -> list[str]:
         """Return some texts of a field, at most `most` of each segment."""
-        texts = (islice(store.columns.texts(field), most) for store in self.stores)
+        texts = (
+            islice(store.columns.texts(field, self._live[start : start + len(store)]), most)
+            for store, start in self._parts()
+        )
         return list(dict.fromkeys(chain.from_iterable(texts)))
 
     def is_allowed(self, rows: Rows, allowed: Mask | None) -> Mask:

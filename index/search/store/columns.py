@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,6 +166,12 @@ class Column:
         """Document rows (entries,), by value."""
         return self._read_rows(0, self.layout.entries)
 
+    def used_by(self, rows: Mask) -> Mask:
+        """Mask (values,) of the values that documents of a mask have."""
+        used = np.zeros(self.layout.distinct, dtype=np.bool_)
+        used[np.repeat(np.arange(len(used)), self.counts())[rows[self.rows()]]] = True
+        return used
+
     def has_any(self, rows: Mask) -> bool:
         """Whether any document of a mask has a value."""
         return any(
@@ -242,11 +248,12 @@ class Columns:
                 types[name] = own if types.get(name, own) == own else "both"
         return types
 
-    def texts(self, field: str) -> Iterator[str]:
-        """Yield the sorted distinct texts of a field."""
+    def texts(self, field: str, rows: Mask) -> Iterator[str]:
+        """Yield the sorted distinct texts of a field that documents of the mask `rows` have."""
         for column in self._by_field.get(field, ()):
             if column.layout.type == "text":
-                yield from map(bytes.decode, column.texts())
+                texts = compress(column.texts(), column.used_by(rows).tolist())
+                yield from map(bytes.decode, texts)
 
     def matching(self, clauses: Sequence[Clause], count: int) -> Mask:
         """Mask (count,) of the documents that fulfil every clause."""

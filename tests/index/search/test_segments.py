@@ -90,6 +90,7 @@ def answers(home: Path, name: str) -> dict[str, Any]:
             said[f"{query} passages"] = corpus.passages(query, 20).passages
     with closing(segments.open_documents(directory, manifest)) as documents:
         left_out = segments.left_out(read_listing(directory), documents.stores)
+        said["roles"] = sorted(documents.texts("role", 100))
     said["left out"] = sorted(map(repr, left_out))
     return said
 
@@ -159,11 +160,13 @@ def test_a_delta_links_the_base_and_encodes_only_the_change(tmp_path: Path) -> N
 
 def test_removed_files_need_no_delta(tmp_path: Path) -> None:
     files = plain(9)
+    files["f02"] = [("", [], "test")]
     rebuild(tmp_path, "c", files | {"keep": [("a0", [], "source")]})
     del files["f02"]
     manifest = rebuild(tmp_path, "c", files | {"keep": [("a0", [], "source")]})
     assert (manifest.segments, manifest.documents) == (("base",), 9)
-    assert answers(tmp_path, "c")["counts"] == (9, 9, 1, 1)
+    said = answers(tmp_path, "c")
+    assert (said["counts"], said["roles"]) == ((9, 9, 1, 1), ["source"])
 
 
 @pytest.mark.parametrize(("limit", "smallest"), [(0.1, 0), (1e9, 100)])
