@@ -643,7 +643,7 @@ def long_parts(*weights: float) -> list[budget.Part]:
 
 def shown_lines(parts: list[budget.Part], max_tokens: int) -> list[int]:
     """Lines of code of each hit that a result shows."""
-    result = budget.fit(lambda _: budget.Head("head", {}), "hits", parts, max_tokens)
+    result = budget.fit(lambda _: budget.Result("head", {}), "hits", parts, max_tokens)
     return [len(hit["code"].splitlines()) for hit in result.structured["hits"]]
 
 
