@@ -43,6 +43,9 @@ class Backend(Protocol):
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Take note of how long the stages of an answer took."""
 
+    def progress(self) -> str | None:
+        """How far the indexing is that answers wait for; None while they wait for none."""
+
     def search(
         self,
         corpora: Sequence[str],
