@@ -199,6 +199,7 @@ class LocalCorpora:
             refreshed.set_exception(error)
 
     def _refreshed(self, corpus: str) -> Workspace | BestWorkspace:
+        self._indexing = "listing the files"
         workspace = self._workspaces.get(corpus)
         if workspace is None:
             workspace = open_directory(
@@ -219,7 +220,7 @@ class LocalCorpora:
         self._indexing = amount(stage, finished_count, total)
 
     def _still_indexing(self) -> Busy:
-        progress = f" (so far: {self._indexing})" if self._indexing else ""
+        progress = f" ({self._indexing})" if self._indexing else ""
         return Busy(
             f"{find_root(self._path)} is still being indexed{progress}. "
             "Call again in a minute; until then, use grep."

@@ -354,7 +354,9 @@ def test_a_call_does_not_wait_for_a_long_indexing(
     for _ in range(2):
         reply = talk(local, search)[1]
         assert reply["result"]["isError"]
-        assert re.search(r"project is still being indexed.* Call again in a minute", text(reply))
+        assert re.search(
+            r"project is still being indexed \(\w+ .+\)\. Call again in a minute", text(reply)
+        )
 
     encoder.go_on.set()
     monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
