@@ -200,6 +200,11 @@ EXPECTED = {
         ("mean_tide", "function", 6, 9, "Mean tide of a station"),
         ("half", "function", 10, 10, ""),
         ("show", "function", 11, 13, ""),
+        ("depth", "function", 16, 18, ""),
+        ("onRequest /gauge", "block", 21, 24, "Reads the gauge."),
+        ("onRequest /gauge.level", "function", 22, 22, ""),
+        ("the tide turns", "test", 26, 29, ""),
+        ("tide", "module", 30, 30, ""),
     ],
     "tide.thrift": [
         ("Metres", "type", 5, 5, "Height in metres."),
