@@ -209,6 +209,17 @@ def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> Non
     assert text(result).endswith(" web/data.py is not indexed (binary: it holds a zero byte).")
 
 
+def test_a_path_without_its_folder_is_completed(client: TestClient) -> None:
+    def advice(path: str) -> str:
+        result = call(client, "search_code", query="sort", path=path, language="go")
+        return text(result).partition(' content "all".')[2]
+
+    assert advice("sort.py").startswith(" Did you mean path tools/sort.py?")
+    # A part of a name is no path, and a path that is there needs no other.
+    for path in ("ort.py", "tools/sort.py", "tools/", "tools"):
+        assert advice(path).startswith(" Languages of")
+
+
 def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestClient) -> None:
     result = call(client, "search_code", query="download a page", language="JavaScript")
     assert [hit["path"] for hit in result["structuredContent"]["hits"]] == ["web/fetch.js"]
@@ -643,7 +654,7 @@ def long_parts(*weights: float) -> list[budget.Part]:
 
 def shown_lines(parts: list[budget.Part], max_tokens: int) -> list[int]:
     """Lines of code of each hit that a result shows."""
-    result = budget.fit(lambda _: budget.Head("head", {}), "hits", parts, max_tokens)
+    result = budget.fit(lambda _: budget.Result("head", {}), "hits", parts, max_tokens)
     return [len(hit["code"].splitlines()) for hit in result.structured["hits"]]
 
 
