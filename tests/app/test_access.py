@@ -51,7 +51,7 @@ CLASSIFY = {"texts": ["a text"], "labels": ["one", "two"]}
 def kept_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as `home`, for tests that change nothing there."""
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     return home
 
 
@@ -138,7 +138,7 @@ def test_rates_are_limited_per_key(client: TestClient) -> None:
 
 def test_an_admin_key_manages_builds(home: Path) -> None:
     first = builds.current(home, "code").name
-    second = make(home, "code", [*FUNCTIONS, *numbered(1)], HashEncoder()).name
+    second = make(home, "code", [*FUNCTIONS, *numbered(1)]).name
     with serving(home, keys=f"ops admin {ADMIN_KEY}") as client:
         client.headers |= bearer(ADMIN_KEY)
         rolled_back = client.post("/corpora/code/rollback")
