@@ -1,4 +1,4 @@
-"""Access control: API keys with scopes and rates, the scopes of each path, and security headers."""
+"""Access control: the scopes of each path, the rates of keys, and security headers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import hashlib
 import hmac
 import ipaddress
 import math
-import re
-import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,14 +17,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.problems import MEDIA_TYPE, reply
-from purlin.app.shared import MAX_RATES, Shared
-from purlin.index.errors import InvalidInput
+from purlin.app.keys import SCOPES, Key
+from purlin.app.problems import reply, responses
+from purlin.app.shared import Shared
 
-SCOPES = ("search", "classify", "qa", "admin")
-MIN_KEY_CHARS = 20
-MAX_API_KEYS = MAX_RATES
-MAX_KEYS_BYTES = 2**20
 REFUSALS = (
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
@@ -38,8 +30,6 @@ REFUSALS = (
 )
 BURST_S = 10.0  # seconds' worth of its rate that a key may use at once
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_HASHED = "sha256:"
 _OPEN_PATHS = frozenset(["/", "/livez", "/readyz", "/metrics", "/openapi.json"])
 
 # Scopes by the first part of the path; any one of them is enough.
@@ -59,136 +49,6 @@ _ADMIN_PATHS = frozenset(["corpora", "classifiers"])
 
 # Domains that nobody can register.
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal")
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An API key as the server knows it.
-
-    `digest` is the SHA-256 of the secret that clients send. `per_minute` limits requests; None
-    means no limit.
-    """
-
-    name: str
-    scopes: frozenset[str]
-    digest: bytes
-    per_minute: int | None = None
-
-
-# ---- keys
-
-
-def parse_keys(text: str, source: str) -> tuple[Key, ...]:
-    """Parse keys, one a line or separated by semicolons; `#` begins a comment.
-
-    A line is `NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE]`, where KEY is the secret itself or
-    `sha256:` and the hex digits of its hash. Raises InvalidInput, which never quotes a line.
-    """
-    keys: list[Key] = []
-    for number, line in enumerate(re.split(r"[\n;]", text), 1):
-        if words := line.partition("#")[0].split():
-            keys.append(_parse_key(words, f"{source}, line {number}"))
-
-    if len(keys) > MAX_API_KEYS:
-        raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_API_KEYS} are allowed.")
-    if len({key.name for key in keys}) < len(keys):
-        raise InvalidInput(f"{source} has the same name twice: give each key its own.")
-    if len({key.digest for key in keys}) < len(keys):
-        raise InvalidInput(f"{source} has the same key twice: give each name its own.")
-    return tuple(keys)
-
-
-def read_keys_file(path: Path) -> tuple[Key, ...]:
-    """Read keys from a file, see `parse_keys`. Raises InvalidInput."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_KEYS_BYTES + 1)
-        text = content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", "not UTF-8")
-        raise InvalidInput(
-            f"The keys in {path} cannot be read ({reason}): set PURLIN_KEYS_FILE to a text file "
-            "that this user may read."
-        ) from None
-
-    if len(content) > MAX_KEYS_BYTES:
-        raise InvalidInput(
-            f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys."
-        )
-    return parse_keys(text, str(path))
-
-
-def configured_keys(text: str, file: Path | None) -> tuple[Key, ...]:
-    """Return the keys of the settings `keys` and `keys_file`.
-
-    Raises InvalidInput, also for one that is set but has no key: such a server would let all in.
-    """
-    if file is not None and text:
-        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
-
-    keys = parse_keys(text, "PURLIN_KEYS") if file is None else read_keys_file(file)
-    if not keys and (text or file):
-        raise InvalidInput(
-            f"{file or 'PURLIN_KEYS'} has no key, and a server without keys answers everyone: "
-            "add one, which `purlin key` makes, or unset the variable."
-        )
-
-    return keys
-
-
-def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> tuple[str, str]:
-    """Make a key of 256 random bits: its secret, and the line for the server, which has its hash."""
-    secret = f"purlin-{secrets.token_urlsafe(32)}"
-    digest = hashlib.sha256(secret.encode()).hexdigest()
-    rate = "" if per_minute is None else f" {per_minute}"
-    line = f"{name} {','.join(scopes)} {_HASHED}{digest}{rate}"
-
-    # Raises InvalidInput for a name, scope or rate that the server would refuse.
-    parse_keys(line, "The new key")
-    return secret, line
-
-
-def _parse_key(words: Sequence[str], where: str) -> Key:
-    """Parse the words of one line; `where` begins error messages."""
-    if not 3 <= len(words) <= 4:
-        raise InvalidInput(
-            f"{where} has {len(words)} words; expected NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE]."
-        )
-
-    name, scope_list, secret, *rate = words
-    scopes = frozenset(scope_list.split(","))
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{where}: the first word is not a valid name; "
-            "use 1 to 64 letters, digits, '_', '.' and '-'."
-        )
-    if not scopes <= set(SCOPES):
-        raise InvalidInput(
-            f"{where}: the second word is not a list of scopes; they are {', '.join(SCOPES)}."
-        )
-    if rate and not re.fullmatch(r"[1-9]\d{0,6}", rate[0]):
-        raise InvalidInput(
-            f"{where}: the last word is not a valid rate; use 1 to 9999999 requests per minute."
-        )
-    return Key(name, scopes, _digest(secret, where), int(rate[0]) if rate else None)
-
-
-def _digest(secret: str, where: str) -> bytes:
-    """Return the SHA-256 of a secret, which is in clear or `sha256:` and hex digits."""
-    if secret.startswith(_HASHED):
-        digest = secret.removeprefix(_HASHED)
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
-            raise InvalidInput(
-                f"{where}: a hash is `{_HASHED}` and 64 hex digits; `purlin key` makes such a line."
-            )
-        return bytes.fromhex(digest)
-
-    if len(secret) < MIN_KEY_CHARS:
-        raise InvalidInput(
-            f"{where}: a key needs at least {MIN_KEY_CHARS} characters; "
-            "`purlin key` makes a secure one."
-        )
-    return hashlib.sha256(secret.encode()).digest()
 
 
 # ---- scopes of requests
@@ -211,7 +71,7 @@ def accepted_scopes(method: str, path: str) -> tuple[str, ...] | None:
 def describe(openapi: dict[str, Any]) -> None:
     """Add to an OpenAPI document which operations take a key, and the refusals of requests."""
     openapi["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    refusals = {str(status): response for status, response in responses(*REFUSALS).items()}
 
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
@@ -222,9 +82,7 @@ def describe(openapi: dict[str, Any]) -> None:
             # A server without keys admits everything except administration, so other keys are optional.
             optional: list[dict[str, list[str]]] = [] if scopes == ("admin",) else [{}]
             operation["security"] = [*optional, {"key": []}]
-            for status in REFUSALS:
-                response = {"description": status.phrase, "content": content}
-                operation["responses"][str(status.value)] = response
+            operation["responses"] |= refusals
 
 
 class Access:

@@ -19,6 +19,7 @@ from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
 from purlin.app.connections import BACKLOG, Connection, bind, url_of
 from purlin.app.encoding import Encoders
+from purlin.app.keys import Key, configured_keys
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
@@ -59,7 +60,7 @@ def create_app(
     given. Raises InvalidInput for invalid keys, and NotFound if the environment asks for OpenTelemetry
     spans but the packages for them are not installed.
     """
-    keys = access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
+    keys = configured_keys(settings.keys.get_secret_value(), settings.keys_file)
     shared = shared or Shared()
     metrics = Metrics(shared)
     spans = _spans(os.environ)
@@ -89,7 +90,7 @@ def create_app(
 
 def _middleware(
     settings: Settings,
-    keys: tuple[access.Key, ...],
+    keys: tuple[Key, ...],
     metrics: Metrics,
     spans: Spans | None,
     shared: Shared,
@@ -189,7 +190,7 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
 def _lifespan(
     settings: Settings,
     preloaded: TextEncoder | None,
-    keys: tuple[access.Key, ...],
+    keys: tuple[Key, ...],
     metrics: Metrics,
     spans: Spans | None,
     shared: Shared,

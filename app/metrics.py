@@ -95,8 +95,7 @@ class Metrics:
         caches: Caches,
     ) -> None:
         """Add metrics that are read at each scrape: encoder, builds and cache lookups."""
-        self.registry.register(_BuildCollector(home, encoder, corpora))
-        self.registry.register(_CacheCollector(caches))
+        self.registry.register(_ServerCollector(home, encoder, corpora, caches))
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's format, made in a thread, because that reads the disk."""
@@ -116,15 +115,20 @@ class Metrics:
         )
 
 
-class _BuildCollector:
-    """Metrics of the encoder and the builds in service, read at each scrape."""
+class _ServerCollector:
+    """Metrics of the encoder, the builds in service and the caches, read at each scrape."""
 
     def __init__(
-        self, home: Path, encoder: TextEncoder, corpora: Callable[[], Iterable[Status[Corpus]]]
+        self,
+        home: Path,
+        encoder: TextEncoder,
+        corpora: Callable[[], Iterable[Status[Corpus]]],
+        caches: Caches,
     ) -> None:
         self._home = home
         self._encoder = encoder
         self._corpora = corpora
+        self._caches = caches
 
     def collect(self) -> Iterable[Metric]:
         encoder = GaugeMetricFamily(
@@ -145,15 +149,15 @@ class _BuildCollector:
 
         statuses = list(self._corpora())
         opened = [status.opened for status in statuses if status.opened is not None]
-        return [encoder, plan, *self._states(statuses), *_builds(opened)]
+        return [encoder, plan, *self._states(statuses), *_builds(opened), self._lookups()]
 
     def _states(self, statuses: Iterable[Status[Corpus]]) -> Iterable[Metric]:
         states = GaugeMetricFamily("purlin_corpus", "Corpora by state.", labels=["corpus", "state"])
-        switches = _counter_family(
-            "purlin_corpus_switches", "Builds that replaced another in service.", "corpus"
+        switches = CounterMetricFamily(
+            "purlin_corpus_switches", "Builds that replaced another in service.", labels=["corpus"]
         )
-        refused = _counter_family(
-            "purlin_corpus_refused", "Builds that could not be opened.", "corpus"
+        refused = CounterMetricFamily(
+            "purlin_corpus_refused", "Builds that could not be opened.", labels=["corpus"]
         )
         withheld = _corpus_gauge(
             "purlin_corpus_withheld", "Builds newer than the active one that measured worse."
@@ -167,6 +171,15 @@ class _BuildCollector:
             with contextlib.suppress(PurlinError):
                 withheld.add_metric([status.name], len(builds.withheld(self._home, status.name)))
         return [states, switches, refused, withheld]
+
+    def _lookups(self) -> Metric:
+        family = CounterMetricFamily(
+            "purlin_cache", "Lookups in caches.", labels=["cache", "result"]
+        )
+        for name, lookups in self._caches.items():
+            family.add_metric([name, "hit"], lookups.hits)
+            family.add_metric([name, "miss"], lookups.misses)
+        return family
 
 
 def _builds(corpora: Iterable[Corpus]) -> Iterable[Metric]:
@@ -188,26 +201,8 @@ def _builds(corpora: Iterable[Corpus]) -> Iterable[Metric]:
     return [build, documents, built, took]
 
 
-class _CacheCollector:
-    """Hits and misses of caches, read at each scrape."""
-
-    def __init__(self, caches: Caches) -> None:
-        self._caches = caches
-
-    def collect(self) -> Iterable[Metric]:
-        family = _counter_family("purlin_cache", "Lookups in caches.", "cache", "result")
-        for name, lookups in self._caches.items():
-            family.add_metric([name, "hit"], lookups.hits)
-            family.add_metric([name, "miss"], lookups.misses)
-        return [family]
-
-
 def _corpus_gauge(name: str, help_text: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, help_text, labels=["corpus"])
-
-
-def _counter_family(name: str, help_text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(name, help_text, labels=labels)
 
 
 class Meter:

@@ -38,14 +38,9 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
 from purlin.index.qa.ask import answer_question
-from purlin.index.search.corpus import Corpus
-from purlin.index.search.grouping import (
-    Result,
-    Search,
-    can_group,
-    search_grouped,
-    without_variants,
-)
+from purlin.index.search.contracts import PassageReranker
+from purlin.index.search.corpus import Corpus, SearchResult
+from purlin.index.search.grouping import Search, can_group, search_grouped, without_variants
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
     ActiveReply,
@@ -95,49 +90,7 @@ def post_search(body: SearchRequest, service: ServiceOf) -> Response:
 def search_reply(request: SearchRequest, service: Service) -> SearchReply:
     """Answer a search request."""
     started = time.perf_counter()
-    if isinstance(request.corpus, str):
-        reply = _search_one(request, request.corpus, service)
-    else:
-        reply = _search_several(request, request.corpus, service)
-    return replace(reply, took_ms=_ms_since(started))
-
-
-def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
-    with service.lease(name) as corpus:
-        reranker = service.rerankers.choose(corpus.manifest.kind, request.rerank)
-        search = partial(
-            corpus.search,
-            request.query,
-            mode=request.mode,
-            filter=with_language_names(request.filter),
-            explain=request.explain,
-            reranker=reranker,
-        )
-        with service.turn(corpus):
-            results = _page(search, request, [corpus])
-        service.metrics.stages(results.timings_ms)
-
-        return SearchReply(
-            hits=service.freshness.marked(corpus, results.hits),
-            total=results.total,
-            took_ms=0,
-            corpus=corpus.name,
-            build=corpus.build,
-            encoder=corpus.encoder.name,
-            reranker=reranker.name if reranker else None,
-            warning=results.warning,
-            corrected=results.corrected,
-            timings_ms=results.timings_ms if request.explain else None,
-        )
-
-
-def _search_several(
-    request: SearchRequest, chosen: list[str] | CorporaOfKind, service: Service
-) -> SearchReply:
-    if isinstance(chosen, list):
-        names, left_out = chosen, None
-    else:
-        names, left_out = service.corpora.of_kind(chosen.kind)
+    names, left_out = _names(request.corpus, service)
 
     with ExitStack() as leases:
         # A name that is given twice counts once.
@@ -145,14 +98,15 @@ def _search_several(
         rerankers = [
             service.rerankers.choose(each.manifest.kind, request.rerank) for each in corpora
         ]
+        is_one = isinstance(request.corpus, str)
         search = partial(
-            search_corpora,
-            corpora,
+            partial(corpora[0].search, reranker=rerankers[0])
+            if is_one
+            else partial(search_corpora, corpora, rerankers=rerankers),
             request.query,
             mode=request.mode,
             filter=with_language_names(request.filter),
             explain=request.explain,
-            rerankers=rerankers,
         )
         with service.turn(*corpora):
             results = _page(search, request, corpora)
@@ -161,17 +115,39 @@ def _search_several(
         hits = results.hits
         for corpus in corpora:
             hits = service.freshness.marked(corpus, hits)
-        return SearchReply(
+        reply = SearchReply(
             hits=hits,
             total=results.total,
-            took_ms=0,
-            corpora=results.corpora,
+            took_ms=_ms_since(started),
+            corpora=results.corpora or None,
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
+            corrected=results.corrected,
             timings_ms=results.timings_ms if request.explain else None,
         )
+        return _of_one(reply, corpora[0], rerankers[0]) if is_one else reply
 
 
-def _page(search: Search[Result], request: SearchRequest, corpora: Sequence[Corpus]) -> Result:
+def _names(
+    chosen: str | list[str] | CorporaOfKind, service: Service
+) -> tuple[Sequence[str], str | None]:
+    """Return the corpora that a request chooses, and a sentence on those that cannot be searched now."""
+    if isinstance(chosen, CorporaOfKind):
+        return service.corpora.of_kind(chosen.kind)
+    return ([chosen] if isinstance(chosen, str) else chosen), None
+
+
+def _of_one(reply: SearchReply, corpus: Corpus, reranker: PassageReranker | None) -> SearchReply:
+    """Add to a reply the corpus that all of its hits are of."""
+    return replace(
+        reply,
+        corpus=corpus.name,
+        build=corpus.build,
+        encoder=corpus.encoder.name,
+        reranker=reranker.name if reranker else None,
+    )
+
+
+def _page(search: Search, request: SearchRequest, corpora: Sequence[Corpus]) -> SearchResult:
     """The page that a request asks for, of hits or of groups of them."""
     if request.group_by is None:
         return search(k=request.k, offset=request.offset)

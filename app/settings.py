@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     )
     keys: SecretStr = Field(
         default=SecretStr(""),
-        description="API keys and their scopes, see `purlin.app.access.parse_keys`",
+        description="API keys and their scopes, see `purlin.app.keys.parse_keys`",
     )
     keys_file: Path | None = Field(
         default=None, description="a file with the same content as `keys`"

@@ -24,8 +24,9 @@ from types import FrameType
 
 from pydantic import SecretStr
 
-from purlin.app import access, logs
+from purlin.app import logs
 from purlin.app.connections import BACKLOG, bind, max_connections, url_of, warn_of_closing
+from purlin.app.keys import configured_keys
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
@@ -90,7 +91,7 @@ def _with_keys(settings: Settings) -> Settings:
     """Return settings with the content of the keys' file, so that all workers have the same keys."""
     if settings.keys_file is None:
         return settings
-    access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
+    configured_keys(settings.keys.get_secret_value(), settings.keys_file)
     text = SecretStr(settings.keys_file.read_text("utf-8"))
     return settings.model_copy(update={"keys": text, "keys_file": None})
 

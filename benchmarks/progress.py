@@ -1,9 +1,12 @@
-"""What benchmarks that train say on the standard error, beside the table on the standard output."""
+"""What benchmarks that train keep, and what they say beside the table on the standard output."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from purlin.training.loop.run import StepProgress
 
@@ -21,3 +24,10 @@ def log_progress(stage: str) -> StepProgress:
 
 def log_line(message: str) -> None:
     print(f"  {message}", file=sys.stderr, flush=True)
+
+
+def kept(path: Path, measure: Callable[[], Any]) -> Any:
+    """Return what an earlier call measured and wrote to `path` as JSON, or measure it now."""
+    if not path.is_file():
+        path.write_text(json.dumps(measure()))
+    return json.loads(path.read_text())

@@ -203,25 +203,16 @@ def _search(
     field `group_by` become one, whose `variants` are the others. Hits of several corpora name
     theirs, and the reply has `corpora` in place of `corpus`, `build` and `encoder`.
     """
-    if isinstance(corpus, Mapping):
-        chosen: object = dict(corpus)
-    else:
-        chosen = corpus if isinstance(corpus, str) else list(corpus)
-
     body = {
         "query": query,
-        "corpus": chosen,
+        "corpus": _listed(corpus),
         "k": k,
         "offset": offset,
         "mode": mode,
         "filter": dict(filter or {}),
         "explain": explain,
+        **_present(rerank=rerank, group_by=group_by),
     }
-    if rerank is not None:
-        body["rerank"] = rerank
-    if group_by is not None:
-        body["group_by"] = group_by
-
     return _Call("POST", "/search", _read_found, body)
 
 
@@ -236,28 +227,30 @@ def _classify(
     transductive: bool = False,
 ) -> _Call[Classified]:
     """Choose a label for each text, among `labels` or among those of a trained `classifier`."""
-    body: dict[str, Any] = {
+    body = {
         "texts": _listed(texts),
         "multi_label": multi_label,
         "min_score": min_score,
+        **_present(
+            labels=_listed(labels),
+            classifier=classifier,
+            templates=_listed(templates),
+            transductive=transductive or None,
+        ),
     }
-
-    # The server tells a missing key from a value, so that only given arguments are sent.
-    if labels is not None:
-        body["labels"] = _listed(labels)
-    if classifier is not None:
-        body["classifier"] = classifier
-    if templates is not None:
-        body["templates"] = _listed(templates)
-    if transductive:
-        body["transductive"] = True
-
     return _Call("POST", "/classify", _read_classified, body)
 
 
-def _listed(values: Sequence[str]) -> Any:
-    """A list of any collection; texts and mappings stay as they are, for the server to refuse."""
-    return values if isinstance(values, str | Mapping) else list(values)
+def _listed(values: Any) -> Any:
+    """A list of any sequence; texts and mappings stay what they are, which the server may refuse."""
+    if isinstance(values, Mapping):
+        return dict(values)
+    return values if values is None or isinstance(values, str) else list(values)
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    """The arguments that are not None: the server tells a missing key from a value."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _qa(question: str, corpus: str, *, k: int = 3, explain: bool = False) -> _Call[Answered]:

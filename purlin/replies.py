@@ -304,20 +304,9 @@ class DocumentReply:
         cls, document: Document, *, corpus: str, build: str, took_ms: float, stale: bool
     ) -> DocumentReply:
         """Reply with a document of a build; `stale` is left out if it is false."""
-        return cls(
-            id=document.id,
-            kind=document.kind,
-            title=document.title,
-            summary=document.summary,
-            body=document.body,
-            context=document.context,
-            location=document.location,
-            fields=document.fields,
-            corpus=corpus,
-            build=build,
-            took_ms=took_ms,
-            stale=stale or None,
-        )
+        names = ("id", "kind", "title", "summary", "body", "context", "location", "fields")
+        values: dict[str, Any] = {name: getattr(document, name) for name in names}
+        return cls(**values, corpus=corpus, build=build, took_ms=took_ms, stale=stale or None)
 
 
 # ---- probes

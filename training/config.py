@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,22 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from purlin.index.encoder.exported import MAX_PARTS
 from purlin.index.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _T = TypeVar("_T")
 
@@ -199,6 +212,19 @@ def _describe(value: object) -> str:
 
 def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key and name else key or name
+
+
+def ranged(default: _T, low: float, high: float) -> _T:
+    """Return a field of a recipe whose value `check_ranges` requires to be from `low` to `high`."""
+    return dataclasses.field(default=default, metadata={"range": (low, high)})
+
+
+def check_ranges(recipe: DataclassInstance) -> None:
+    """Raise InvalidInput for a field outside its range; for the `__post_init__` of recipes."""
+    for each in fields(recipe):
+        value = getattr(recipe, each.name)
+        if value is not None and "range" in each.metadata:
+            in_range(each.name, value, *each.metadata["range"])
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:

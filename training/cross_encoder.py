@@ -5,7 +5,8 @@ The model, its part of a task, and its graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from purlin.index.encoder.transformer import open_session
 from purlin.index.errors import Damaged
 from purlin.index.qa.reader import Packer
 from purlin.training.exporting.checks import Quantization, quantize_graphs
-from purlin.training.exporting.directory import write_tokenizer
+from purlin.training.exporting.directory import file_digests, replacing_directory, write_tokenizer
 from purlin.training.exporting.graphs import trace
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.saturation import FloatArray
@@ -120,31 +121,37 @@ class CrossEncoderTask(FixedBatches):
         self.model.save(directory)
 
 
-def export_graph(
+Compare = Callable[[Outputs, Outputs, Quantization], None]
+"""Raises ExportRefused if a graph's outputs, the second ones, are not those of the checkpoint."""
+
+
+@contextmanager
+def exported_graph(
     trained: CrossEncoder,
-    directory: Path,
+    out: Path,
     names: Sequence[str],
     samples: Sequence[TokenIds],
     quantization: Quantization,
-    compare: Callable[[Outputs, Outputs, Quantization], None],
-) -> None:
-    """Write the tokenizer and the graph of a model, whose outputs are `names`, to `directory`.
+    compare: Compare,
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Write the tokenizer and the graph of a model, whose outputs are `names`, to a new directory.
 
-    The scales of int8 are measured on `samples`, sequences of two texts. `compare` gets the
-    checkpoint's outputs for them and the graph's, first without quantization; it raises
-    ExportRefused if they differ.
+    Yields it with the digests of both; it replaces `out` if the block succeeds. The scales of int8
+    are measured on `samples`, sequences of two texts, for which `compare` gets the outputs of the
+    checkpoint and of the graph, first without quantization.
     """
     with torch.no_grad():
         expected = [_first(trained(torch.from_numpy(ids)[None])) for ids in samples]
 
-    path = directory / MODEL
-    write_tokenizer(trained.tokenizer, directory / TOKENIZER)
-    trace(_Graph(trained), trained.transformer, path, names)
-    compare(expected, _graph_outputs(path, samples), "none")
+    with replacing_directory(out) as new:
+        write_tokenizer(trained.tokenizer, new / TOKENIZER)
+        trace(_Graph(trained), trained.transformer, new / MODEL, names)
+        compare(expected, _graph_outputs(new / MODEL, samples), "none")
 
-    if quantization == "int8":
-        quantize_graphs(directory, samples)
-        compare(expected, _graph_outputs(path, samples), "int8")
+        if quantization == "int8":
+            quantize_graphs(new, samples)
+            compare(expected, _graph_outputs(new / MODEL, samples), "int8")
+        yield new, file_digests(new, (MODEL, TOKENIZER))
 
 
 class _Graph(nn.Module):

@@ -12,17 +12,19 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_qrels, read_queries
-from purlin.index.records import Document, Kind, SourceFile, Splitter
-from purlin.index.sources import beir
+from purlin.index.records import Document, Kind, Splitter
 from purlin.index.texts.passages import render
-from purlin.training.config import in_range
-from purlin.training.data.judged import JudgedSet, mean_measure, ranked
+from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged, refuse_repeated
+from purlin.training.data.judged import JudgedSet, mean_measure, rank, ranked
+from purlin.training.data.pairs.documents import find_file, read_documents
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.published import JUDGED_NAMES, JudgedName, read_judged
 from purlin.training.data.templates.rules import RulesChoice
+from purlin.training.exporting.model_card import Card
 from purlin.training.losses import contrastive
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel
@@ -62,7 +64,7 @@ class DevSet:
     kind: Kind = "code"
     split: str = "dev"
     reference: Path | None = None
-    limit: int | None = None
+    limit: int | None = ranged(None, 1, 1 << 30)
     measure: Literal["MRR@100", "nDCG@10", "nDCG@100", "Recall@100", "-loss"] = "MRR@100"
     rules: RulesChoice | None = None
     translators: tuple[str, ...] = ()
@@ -70,8 +72,7 @@ class DevSet:
     splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 1 << 30)
+        check_ranges(self)
         # Refuses the keys that the format does not use.
         self.pair_source()
 
@@ -90,6 +91,40 @@ class DevSet:
             originals=self.originals,
             splitter=self.splitter,
         )
+
+
+def check_recipe(
+    name: str, seed: int, pairs: Sequence[PairSource], dev: Sequence[DevSet], *, losses: bool
+) -> None:
+    """Raise InvalidInput, naming the field, unless a recipe can be run on its pairs and dev sets.
+
+    Without `losses`, no dev set may be measured by its loss.
+    """
+    Card(name)  # refuses a name that cannot be exported
+    in_range("seed", seed, 0, MAX_SEED)
+    if not pairs:
+        raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+
+    refuse_repeated([dev_set.name for dev_set in dev], "Dev sets", "dev")
+    by_loss = [dev_set.name for dev_set in dev if dev_set.measure == "-loss"]
+    if by_loss and not losses:
+        raise InvalidInput(
+            f"The dev set {by_loss[0]} has the measure '-loss', which needs a transformer that is "
+            "trained; take another.",
+            field="dev",
+        )
+
+
+def encoder_measures(
+    sets: Sequence[tuple[DevSet, JudgedSet]], encoder: TextEncoder
+) -> dict[str, float]:
+    """Return "dev NAME MEASURE" of each set, ranked by an encoder."""
+    return {
+        f"dev {dev_set.name} {dev_set.measure}": mean_measure(
+            dev_set.measure, rank(data, encoder), data
+        )
+        for dev_set, data in sets
+    }
 
 
 class DevEvaluator:
@@ -154,8 +189,10 @@ def _read_beir(dev_set: DevSet) -> JudgedSet:
     texts = read_queries(dev_set.path / "queries.jsonl")
     queries = {id_: texts[id_] for id_ in islice(qrels, dev_set.limit) if id_ in texts}
 
-    documents = _read_documents(_find_corpus(dev_set.path), dev_set.kind)
-    passages = {document.id: render(document) for document in documents}
+    documents = read_documents(dev_set.kind, find_file(dev_set.path, "corpus.jsonl"))
+    passages = {
+        document.id: render(document) for document in documents if isinstance(document, Document)
+    }
     return JudgedSet(queries, passages, {id_: qrels[id_] for id_ in queries})
 
 
@@ -171,19 +208,6 @@ def _read_published(dev_set: DevSet, name: JudgedName) -> JudgedSet:
     data, limit = sets[0], dev_set.limit
     queries = dict(islice(data.queries.items(), limit))
     return replace(data, queries=queries, qrels={id_: data.qrels[id_] for id_ in queries})
-
-
-def _find_corpus(directory: Path) -> Path:
-    for name in ("corpus.jsonl", "corpus.jsonl.gz"):
-        if (directory / name).is_file():
-            return directory / name
-    raise NotFound(f"{directory} has no corpus.jsonl or corpus.jsonl.gz.", field="dev")
-
-
-def _read_documents(corpus: Path, kind: Kind) -> Iterator[Document]:
-    for file in beir.files(corpus, kind):
-        if isinstance(file, SourceFile):
-            yield from (item for item in file.read() if isinstance(item, Document))
 
 
 def _read_pairs(dev_set: DevSet) -> JudgedSet:

@@ -23,14 +23,13 @@ from purlin.index.encoder.ensemble import (
     EnsembleSettings,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated, refuse_unfit_parts
-from purlin.training.data.judged import mean_measure, rank
+from purlin.training.config import check_ranges, in_range, ranged, refuse_unfit_parts
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
-from purlin.training.dev import DevSet, read_dev_set
+from purlin.training.dev import DevSet, check_recipe, encoder_measures, read_dev_set
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
-from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +58,16 @@ class EnsembleRecipe:
     pairs: tuple[PairSource, ...]
     exclude: tuple[Path, ...] = ()
     dev: tuple[DevSet, ...] = ()
-    dim: int = 384
-    sample: int = 10_000
+    dim: int = ranged(384, 1, 4096)
+    sample: int = ranged(10_000, 2, 1 << 24)
     forms: augment.Forms = field(default_factory=augment.Forms)
     limits: tuple[str, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("dim", self.dim, 1, 4096)
-        in_range("sample", self.sample, 2, 1 << 24)
-        in_range("seed", self.seed, 0, MAX_SEED)
+        check_ranges(self)
+        check_recipe(self.name, self.seed, self.pairs, self.dev, losses=False)
         refuse_unfit_parts(self.name, [(part.encoder, part.share) for part in self.parts])
-
-        if not self.pairs:
-            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
-
-        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
-        if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
-            raise InvalidInput(
-                f"The dev set {losses[0]} has the measure '-loss', which needs a model to train; "
-                "take another.",
-                field="dev",
-            )
 
 
 def make_ensemble(recipe: EnsembleRecipe, *, say: Callable[[str], None]) -> Path:
@@ -111,7 +97,7 @@ def make_ensemble(recipe: EnsembleRecipe, *, say: Callable[[str], None]) -> Path
     projection = fit(sample, np.repeat(shares, [part.dim for part in parts]), recipe.dim)
 
     encoder = EnsembleEncoder(_settings(recipe, parts, {PROJECTION: ""}), parts, projection)
-    measures = measured(recipe.dev, encoder)
+    measures = encoder_measures([(each, read_dev_set(each)) for each in recipe.dev], encoder)
     out = recipe.parts[0].encoder.parent / recipe.name
     export_ensemble(recipe, parts, projection, measures, out)
     return out
@@ -144,16 +130,6 @@ def fit(sample: Vectors, shares: NDArray[np.float64], dim: int) -> NDArray[np.fl
     components = np.linalg.eigh(weighted.T @ weighted)[1][:, ::-1][:, :dim]
     projection: NDArray[np.float32] = (roots[:, None] * components).astype(np.float32)
     return projection
-
-
-def measured(dev: Sequence[DevSet], encoder: TextEncoder) -> dict[str, float]:
-    """Return the measure of each dev set: name -> mean."""
-    measures = {}
-    for dev_set in dev:
-        data = read_dev_set(dev_set)
-        run = rank(data, encoder)
-        measures[f"dev {dev_set.name} {dev_set.measure}"] = mean_measure(dev_set.measure, run, data)
-    return measures
 
 
 def export_ensemble(

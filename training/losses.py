@@ -4,8 +4,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -145,9 +144,11 @@ def cached_backward(
     time with the same random numbers. Gradients are added to those of the parameters. Returns the
     loss, detached. `backward` computes the gradients of the loss.
     """
+    # The generators of the CPU and of all GPUs are set back for the second time.
+    gpus = range(torch.cuda.device_count())
     random_states, outputs = [], []
     for part in encode:
-        random_states.append(_random_state())
+        random_states.append((torch.get_rng_state(), [*map(torch.cuda.get_rng_state, gpus)]))
         with torch.no_grad():
             outputs.append(part())
 
@@ -158,34 +159,11 @@ def cached_backward(
     assert vectors.grad is not None
 
     gradients = torch.split(vectors.grad, [len(output) for output in outputs])
-    for part, random_state, gradient in zip(encode, random_states, gradients, strict=True):
-        with _replayed(random_state):
+    for part, (cpu_state, gpu_states), gradient in zip(
+        encode, random_states, gradients, strict=True
+    ):
+        with torch.random.fork_rng(gpus):
+            torch.set_rng_state(cpu_state)
+            torch.cuda.set_rng_state_all(gpu_states)
             part().backward(gradient)  # type: ignore[no-untyped-call]
     return value.detach()
-
-
-RandomState = tuple[Tensor, list[Tensor]]
-"""The state of the CPU's random number generator, and of every GPU's."""
-
-
-def _random_state() -> RandomState:
-    gpu_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return torch.get_rng_state(), gpu_states
-
-
-@contextmanager
-def _replayed(state: RandomState) -> Iterator[None]:
-    """Draw random numbers from `state` within this context, then continue where they were."""
-    current = _random_state()
-    _set_random_state(state)
-    try:
-        yield
-    finally:
-        _set_random_state(current)
-
-
-def _set_random_state(state: RandomState) -> None:
-    cpu_state, gpu_states = state
-    torch.set_rng_state(cpu_state)
-    if gpu_states:
-        torch.cuda.set_rng_state_all(gpu_states)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
+from torch import Tensor
 
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs.pair import Pair
+from purlin.training.data.pairs.pair import Pair, text_digest
 
 RowNumbers = NDArray[np.int64]
 
@@ -132,6 +134,11 @@ class Schedule:
         rank = rng.permutation(groups[-1] + 1)
         rows: RowNumbers = shuffled[by_package][np.argsort(rank[groups], kind="stable")]
         return rows
+
+
+def digests(texts: Iterable[str]) -> Tensor:
+    """Return (n,) non-negative int64, equal for equal texts."""
+    return torch.tensor([int.from_bytes(text_digest(text), "big") >> 1 for text in texts])
 
 
 def describe_rows(rows: RowNumbers, pairs: Sequence[Pair]) -> str:

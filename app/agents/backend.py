@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from purlin.index.records import Content, Hit, Kind
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
+from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
     from purlin.app.corpora.open_builds import OfKind
-
-
-@dataclass(frozen=True, slots=True)
-class LineOfFile:
-    """A line of a file, which stands for the innermost document that has it."""
-
-    path: str
-    line: int
-
-
-# A document's id, or a line of it.
-Where = str | LineOfFile
 
 
 class Backend(Protocol):
@@ -78,33 +66,10 @@ class Backend(Protocol):
         """
 
 
-def related(backend: Backend, name: str, where: Where, k: int) -> SearchReply:
-    """Documents near one, nearest first, without itself. Raises NotFound."""
-    with backend.opened(name) as corpus:
-        result = corpus.related(_document_id(corpus, where), k)
-        backend.observe(result.timings_ms)
-        return reply_of(backend, name, corpus, result)
-
-
-def document(backend: Backend, name: str, where: Where) -> DocumentReply:
-    """A whole document. Raises NotFound."""
-    with backend.opened(name) as corpus:
-        document = corpus.document(_document_id(corpus, where))
-        changed = backend.changed(corpus, [document.location.path])
-        return DocumentReply.of(
-            document, corpus=name, build=corpus.build, took_ms=0, stale=bool(changed)
-        )
-
-
 def unread(backend: Backend, name: str, beginning: str) -> str | None:
     """Say which files with this beginning of a path are not indexed, and why; None if all are."""
     with backend.opened(name) as corpus:
         return corpus.listing.unread(beginning)
-
-
-def _document_id(corpus: Corpus, where: Where) -> str:
-    """Id of the document that has a line; an id is returned as it is. Raises NotFound."""
-    return corpus.document_at(where.path, where.line).id if isinstance(where, LineOfFile) else where
 
 
 def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) -> SearchReply:

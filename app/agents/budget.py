@@ -26,15 +26,7 @@ _MIN_PART = 40  # shortest part of a line worth showing, in characters
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a tool: the same content as text and as JSON."""
-
-    text: str
-    structured: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The beginning of a result: a line of text, and the same for JSON."""
+    """The result of a tool, or its beginning: the same content as text and as JSON."""
 
     text: str
     structured: Mapping[str, Any]
@@ -67,7 +59,7 @@ class Part:
 
 
 def fit(
-    head_of: Callable[[int], Head], name: str, parts: Sequence[Part], max_tokens: int
+    head_of: Callable[[int], Result], name: str, parts: Sequence[Part], max_tokens: int
 ) -> Result:
     """Combine as many parts as fit, best first, and say how to get what does not.
 
@@ -101,7 +93,7 @@ def fit(
 
 
 def fit_lines(
-    head: Head, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
+    head: Result, lines: Sequence[str], start: int, first: int, last: int, max_tokens: int
 ) -> Result:
     """Show as many of the lines `first` to `last` as fit, and where to go on.
 

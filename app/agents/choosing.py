@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from purlin.app.agents.backend import Backend, LineOfFile, Where
+from purlin.app.agents.backend import Backend
 from purlin.app.errors import listed
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Kind
+from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import MAX_CORPORA
 from purlin.replies import QaReply, SearchReply
 
@@ -78,22 +79,24 @@ def only_name(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def advising_a_line(backend: Backend, corpus: str, identifier: str) -> Iterator[None]:
-    """Add to NotFound of a file of code that a line of it says which of its documents is meant."""
+def opened_document(backend: Backend, name: str, identifier: str) -> Iterator[tuple[Corpus, str]]:
+    """Keep a corpus open, and yield it with the id of the document that a call means.
+
+    In code, `path:line` and `path:first-last` mean the innermost document at that line. NotFound of
+    a file of code says that a line of it names one of its documents.
+    """
+    match = _FILE_LINE.fullmatch(identifier)
+    # Ids of products and of sections may look like lines of files.
+    if match and backend.kind(name) != "code":
+        match = None
+
     try:
-        yield
+        path = backend.relative(name, match["path"]) if match else ""
+        with backend.opened(name) as corpus:
+            yield corpus, corpus.document_at(path, int(match["line"])).id if match else identifier
     except NotFound as error:
-        is_file = _FILE.fullmatch(identifier) and backend.kind(corpus) == "code"
+        is_file = _FILE.fullmatch(identifier) and backend.kind(name) == "code"
         if error.field != "id" or not is_file:
             raise
         message = f"{error.message} Of a file, name a line as well: {identifier[:200]}:1"
         raise NotFound(message, field="id") from None
-
-
-def parse_where(backend: Backend, corpus: str, identifier: str) -> Where:
-    """The line that `path:line` or `path:first-last` means in code; anything else is an id."""
-    match = _FILE_LINE.fullmatch(identifier)
-    # Ids of products and of sections may look like lines of files.
-    if match is None or backend.kind(corpus) != "code":
-        return identifier
-    return LineOfFile(backend.relative(corpus, match["path"]), int(match["line"]))

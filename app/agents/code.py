@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend, related, unread
-from purlin.app.agents.budget import Head, Part, Result, fit
+from purlin.app.agents.backend import Backend, reply_of, unread
+from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.choosing import (
-    advising_a_line,
     any_corpus,
     choose_corpora,
-    parse_where,
+    opened_document,
     with_left_out,
 )
 from purlin.app.agents.results import (
@@ -127,7 +126,7 @@ def _nothing_passes(
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
         text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
 
-    head = warned_head(Head(text, origin_fields(reply)), reply)
+    head = warned_head(Result(text, origin_fields(reply)), reply)
     return fit(lambda _: head, "hits", [], arguments.max_tokens)
 
 
@@ -204,10 +203,12 @@ class FindRelated(Strict):
 
 def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
-    corpus = any_corpus(backend, arguments.corpus)
-    with advising_a_line(backend, corpus, arguments.id):
-        reply = related(backend, corpus, parse_where(backend, corpus, arguments.id), arguments.k)
-    root = backend.root(corpus)
+    name = any_corpus(backend, arguments.corpus)
+    with opened_document(backend, name, arguments.id) as (corpus, document_id):
+        result = corpus.related(document_id, arguments.k)
+        backend.observe(result.timings_ms)
+        reply = reply_of(backend, name, corpus, result)
+    root = backend.root(name)
     return _code_result(reply, arguments.max_tokens, near=arguments.id, root=root)
 
 

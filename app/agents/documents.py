@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend, document
-from purlin.app.agents.budget import Head, Result, fit_lines
-from purlin.app.agents.choosing import advising_a_line, any_corpus, parse_where
+from purlin.app.agents.backend import Backend
+from purlin.app.agents.budget import Result, fit_lines
+from purlin.app.agents.choosing import any_corpus, opened_document
 from purlin.app.agents.results import describe_location
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
 from purlin.app.fields import Strict
 from purlin.index.errors import InvalidInput
+from purlin.index.records import Document
 from purlin.index.search.snippets import first_line
-from purlin.replies import DocumentReply
 
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 
@@ -34,19 +36,28 @@ class ReadDocument(Strict):
 
 def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
-    corpus = any_corpus(backend, arguments.corpus)
-    with advising_a_line(backend, corpus, arguments.id):
-        reply = document(backend, corpus, parse_where(backend, corpus, arguments.id))
-    lines = reply.body.split("\n")
-    start = first_line(reply.location, reply.body) or 1
+    name = any_corpus(backend, arguments.corpus)
+    with opened_document(backend, name, arguments.id) as (corpus, document_id):
+        document = corpus.document(document_id)
+        is_changed = bool(backend.changed(corpus, [document.location.path]))
+    lines = document.body.split("\n")
+    start = first_line(document.location, document.body) or 1
     first, last = _line_range(arguments.lines, start, start + len(lines) - 1)
-    head = _document_head(reply, corpus, len(lines))
-    return fit_lines(head, lines, start, first, last, arguments.max_tokens)
+
+    origin = {
+        "corpus": name,
+        "build": corpus.build,
+        "changed": is_changed,
+        "total_lines": len(lines),
+    }
+    return fit_lines(
+        _document_head(document, origin), lines, start, first, last, arguments.max_tokens
+    )
 
 
-def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
-    path, location, span = describe_location(reply.location, reply.id)
-    identifier, title = reply.id[:MAX_SHOWN], reply.title[:MAX_SHOWN]
+def _document_head(document: Document, origin: dict[str, Any]) -> Result:
+    path, location, span = describe_location(document.location, document.id)
+    identifier, title = document.id[:MAX_SHOWN], document.title[:MAX_SHOWN]
     # What the id ends or begins with is not said again.
     names = {}
     if not f"{identifier}::".startswith(f"{path}::"):
@@ -54,19 +65,10 @@ def _document_head(reply: DocumentReply, corpus: str, total_lines: int) -> Head:
     if not f"::{identifier}".endswith(f"::{title}"):
         names["title"] = title
 
-    text = f"{path}{span} {title} · {corpus} (build {reply.build})"
-    return Head(
-        f"{text} · CHANGED since" if reply.stale else text,
-        {
-            "id": identifier,
-            **names,
-            **location,
-            "corpus": corpus,
-            "build": reply.build,
-            "changed": bool(reply.stale),
-            "total_lines": total_lines,
-        },
-    )
+    text = f"{path}{span} {title} · {origin['corpus']} (build {origin['build']})"
+    if origin["changed"]:
+        text += " · CHANGED since"
+    return Result(text, {"id": identifier, **names, **location, **origin})
 
 
 def _line_range(lines: str | None, start: int, end: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from purlin.app.agents.backend import Backend
-from purlin.app.agents.budget import Head, Part, Result, fit
+from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.tool import MAX_SHOWN, Budget, Tool
 from purlin.app.fields import MAX_TEXT_CHARS, Labels, Strict
 
@@ -63,7 +63,7 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
     text = f"{len(parts)} texts, the best labels of each"
     if reply.warnings:
         text = f"{text}. {reply.warnings[0][:MAX_SHOWN]}"
-    head = Head(text, structured)
+    head = Result(text, structured)
     return fit(lambda _: head, "results", parts, arguments.max_tokens)
 
 

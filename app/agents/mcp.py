@@ -35,12 +35,14 @@ INTERNAL_ERROR, HEADER_MISMATCH, UNSUPPORTED_VERSION = -32603, -32020, -32022
 MAX_REQUEST_ID_CHARS = 256
 _META = "io.modelcontextprotocol/"
 VERSION_KEY = _META + "protocolVersion"
-_CACHED_MS = 60_000
+_CACHED: Mapping[str, Any] = {"ttlMs": 60_000, "cacheScope": "private"}
 _INSTRUCTIONS = (
     "To find where code does something, call search_code with a few plain words or a name, then read the files that "
     "it names; grep is for exact strings. Results are cut to max_tokens: ask for few first, then for more. A hit "
     "marked CHANGED is of a file that has changed since it was indexed."
 )
+
+_ABILITIES: Mapping[str, Any] = {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
 
 JsonObject = dict[str, Any]
 RequestId = str | int
@@ -72,18 +74,9 @@ class Caller:
         return self.scopes is None or tool.scope in self.scopes
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """Parameters of a request, and who sent it."""
-
-    params: JsonObject
-    caller: Caller
-
-
 def answer(message: JsonObject, caller: Caller, *, stateless: bool) -> JsonObject:
     """Return the result of a request. Raises Refused."""
-    call = _Call(params(message), caller)
-    result = _method(message["method"], stateless)(call)
+    result = _method(message["method"], stateless)(params(message), caller)
     return {"resultType": "complete", **result} if stateless else result
 
 
@@ -180,46 +173,30 @@ def check_envelope(message: JsonObject) -> None:
 # ---- methods
 
 
-def _initialize(call: _Call) -> JsonObject:
-    requested = call.params.get("protocolVersion")
+def _initialize(params: JsonObject, _: Caller) -> JsonObject:
+    requested = params.get("protocolVersion")
     if not isinstance(requested, str):
         raise Refused(INVALID_PARAMS, "protocolVersion must be a string.")
 
     # The server offers its newest version where it does not know the client's.
     agreed = requested if requested in HANDSHAKE else HANDSHAKE[-1]
-    return {"protocolVersion": agreed, "serverInfo": _server(), **_abilities()}
+    return {"protocolVersion": agreed, "serverInfo": _server(), **_ABILITIES}
 
 
-def _discover(_: _Call) -> JsonObject:
-    cached = {"ttlMs": _CACHED_MS, "cacheScope": "private"}
-    return (
-        {"supportedVersions": list(STATELESS), "_meta": {_META + "serverInfo": _server()}}
-        | _abilities()
-        | cached
-    )
+def _discover(_: JsonObject, __: Caller) -> JsonObject:
+    about = {"supportedVersions": list(STATELESS), "_meta": {_META + "serverInfo": _server()}}
+    return {**about, **_ABILITIES, **_CACHED}
 
 
 def _server() -> JsonObject:
     return {"name": "purlin", "title": "Purlin", "version": version("purlin-search")}
 
 
-def _abilities() -> JsonObject:
-    return {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
-
-
-def _ping(_: _Call) -> JsonObject:
-    return {}
-
-
-def _list(call: _Call) -> JsonObject:
+def _list(_: JsonObject, caller: Caller) -> JsonObject:
     """The tools that the key may use."""
     from purlin.app.agents.tools import TOOLS
 
-    return {"tools": [_described(tool) for tool in TOOLS if call.caller.may_use(tool)]}
-
-
-def _list_cached(call: _Call) -> JsonObject:
-    return _list(call) | {"ttlMs": _CACHED_MS, "cacheScope": "private"}
+    return {"tools": [_described(tool) for tool in TOOLS if caller.may_use(tool)]}
 
 
 def _described(tool: Tool) -> JsonObject:
@@ -232,23 +209,23 @@ def _described(tool: Tool) -> JsonObject:
     }
 
 
-def _call_tool(call: _Call) -> JsonObject:
+def _call_tool(params: JsonObject, caller: Caller) -> JsonObject:
     """Call a tool. Errors in its arguments are results, too, so that the model can read them."""
     from purlin.app.agents.tools import TOOLS
 
-    name = call.params.get("name")
+    name = params.get("name")
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
         names = ", ".join(tool.name for tool in TOOLS)
         raise Refused(INVALID_PARAMS, f"Unknown tool; available are {names}.")
-    if not call.caller.may_use(tool):
+    if not caller.may_use(tool):
         return _failed(
             f"This key lacks the scope {tool.scope}: ask whoever runs the server for one."
         )
 
-    arguments = _object(call.params, "arguments")
+    arguments = _object(params, "arguments")
     try:
-        result = tool.run(arguments, call.caller.backend())
+        result = tool.run(arguments, caller.backend())
     except PurlinError as error:
         return _failed(error.message)
 
@@ -263,16 +240,16 @@ def _failed(message: str) -> JsonObject:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-_Method = Callable[[_Call], JsonObject]
+_Method = Callable[[JsonObject, Caller], JsonObject]
 _METHODS: Mapping[str, _Method] = {
     "initialize": _initialize,
-    "ping": _ping,
+    "ping": lambda _, __: {},
     "tools/list": _list,
     "tools/call": _call_tool,
 }
 _STATELESS_METHODS: Mapping[str, _Method] = {
     "server/discover": _discover,
-    "tools/list": _list_cached,
+    "tools/list": lambda params, caller: {**_list(params, caller), **_CACHED},
     "tools/call": _call_tool,
 }
 

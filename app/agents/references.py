@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from purlin.app.agents.backend import Backend
-from purlin.app.agents.budget import Head, Part, Result, fit
+from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.choosing import choose_corpora, only_name, with_left_out
 from purlin.app.agents.results import origin_fields, origin_text, warned_head
 from purlin.app.agents.tool import MAX_HITS, MAX_SHOWN, Budget, CorpusArgument, Tool
@@ -47,7 +47,7 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
         parts.append(_answer_part(answer, number, first[answer.passage_id], changed=changed))
 
     doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
-    head = Head(
+    head = Result(
         f"{len(reply.answers)} answers from {origin_text(reply)}; "
         f"answerable {reply.answerable:.2f}{doubt}",
         {

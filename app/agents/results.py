@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from purlin.app.agents.budget import Head
+from purlin.app.agents.budget import Result
 from purlin.app.agents.tool import MAX_SHOWN
 from purlin.index.records import Hit, Location
 from purlin.index.search.why import relevant, why
@@ -25,12 +25,12 @@ def search_head(
     near: str | None = None,
     changed: int = 0,
     root: Path | None = None,
-) -> Head:
+) -> Result:
     """The head of a result that shows the first `count` hits, whose paths are relative to `root`."""
     shown = reply.hits[:count]
     if not shown:
         return warned_head(
-            Head(f"Nothing in {corpus_names(reply)} fits.", origin_fields(reply)), reply
+            Result(f"Nothing in {corpus_names(reply)} fits.", origin_fields(reply)), reply
         )
 
     total = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
@@ -43,21 +43,21 @@ def search_head(
     if changed:
         text += f"; files changed since: {changed}, read these before you rely on them"
         structured["changed_files"] = changed
-    return warned_head(Head(text, structured), reply)
+    return warned_head(Result(text, structured), reply)
 
 
-def warned_head(head: Head, reply: SearchReply | QaReply) -> Head:
+def warned_head(head: Result, reply: SearchReply | QaReply) -> Result:
     """Add what limits the reply, such as that only one of two retrievers answered."""
     if isinstance(reply, SearchReply) and reply.corrected is not None:
         corrected = reply.corrected[:MAX_SHOWN]
         text = f"{head.text}. Searched for {corrected!r}"
-        head = Head(text, {**head.structured, "corrected": corrected})
+        head = Result(text, {**head.structured, "corrected": corrected})
 
     if reply.warning is None:
         return head
 
     warning = reply.warning[:MAX_SHOWN]
-    return Head(f"{head.text}. {warning}", {**head.structured, "warning": warning})
+    return Result(f"{head.text}. {warning}", {**head.structured, "warning": warning})
 
 
 def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ without their labels, and the other half is measured on; each seed draws other h
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.progress import log_line, log_progress
+from benchmarks.progress import kept, log_line, log_progress
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
@@ -76,18 +75,9 @@ PESCO_CELLS: dict[str, Changes] = {
     "PESCO w/o aug": {"student": {"augment": False}},
     # the teacher's parts, without training and with it
     "untrained, calibrated": {"teacher": {"views": ("prompts",)}, "student": {"rounds": 0}},
-    "untrained, aligned": {
-        "teacher": {"views": ("prompts",), "align": True},
-        "student": {"rounds": 0},
-    },
     "untrained, head": {"student": {"rounds": 0}, "export": SERVE_HEAD},
     "untrained, head without words": {
         "teacher": {"views": ("prompts", "head")},
-        "student": {"rounds": 0},
-        "export": SERVE_HEAD,
-    },
-    "untrained, centroids": {
-        "teacher": {"views": ("centroids",)},
         "student": {"rounds": 0},
         "export": SERVE_HEAD,
     },
@@ -98,9 +88,6 @@ PESCO_CELLS: dict[str, Changes] = {
     "without words": {"teacher": {"views": ("prompts", "head", "neighbours")}},
     "prompts, words": {"teacher": {"views": ("prompts", "words")}},
     "prompts do not fade": {"teacher": {"fading": 1.0}},
-    "blended rounds": {"teacher": {"blend": 0.5}},
-    "rounds from the base": {"student": {"restart": True}},
-    "half the base's weights": {"student": {"base_share": 0.5}},
     "PESCO, head": {"export": SERVE_HEAD},
     # runs that should go wrong, for the check to reject
     "ten times the rate": {
@@ -136,10 +123,7 @@ def recipe_of_cell(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
 def cell_result(name: str, cell: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train and measure, or read the result of an earlier call."""
     path: Path = options.out / f"{name}-{cell.replace('/', '')}-{seed}.json"
-    if not path.is_file():
-        path.write_text(json.dumps(train_and_measure(name, cell, seed, options)))
-
-    result: dict[str, Any] = json.loads(path.read_text())
+    result: dict[str, Any] = kept(path, lambda: train_and_measure(name, cell, seed, options))
     return result
 
 

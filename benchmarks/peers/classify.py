@@ -12,13 +12,24 @@ from pathlib import Path
 
 from benchmarks.peers.contestants import run_script
 from benchmarks.peers.environments import python_of
-from benchmarks.speed.classify import ADJECTIVES, NOUNS
 from benchmarks.speed.corpora import Shared, judged_set
 from benchmarks.speed.load import Client, Request, measure
 from benchmarks.speed.processes import Running, free_port, serving
 from benchmarks.speed.records import Records
 from purlin.index.evaluation.ranking import read_list
 
+# Every pair of an adjective and a noun is a label: 25 x 40 = 1,000.
+ADJECTIVES = (
+    "local national early modern rural urban coastal alpine folk classical digital industrial "
+    "organic public private medical legal financial marine polar ancient royal civil military "
+    "solar"
+).split()
+NOUNS = (
+    "music sports politics history law banking farming fishing mining shipping railways "
+    "aviation architecture painting theatre dance film literature poetry journalism education "
+    "chemistry physics biology astronomy geology medicine nursing insurance taxation trade "
+    "tourism cooking gardening weather religion language family housing security"
+).split()
 LABELS = tuple(f"{adjective} {noun}" for adjective, noun in product(ADJECTIVES, NOUNS))
 FEW = 4
 # Of a contestant that takes seconds for a request, fewer are sent.

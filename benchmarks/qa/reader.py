@@ -292,7 +292,7 @@ def cross_validated_auroc(features: Floats, labels: Flags) -> float:
 
 
 def question_features(corpus: Corpus, reader: Reader, questions: Sequence[Question]) -> Floats:
-    """Calibration features of each question, of shape (n, 4)."""
+    """Calibration features of each question, of shape (n, 5)."""
     answers = [
         answer_question(corpus, reader, question.question, k=1, seconds=60.0)
         for question in questions

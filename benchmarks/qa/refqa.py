@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.progress import log_line, log_progress
+from benchmarks.progress import kept, log_line, log_progress
 from benchmarks.qa.anova import tukey_hsd, two_way_anova
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
@@ -333,11 +333,7 @@ class Ablation:
     def _seed_values(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
         name = cell_name(splitter, kind, seed)
         path = self.out / f"{name}-{Path(self.options.reader).name}{self.result_suffix}.json"
-        if not path.is_file():
-            log_line(f"measuring {name}")
-            path.write_text(json.dumps(self._measure(splitter, kind, seed)))
-
-        values: QuestionValues = json.loads(path.read_text())
+        values: QuestionValues = kept(path, lambda: self._measure(splitter, kind, seed))
         count = len(next(iter(values.values())))
         if count != len(self.questions()):
             raise SystemExit(

@@ -44,15 +44,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.speed.vectors import read_documents
+from benchmarks.speed.vectors import CachedEncoder, read_documents
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, TextEncoder, Vectors, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Kind, Mode, Role, Skipped, SourceFile
+from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.texts.passages import render, split
+from purlin.training.data.judged import JudgedSet as QuerySet
+from purlin.training.data.judged import ranked
 from purlin.training.data.pairs.augment import with_comment
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.data.pairs.rows import function_key, pairs_from_rows, plain_pair
@@ -63,7 +65,6 @@ CANDIDATES = 2000  # functions of a language in code_pairs and searches, or all 
 STYLES = ("web", "repository")
 SEARCHES = Path(__file__).parents[2] / "questions" / "searches"
 DEPTH = 100
-_QUERIES_AT_ONCE = 256
 _Values = NDArray[np.float64]
 
 log = logging.getLogger(__name__)
@@ -304,79 +305,10 @@ def _commented(id_: str, pair: Pair) -> Document:
 # ---- vectors
 
 
-class CachingEncoder:
-    """An encoder that encodes no passage twice, and keeps passage vectors in `file` (.npy)."""
-
-    def __init__(self, encoder: TextEncoder, file: Path | None = None) -> None:
-        self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
-        self.max_tokens, self.architecture = encoder.max_tokens, encoder.architecture
-        self.count_tokens = encoder.count_tokens
-        self._encoder, self._file = encoder, file
-        self._vectors: dict[bytes, Vectors] = {}
-        if file is not None and file.exists():
-            saved = np.load(file, allow_pickle=False)
-            self._vectors = dict(zip(saved["digest"].tolist(), saved["vector"], strict=True))
-
-    def encode(
-        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        if role == "query":
-            return self._encoder.encode(texts, role=role, progress=progress)
-
-        digests = [
-            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            for text in texts
-        ]
-        new = {
-            digest: text
-            for digest, text in zip(digests, texts, strict=True)
-            if digest not in self._vectors
-        }
-        if new:
-            report = _progress_reporter(len(new))
-            vectors = self._encoder.encode(list(new.values()), role=role, progress=report)
-            self._vectors |= dict(zip(new, vectors, strict=True))
-            self._save()
-        return np.stack([self._vectors[digest] for digest in digests])
-
-    def _save(self) -> None:
-        if self._file is None:
-            return
-
-        row_type = [("digest", "V16"), ("vector", "f4", (self.dim,))]
-        saved = np.empty(len(self._vectors), dtype=row_type)
-        saved["digest"] = np.array(list(self._vectors), dtype="V16")
-        saved["vector"] = np.stack(list(self._vectors.values()))
-
-        # Replaced at once, so that an interrupted call leaves the earlier file whole.
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".draft.npy")
-        np.save(draft, saved, allow_pickle=False)
-        draft.replace(self._file)
-
-
-def _progress_reporter(total: int) -> Callable[[int], None]:
-    """Log how many passages are encoded, every ten seconds and at the end."""
-    started = last = time.perf_counter()
-    encoded = 0
-
-    def advance(count: int) -> None:
-        nonlocal encoded, last
-        encoded += count
-        now = time.perf_counter()
-
-        if now - last >= 10 or encoded == total:
-            last = now
-            share = f"{encoded:,} of {total:,}"
-            log.info("    %s passages encoded, %.0f s", share, now - started)
-
-    return advance
-
-
-def cache_file(cache: Path, name: str, encoder: TextEncoder) -> Path:
-    """Return where the directory `cache` keeps an encoder's vectors of a set."""
+def cached_encoder(cache: Path | None, name: str, encoder: TextEncoder) -> CachedEncoder:
+    """Return an encoder that keeps its vectors of the set `name` in a directory below `cache`."""
     digest = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()
-    return cache / f"{name}-{digest[:16]}.npy"
+    return CachedEncoder(encoder, cache / f"{name}-{digest[:16]}" if cache else None)
 
 
 def passage_text(document: Document) -> str:
@@ -388,27 +320,13 @@ def passage_text(document: Document) -> str:
 # ---- search
 
 
-def nearest(queries: Vectors, passages: Vectors, depth: int = DEPTH) -> NDArray[np.int64]:
-    """Rows (q, depth) of `passages` by inner product with each query; ties are in row order."""
-    blocks = (
-        queries[start : start + _QUERIES_AT_ONCE]
-        for start in range(0, len(queries), _QUERIES_AT_ONCE)
-    )
-    return np.concatenate(
-        [np.argsort(-(block @ passages.T), axis=1, kind="stable")[:, :depth] for block in blocks]
-    )
-
-
 def dense_run(judged: JudgedSet, encoder: TextEncoder, vectors: Vectors, column: Column) -> Run:
     """Exhaustive search; `vectors` are those of all documents of the set."""
     rows = judged.rows(column)
     queries = encoder.encode(list(column.queries.values()), role="query")
-    rankings = nearest(queries, vectors[rows])
-
-    return {
-        query: [judged.documents[row].id for row in rows[ranked]]
-        for query, ranked in zip(column.queries, rankings, strict=True)
-    }
+    passages = dict.fromkeys((judged.documents[row].id for row in rows), "")
+    judged_queries = QuerySet(dict(column.queries), passages, column.qrels)
+    return ranked(judged_queries, queries, vectors[rows])
 
 
 def served_run(corpus: Corpus, mode: Mode, column: Column) -> Run:
@@ -457,8 +375,8 @@ def measure_modes(
         judged = load_set(name, data, full)
         log.info("  %s: %s documents", name, f"{len(judged.documents):,}")
 
-        file = cache_file(cache, name, encoder) if cache else None
-        for mode, columns in _measure_set(judged, CachingEncoder(encoder, file), modes).items():
+        cached = cached_encoder(cache, name, encoder)
+        for mode, columns in _measure_set(judged, cached, modes).items():
             results[mode] |= columns
         log.info("  %s: done in %.0f s", name, time.perf_counter() - started)
     return results

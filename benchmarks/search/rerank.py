@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from benchmarks.search.quality import (
     SETS,
-    CachingEncoder,
     Column,
-    cache_file,
+    cached_encoder,
     corpus_of,
     load_set,
     per_query,
@@ -209,8 +208,7 @@ def _searched(options: argparse.Namespace) -> Iterator[tuple[Corpus, Column]]:
 
     for name in options.sets:
         judged = load_set(name, options.data)
-        file = cache_file(options.cache, name, encoder) if options.cache else None
-        with corpus_of(judged, CachingEncoder(encoder, file)) as corpus:
+        with corpus_of(judged, cached_encoder(options.cache, name, encoder)) as corpus:
             for column in judged.columns:
                 yield corpus, column
 

@@ -15,13 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.speed.functions import read_rows
-from benchmarks.speed.vectors import (
-    CachedEncoder,
-    VectorCache,
-    corpus_texts,
-    encode_corpus,
-    read_documents,
-)
+from benchmarks.speed.vectors import CachedEncoder, corpus_texts, read_documents
 from purlin.index import builds
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import TextEncoder
@@ -77,15 +71,12 @@ class Shared:
     def prepare(self) -> None:
         """Make what is missing: weights in both forms, texts, vectors, and Purlin's corpus."""
         self.scratch.mkdir(parents=True, exist_ok=True)
-        encoder = self.encoder()
-        cache_directory = self.scratch / f"vectors-{self.judged.name}"
+        corpus, name = self.judged.corpus, self.judged.name
+        encoder = CachedEncoder(self.encoder(), self.scratch / f"vectors-{name}")
         if not self.vectors.exists():
-            encode_corpus(encoder, corpus_texts(self.judged.corpus), cache_directory)
-            write_shared(self.judged.corpus, VectorCache(cache_directory), self.texts, self.vectors)
-
-        if not has_build(self.home, self.judged.name):
-            cached = CachedEncoder(encoder, VectorCache(cache_directory))
-            build_corpus(self.home, self.judged.name, self.judged.corpus, cached)
+            write_shared(corpus, encoder, self.texts, self.vectors)
+        if not has_build(self.home, name):
+            build(self.home, name, "code", open_source("code", [corpus]), encoder)
 
     def encoder(self) -> Encoder:
         """The base model as sentence-transformers has it and as Purlin exports it, in 8 bits."""
@@ -113,13 +104,7 @@ def has_build(home: Path, name: str) -> bool:
     return True
 
 
-def build_corpus(home: Path, name: str, source: Path, encoder: TextEncoder) -> float:
-    """Build a corpus of functions from one BEIR file; returns the build's own seconds."""
-    manifest = build(home, name, "code", open_source("code", [source]), encoder)
-    return float(manifest.took_s)
-
-
-def write_shared(source: Path, cache: VectorCache, texts: Path, vectors: Path) -> None:
+def write_shared(source: Path, encoder: TextEncoder, texts: Path, vectors: Path) -> None:
     """Write ids with texts, and their vectors in the same order; both or neither."""
     ids = [document.id for document in read_documents(source)]
     contents = list(corpus_texts(source))
@@ -132,7 +117,7 @@ def write_shared(source: Path, cache: VectorCache, texts: Path, vectors: Path) -
             lines.write(json.dumps({"id": identifier, "text": text}) + "\n")
     staging.replace(texts)
 
-    np.save(vectors, cache.vectors(contents))
+    np.save(vectors, encoder.encode(contents, role="passage"))
 
 
 def judged_set(name: str, data: Path) -> Judged:

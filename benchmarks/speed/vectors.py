@@ -1,4 +1,4 @@
-"""Vectors of passages, encoded once and shared by every contestant of a comparison.
+"""Vectors of passages, encoded once and shared by all that is measured on them.
 
     python -m benchmarks.speed.vectors ENCODER CORPUS.jsonl.gz OUT [--threads 1] [--characters N]
 
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,44 +28,19 @@ from purlin.index.sources import open_source
 from purlin.index.texts.passages import render, split
 
 CHUNK = 2048
-KEY_BYTES = 12
-
-
-class VectorCache:
-    """Vectors by text, in a directory of chunks; all are read at opening."""
-
-    def __init__(self, directory: Path) -> None:
-        keys = [key for chunk in _chunks(directory) for key in chunk["keys"].tolist()]
-        self._rows = {key: row for row, key in enumerate(keys)}
-        self._vectors = read_matrix(directory)
-
-    def missing(self, texts: Sequence[str]) -> list[int]:
-        """Positions of the texts that have no vector."""
-        return [number for number, text in enumerate(texts) if text_key(text) not in self._rows]
-
-    def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Vectors (texts, dim) as float32. Raises KeyError for a text that has none."""
-        rows = [self._rows[text_key(text)] for text in texts]
-        vectors: Vectors = self._vectors[rows].astype(np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def read_matrix(directory: Path) -> NDArray[np.float16]:
-    """Vectors (texts, dim) of all chunks, in the order of the corpus; (0, 0) if there are none."""
-    vectors = [chunk["vectors"] for chunk in _chunks(directory)]
-    return np.concatenate(vectors or [np.empty((0, 0), np.float16)])
-
-
-def _chunks(directory: Path) -> Iterator[Any]:
-    """Open the chunks, in the order of the corpus."""
-    return map(np.load, sorted(directory.glob("chunk-*.npz")))
+KEY_BYTES = 16
+_Item = TypeVar("_Item")
 
 
 class CachedEncoder:
-    """An encoder that looks passages up first; what has no vector is encoded."""
+    """An encoder that encodes no passage twice, and keeps their vectors in a directory of chunks."""
 
-    def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
-        self._encoder, self._cache = encoder, cache
+    def __init__(self, encoder: TextEncoder, directory: Path | None = None) -> None:
+        """Read what an earlier call kept; without a directory, vectors are kept in memory alone."""
+        self._encoder, self._directory = encoder, directory
+        self._vectors: dict[bytes, Vectors] = {}
+        for chunk in _chunks(directory) if directory else ():
+            self._vectors |= zip(chunk["keys"].tolist(), chunk["vectors"], strict=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._encoder, name)
@@ -75,17 +51,49 @@ class CachedEncoder:
         if role == "query":
             return self._encoder.encode(texts, role=role, progress=progress)
 
-        missing = self._cache.missing(texts)
-        present = sorted({*range(len(texts))} - {*missing})
-        vectors = np.empty((len(texts), self._encoder.dim), np.float32)
-        if missing:
-            vectors[missing] = self._encoder.encode([texts[row] for row in missing], role=role)
-        if present:
-            vectors[present] = self._cache.vectors([texts[row] for row in present])
-
+        keys = [text_key(text) for text in texts]
+        missing = {
+            key: text for key, text in zip(keys, texts, strict=True) if key not in self._vectors
+        }
+        for chunk in chunked(missing.items()):
+            self._add(dict(chunk))
         if progress is not None:
             progress(len(texts))
-        return vectors
+        return np.stack([self._vectors[key] for key in keys])
+
+    def _add(self, texts: dict[bytes, str]) -> None:
+        """Encode texts by their keys, and write them as the next chunk."""
+        started = time.monotonic()
+        vectors = self._encoder.encode(list(texts.values()), role="passage")
+        self._vectors |= zip(texts, vectors, strict=True)
+        if self._directory is None:
+            return
+
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"chunk-{len(list(self._directory.glob('chunk-*.npz'))):05}.npz"
+        staging = path.with_suffix(".part")
+        with staging.open("wb") as file:
+            keys = np.frombuffer(b"".join(texts), f"V{KEY_BYTES}")
+            np.savez(file, keys=keys, vectors=vectors)
+        # Replaced at once, so that a run that is stopped leaves whole chunks.
+        staging.replace(path)
+        rate = len(texts) / (time.monotonic() - started)
+        print(f"{len(self._vectors):,} texts, {rate:.0f}/s", file=sys.stderr, flush=True)
+
+
+def read_matrix(directory: Path) -> NDArray[np.float16]:
+    """Vectors (texts, dim) of all chunks, in the order of the corpus."""
+    return np.concatenate([chunk["vectors"].astype(np.float16) for chunk in _chunks(directory)])
+
+
+def _chunks(directory: Path) -> Iterator[Any]:
+    """Open the chunks, in the order of the corpus."""
+    return map(np.load, sorted(directory.glob("chunk-*.npz")))
+
+
+def chunked(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    iterator = iter(items)
+    return iter(lambda: list(islice(iterator, CHUNK)), [])
 
 
 def text_key(text: str) -> bytes:
@@ -105,31 +113,6 @@ def corpus_texts(path: Path) -> Iterator[str]:
         yield from (render(document, passage) for passage in split(document))
 
 
-def encode_corpus(encoder: TextEncoder, texts: Iterator[str], directory: Path) -> int:
-    """Encode chunk after chunk; those that are there are skipped. Returns the number of texts."""
-    directory.mkdir(parents=True, exist_ok=True)
-    total = 0
-
-    for number, chunk in enumerate(iter(lambda: list(islice(texts, CHUNK)), [])):
-        total += len(chunk)
-        path = directory / f"chunk-{number:05}.npz"
-        if path.exists():
-            continue
-
-        started = time.monotonic()
-        vectors = encoder.encode(chunk, role="passage").astype(np.float16)
-        staging = path.with_suffix(".part")
-        with staging.open("wb") as file:
-            keys = np.frombuffer(b"".join(map(text_key, chunk)), f"V{KEY_BYTES}")
-            np.savez(file, keys=keys, vectors=vectors)
-        staging.replace(path)
-
-        rate = len(chunk) / (time.monotonic() - started)
-        print(f"{total:,} texts, {rate:.0f}/s", flush=True)
-
-    return total
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -141,9 +124,9 @@ def main() -> None:
     parser.add_argument("--characters", type=int)
     options = parser.parse_args()
 
-    encoder = load_encoder(options.encoder, threads=options.threads)
-    texts = (text[: options.characters] for text in corpus_texts(options.corpus))
-    encode_corpus(encoder, texts, options.out)
+    encoder = CachedEncoder(load_encoder(options.encoder, threads=options.threads), options.out)
+    for chunk in chunked(text[: options.characters] for text in corpus_texts(options.corpus)):
+        encoder.encode(chunk, role="passage")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ paired by query. `--bm25` adds a row. Results of earlier calls are kept.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.progress import log_line, log_progress
+from benchmarks.progress import kept, log_line, log_progress
 from benchmarks.search import quality
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
 from purlin.index.evaluation.ranking import Run
@@ -158,16 +157,17 @@ def cell_values(
     cell_recipe = recipe_of_cell(recipe, cell, seed, options.dpr_base or BASE, options.teacher)
     # The base model is the same for every seed.
     path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
-    if not path.is_file():
+
+    def measure() -> ColumnValues:
         # Cells with the same pretraining share a directory, to go on from the same checkpoint.
         directory = options.out / cell.partition(",")[0] / str(seed)
         if cell_recipe is None:
             encoder = export_base(recipe, directory)
         else:
             encoder = train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
-        path.write_text(json.dumps(measure_queries(load_encoder(encoder), options)))
+        return measure_queries(load_encoder(encoder), options)
 
-    values: ColumnValues = json.loads(path.read_text())
+    values: ColumnValues = kept(path, measure)
     return values
 
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from purlin.index.errors import EngineFailed
 from purlin.index.records import Mode
-from purlin.index.search.corpus import Corpus, PassageResult, SearchResult
+from purlin.index.search.corpus import Corpus, PassageResult
 from purlin.index.search.ranking.ranked import Ranked
 
-_R = TypeVar("_R", SearchResult, Ranked, PassageResult)
+_R = TypeVar("_R", Ranked, PassageResult)
 
 
 class HostedCorpus(Corpus):
@@ -26,10 +26,6 @@ class HostedCorpus(Corpus):
     def __init__(self, *arguments: Any, fallback: bool, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._fallback = fallback
-
-    def search(self, query: str, *, mode: Mode = "hybrid", **options: Any) -> SearchResult:
-        """Search as `Corpus.search` does, or with one retriever if the other fails."""
-        return self._answered(partial(super().search, query, **options), mode)
 
     def rank(self, query: str, depth: int, *, mode: Mode = "hybrid", **options: Any) -> Ranked:
         """Rank as `Corpus.rank` does, or with one retriever if the other fails."""

@@ -353,6 +353,14 @@ class MilvusPassages:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return documents & layout.SECONDARY > 0
 
+    def lengths(self, documents: Rows) -> Rows:
+        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
+        lengths = {
+            int(row[layout.ROW]) // layout.MAX_CHUNKS: _length(row)
+            for row in self._first_records(np.unique(documents), [RANGES])
+        }
+        return np.array([lengths[document] for document in documents.tolist()], dtype=np.int64)
+
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository asks of these documents."""
         columns = [layout.TITLE, layout.PATH, RANGES]
@@ -372,8 +380,7 @@ class MilvusPassages:
             [distinct_tokens(path_text(path or "")) for path in paths],
             self.secondary(documents),
             documents & layout.MODULE > 0,
-            # Builds of earlier versions do not have them.
-            np.array([row[RANGES].get(layout.LINES, 0) for row in rows], dtype=np.int64),
+            np.array([_length(row) for row in rows], dtype=np.int64),
         )
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
@@ -456,6 +463,11 @@ def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:
         for record in records
     ]
     return np.concatenate([_NO_ROWS, *rows])
+
+
+def _length(record: Mapping[str, Any]) -> int:
+    """Length of a document's body, given by its first record; builds of earlier versions lack it."""
+    return int(record[RANGES].get(layout.LENGTH, 0))
 
 
 def _incomplete(collection: Collection) -> Damaged:

@@ -30,7 +30,7 @@ from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.postings import B
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.store.document_records import folded_title, lines_of, path_of
+from purlin.index.search.store.document_records import folded_title, path_of
 from purlin.index.search.store.filters import ANY_CASE
 from purlin.index.texts.passages import lexical_text
 
@@ -229,7 +229,7 @@ class _Writer:
         path = path_of(document)
         self.has_files = self.has_files or bool(path)
 
-        ranges = filters[fields.RANGES] | {layout.LINES: lines_of(document.location)}
+        ranges = filters[fields.RANGES] | {layout.LENGTH: len(document.body)}
         columns = {
             **filters,
             fields.RANGES: ranges,

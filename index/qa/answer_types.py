@@ -352,20 +352,20 @@ def matching_rules(question: str) -> Iterator[str]:
 
 def quantity_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of numbers with their unit, "10 megabytes", at most MAX_CANDIDATES."""
-    matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
-    return (match.span() for match in islice(matches, MAX_CANDIDATES))
+    return _spans(_QUANTITY, text)
 
 
 def interval_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of ranges of numbers, "[0.5, 100]" or "1 to 5", at most MAX_CANDIDATES."""
-    matches = _INTERVAL.finditer(text, 0, MAX_CANDIDATE_CHARS)
-    return (match.span() for match in islice(matches, MAX_CANDIDATES))
+    return _spans(_INTERVAL, text)
 
 
 def candidate_spans(answer_type: AnswerType, text: str) -> Iterator[tuple[int, int]]:
     """Yield spans of a passage that look like the type, at most MAX_CANDIDATES."""
-    group: str | int = "name" if "name" in answer_type.look.groupindex else 0
+    return _spans(answer_type.look, text)
 
-    matches = answer_type.look.finditer(text, 0, MAX_CANDIDATE_CHARS)
-    for match in islice(matches, MAX_CANDIDATES):
-        yield match.span(group)
+
+def _spans(look: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    group: str | int = "name" if "name" in look.groupindex else 0
+    matches = look.finditer(text, 0, MAX_CANDIDATE_CHARS)
+    return (match.span(group) for match in islice(matches, MAX_CANDIDATES))

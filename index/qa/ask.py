@@ -92,6 +92,7 @@ def answer_question(
         _best_document(ranked, reading),
         word_weights,
         reading.answerable,
+        [passage.prior for passage in passages],
     )
 
     return AskResult(

@@ -207,12 +207,14 @@ def calibration_features(
     best_document: Document | None,
     word_weights: Mapping[str, float],
     reader_probability: float,
-) -> tuple[float, float, float, float]:
+    priors: Sequence[float],
+) -> tuple[float, ...]:
     """Return the features by which the probability that the corpus has an answer is calibrated.
 
     They are the best dense and the best lexical score, the idf (from `word_weights`) of the rarest
-    word of the question that the best answer's document lacks, and the log odds of the reader's own
-    estimate.
+    word of the question that the best answer's document lacks, the log odds of the reader's own
+    estimate, and the share of the first passage in the odds of all that were read, whose logarithms
+    relative to it are the `priors`.
     """
     dense = max((hit.scores.get("dense", 0.0) for hit in hits), default=0.0)
     lexical = max((hit.scores.get("lexical", 0.0) for hit in hits), default=0.0)
@@ -222,12 +224,18 @@ def calibration_features(
     rarest_missing = max(missing, default=0.0)
 
     probability = min(max(reader_probability, PROBABILITY_MARGIN), 1.0 - PROBABILITY_MARGIN)
-    return dense, lexical, rarest_missing, math.log(probability / (1.0 - probability))
+    log_odds = math.log(probability / (1.0 - probability))
+
+    first_share = 1.0 / sum(map(math.exp, priors)) if priors else 0.0
+    return dense, lexical, rarest_missing, log_odds, first_share
 
 
 def calibrated_probability(features: Sequence[float], weights: Sequence[float]) -> float:
-    """Return a probability by logistic regression; `weights` are a constant, then one per feature."""
-    products = (weight * feature for weight, feature in zip(weights[1:], features, strict=True))
+    """Return a probability by logistic regression; `weights` are a constant, then one per feature.
+
+    The last feature counts nothing for a reader without a weight for it, as earlier ones were exported.
+    """
+    products = (weight * feature for weight, feature in zip(weights[1:], features, strict=False))
     log_odds = weights[0] + sum(products)
     return round(1 / (1 + math.exp(-max(-30.0, min(30.0, log_odds)))), 6)
 

@@ -10,6 +10,8 @@ from typing import Any
 from purlin.index.encoder.exported import MODEL, TOKENIZER, check_parts, fingerprint_of, settings_of
 
 READER_SETTINGS = "reader.json"
+# A constant and the weights of all features, or of all but the last, which earlier readers lack.
+CALIBRATION_SIZES = (5, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,8 @@ class ReaderSettings:
 
     `prior_weight` is the weight of a passage's prior, beside `purlin.index.qa.features.SPAN_WEIGHTS`.
     The probability that the corpus has an answer is the logistic function of `calibration`: a
-    constant, then the weights of `purlin.index.qa.features.calibration_features`.
+    constant, then the weights of `purlin.index.qa.features.calibration_features`; without the last
+    weight, its feature counts nothing.
     """
 
     name: str
@@ -52,7 +55,7 @@ def parse_settings(content: Any) -> ReaderSettings:
     settings = settings_of(kind, {**content, "calibration": calibration})
 
     files = set() if isinstance(settings, EnsembleReaderSettings) else {MODEL, TOKENIZER}
-    is_valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
+    is_valid = len(settings.calibration) in CALIBRATION_SIZES and 16 <= settings.max_tokens <= 8192
     if not is_valid or set(settings.files) != files:
         raise ValueError("its values do not fit together")
 

@@ -33,8 +33,8 @@ class Details:
 
     `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
     are the distinct tokens of titles and paths, separated by spaces. `secondary` masks documents whose
-    role counts less, `modules` those with the code outside a file's definitions. `lines` counts the
-    lines that each document takes in its file, 0 where that is not known.
+    role counts less, `modules` those with the code outside a file's definitions. `lengths` are those of
+    their bodies in characters, 0 where that is not known.
     """
 
     titles: Sequence[str]
@@ -43,7 +43,7 @@ class Details:
     path_tokens: Sequence[str]
     secondary: NDArray[np.bool_]
     modules: NDArray[np.bool_]
-    lines: NDArray[np.int64]
+    lengths: Rows
 
 
 class DenseRetriever(Protocol):
@@ -136,6 +136,9 @@ class PassageStore(Protocol):
 
     def secondary(self, documents: Rows) -> NDArray[np.bool_]:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
+
+    def lengths(self, documents: Rows) -> Rows:
+        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""

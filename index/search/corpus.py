@@ -15,7 +15,7 @@ from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
-from purlin.index.records import Document, Hit, Mode, Passage
+from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
 from purlin.index.search.contracts import (
     Allowed,
@@ -58,8 +58,10 @@ class SearchResult:
     """One page of hits. `total` counts the documents on all pages.
 
     `timings_ms` maps a step (encode, dense, lexical, fuse, fetch, read) to its milliseconds.
-    `warning` is present if only one of two retrievers answered, or if the reranker was too slow,
-    `corrected` if the query was searched in another spelling.
+    `warning` is present if only one of two retrievers answered, if the reranker was too slow, or if
+    scores of different encoders were compared, `corrected` if the query was searched in another
+    spelling. If several corpora were searched, each hit names its own, and `corpora` has them in
+    the order of the search.
     """
 
     hits: tuple[Hit, ...]
@@ -67,6 +69,7 @@ class SearchResult:
     timings_ms: Mapping[str, float]
     warning: str | None = None
     corrected: str | None = None
+    corpora: tuple[SearchedCorpus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class Corpus:
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
+        # Paths tell more about code than its text does, so a model also ranks by them.
+        self._has_model = manifest.kind == "code" and passages.has_files
         self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
@@ -127,9 +132,8 @@ class Corpus:
             passages,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
+            demote_short=manifest.kind == "code" and not self._has_model,
         )
-        # Paths tell more about code than its text does, so a model also ranks by them.
-        self._has_model = manifest.kind == "code" and passages.has_files
 
         # By filter: what it allows, and how many documents.
         self._filters: RecentlyUsed[str, tuple[Allowed, int]] = RecentlyUsed(_CACHED_FILTERS)
@@ -226,8 +230,7 @@ class Corpus:
         check_search(query, k, offset, mode)
         depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
 
-        clock = Clock()
-        ranked = self._ranked(self._prepare(query, mode, filter, clock), depth, clock)
+        ranked = self.rank(query, depth, mode=mode, filter=filter)
         if reranker is not None:
             ranked = self.reranked(ranked, RERANK_DEPTH, reranker)
 
@@ -251,7 +254,11 @@ class Corpus:
         """
         check_search(query, 1, depth - 1, mode)
         clock = Clock()
-        return self._ranked(self._prepare(query, mode, filter, clock, vector), depth, clock)
+        prepared = self._prepare(query, mode, filter, clock, vector)
+        ranking = self.retrievers.rank(prepared, depth, clock)
+        total = self.retrievers.total(prepared)
+        clock.lap("fetch")
+        return Ranked(total, clock.laps, prepared, ranking)
 
     def reranked(
         self,
@@ -389,12 +396,6 @@ class Corpus:
         return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
 
     # ---- retrieval
-
-    def _ranked(self, query: Query, depth: int, clock: Clock) -> Ranked:
-        ranking = self.retrievers.rank(query, depth, clock)
-        total = self.retrievers.total(query)
-        clock.lap("fetch")
-        return Ranked(total, clock.laps, query, ranking)
 
     def _prepare(
         self,
@@ -551,7 +552,7 @@ class Corpus:
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self.retrievers.priors(document)[0])
+        prior = float(self.retrievers.priors(document, query.mode)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from purlin.index.search.store.segment_store import Store, StoredPassage
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 
 Mask = NDArray[np.bool_]
+_Record = TypeVar("_Record")
 
 
 class Documents:
@@ -70,7 +72,7 @@ class Documents:
             for store, start in self._parts()
         )
 
-    # Masks of documents: every search looks at a few of their rows.
+    # Of all documents: every search looks at a few of their rows.
 
     @cached_property
     def _secondary(self) -> Mask:
@@ -79,6 +81,10 @@ class Documents:
     @cached_property
     def _modules(self) -> Mask:
         return self._having("kind", ("module",))
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int32]:
+        return np.concatenate([store.lengths for store in self.stores])
 
     def _having(self, field: str, values: Sequence[str]) -> Mask:
         """Mask (documents,) of those with one of the values."""
@@ -141,11 +147,17 @@ class Documents:
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Map those of the ids that exist to their documents."""
-        listed_ids = list(ids)
+        return self._live_rows(Store.rows_of, ids)
+
+    def _live_rows(
+        self, rows_of: Callable[[Store, list[str]], dict[str, int]], names: Iterable[str]
+    ) -> dict[str, int]:
+        """Map names to documents by what each segment has of them, except removed ones."""
+        listed = list(names)
         return {
-            identifier: row + start
+            name: row + start
             for store, start in self._parts()
-            for identifier, row in store.rows_of(listed_ids).items()
+            for name, row in rows_of(store, listed).items()
             if self._live[row + start]
         }
 
@@ -171,6 +183,11 @@ class Documents:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return self._secondary[documents]
 
+    def lengths(self, documents: Rows) -> Rows:
+        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
+        lengths: Rows = self._lengths[documents].astype(np.int64)
+        return lengths
+
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""
         heads = self.heads(documents.tolist())
@@ -181,48 +198,43 @@ class Documents:
             [head.path_tokens for head in heads],
             self.secondary(documents),
             self._modules[documents],
-            np.array([head.lines for head in heads], dtype=np.int64),
+            self.lengths(documents),
         )
 
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
-        if len(self.stores) == 1:
-            return self.stores[0].heads(rows)
-        heads: dict[int, Head] = {}
-        for store, start in self._parts():
-            own = [row for row in rows if start <= row < start + len(store)]
-            heads |= zip(own, store.heads([row - start for row in own]), strict=True)
-        return [heads[row] for row in rows]
+        return self._read(Store.heads, rows, self._starts)
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
-        listed = list(paths)
-        return {
-            path
-            for store, start in self._parts()
-            for path, row in store.rows_in(listed).items()
-            if self._live[row + start]
-        }
+        return set(self._live_rows(Store.rows_in, paths))
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id, whole. Raises NotFound."""
-        for row in self.rows_of([document_id]).values():
-            for store, start in self._parts():
-                if start <= row < start + len(store):
-                    return store.document(row - start)
-        raise no_document(document_id)
+        rows = list(self.rows_of([document_id]).values())[:1]
+        if not rows:
+            raise no_document(document_id)
+        [document] = self._read(
+            lambda store, own: list(map(store.document, own)), rows, self._starts
+        )
+        return document
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Return passages in the given order; those of one document share its object."""
+        return self._read(Store.fetch, rows, self._passage_starts)
+
+    def _read(
+        self,
+        read: Callable[[Store, Sequence[int]], list[_Record]],
+        rows: Sequence[int],
+        starts: Sequence[int],
+    ) -> list[_Record]:
+        """Read rows in the given order; the rows of each segment begin at its start."""
         if len(self.stores) == 1:
-            return self.stores[0].fetch(rows)
+            return read(self.stores[0], rows)
 
-        passages: dict[int, StoredPassage] = {}
-        for number, store in enumerate(self.stores):
-            start, end = self._passage_starts[number : number + 2]
-            own = [row for row in rows if start <= row < end]
-            if own:
-                stored = store.fetch([row - start for row in own])
-                passages |= dict(zip(own, stored, strict=True))
-
-        return [passages[row] for row in rows]
+        records: dict[int, _Record] = {}
+        for store, start, end in zip(self.stores, starts, starts[1:], strict=False):
+            if own := [row for row in rows if start <= row < end]:
+                records |= zip(own, read(store, [row - start for row in own]), strict=True)
+        return [records[row] for row in rows]

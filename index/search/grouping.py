@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Variant
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.limits import MAX_K, MAX_RANK, check_page
-from purlin.index.search.several import SeveralResult
 from purlin.index.search.store.filters import unknown_field
 
 # At least so many hits are read, whatever the page, to find variants among them.
@@ -24,14 +23,11 @@ MAX_VARIANTS = 100
 # The field with the product that a record is a variant of. Catalogues without variants lack it.
 PARENT = "parent"
 
-Result = TypeVar("Result", SearchResult, SeveralResult)
-Result_co = TypeVar("Result_co", SearchResult, SeveralResult, covariant=True)
 
-
-class Search(Protocol[Result_co]):
+class Search(Protocol):
     """A search for which only the page is left to choose."""
 
-    def __call__(self, *, k: int, offset: int) -> Result_co:
+    def __call__(self, *, k: int, offset: int) -> SearchResult:
         """Return hits offset + 1 to offset + k."""
 
 
@@ -48,12 +44,12 @@ def can_group(name: str, corpora: Sequence[Corpus]) -> bool:
     raise InvalidInput(unknown_field(name, names), field="group_by")
 
 
-def without_variants(page: Result) -> Result:
+def without_variants(page: SearchResult) -> SearchResult:
     """Return the page with each hit as a group of its own."""
     return replace(page, hits=tuple(replace(hit, variants=()) for hit in page.hits))
 
 
-def search_grouped(search: Search[Result], group_by: str, *, k: int, offset: int) -> Result:
+def search_grouped(search: Search, group_by: str, *, k: int, offset: int) -> SearchResult:
     """Return groups offset + 1 to offset + k: the best hit of each, with the others as its variants.
 
     A hit without the field is grouped by its own id: a product joins the hits that name it as their

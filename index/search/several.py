@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, Vectors
 from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
-from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus
+from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus, SearchResult
 from purlin.index.search.limits import check_search
 from purlin.index.search.ranking.ranked import Ranked
 from purlin.index.search.store.filters import Filter, only_excludes
@@ -29,21 +29,6 @@ _LISTED = 30  # field names in an error
 # Their cosines are of one scale, see docs/decisions.md.
 _ONE_SCALE = {ENSEMBLE_ENCODER.name, TRANSFORMER_ENCODER.name}
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class SeveralResult:
-    """One page of hits of several corpora; each hit names its corpus.
-
-    `total` counts the documents of all corpora on all pages. `corpora` are in the order of the
-    search. `warning` is present if scores of different encoders were compared.
-    """
-
-    hits: tuple[Hit, ...]
-    total: int
-    corpora: tuple[SearchedCorpus, ...]
-    timings_ms: Mapping[str, float]
-    warning: str | None = None
 
 
 def search_corpora(
@@ -56,7 +41,7 @@ def search_corpora(
     filter: Filter | None = None,
     explain: bool = False,
     rerankers: Sequence[PassageReranker | None] = (),
-) -> SeveralResult:
+) -> SearchResult:
     """Return hits offset + 1 to offset + k over all corpora, best first.
 
     Hits of equal score are in the order of `corpora`. Pages are exact: each corpus is ranked as
@@ -84,7 +69,7 @@ def search_corpora(
     total = sum(each.total for each in searched)
     warnings = [_warning(corpora, mode), *(ranked.warning for ranked in rankings if ranked)]
     warning = " ".join(text for text in warnings if text) or None
-    return SeveralResult(hits, total, searched, timings, warning)
+    return SearchResult(hits, total, timings, warning, corpora=searched)
 
 
 def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:

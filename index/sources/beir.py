@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value, is_text
+from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
+from purlin.index.sources.encodings import valid_text
 from purlin.index.sources.files import file_stamp, unchanged
 from purlin.index.sources.parts import cut, part_files
 from purlin.index.sources.tables import Row, identified, read_rows
@@ -119,8 +120,7 @@ def _text_document(record: Mapping[str, Any], kind: Kind) -> Document:
     id_, title, body = _id(record), _text(record, "title"), _text(record, "text")
     if not title and not body:
         raise InvalidInput("neither a title nor a text")
-    if not is_text(json.dumps(record, ensure_ascii=False)):
-        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
+    valid_text(json.dumps(record, ensure_ascii=False))
 
     fields = _flatten({name: value for name, value in record.items() if name not in _TEXT_KEYS})
     return Document(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from purlin.index.errors import InvalidInput
+
 # Longer byte order marks come first: UTF-32's begins like UTF-16's.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -31,6 +33,8 @@ _TEXT_CODEC = re.compile(
 
 # Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x19\x1c-\x1f\x7f]")
+# What JSON replies and a store cannot hold: zero characters and halves of surrogate pairs.
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _ASCII = bytes(range(128))
 # ISO-2022-JP changes to Japanese characters and on to others.
 _ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BIJ]")
@@ -41,6 +45,23 @@ _HALF_WIDTH_KANA = re.compile(r"[\uff61-\uff9f]")
 _MIN_KANA_SHARE = 0.2
 # Western European text has its letters beyond ASCII alone or in pairs, other scripts in words.
 _MAX_WESTERN_RUN = 2
+
+
+def valid_text(text: str) -> str:
+    """Return the text as it is.
+
+    Raises InvalidInput for a byte that is not UTF-8, which a table's text holds as the second half of
+    a surrogate pair, and for what an escape in JSON made: another half, or a zero character.
+    """
+    match = _NOT_TEXT.search(text)
+    if match is None:
+        return text
+    if "\udc80" <= match[0] <= "\udcff":
+        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
+    raise InvalidInput(
+        f"holds the escape \\u{ord(match[0]):04x}, which is no character; remove it, or write both"
+        " halves of a surrogate pair"
+    )
 
 
 def decoded(content: bytes) -> str | None:

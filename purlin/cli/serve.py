@@ -97,7 +97,7 @@ def key(
 
     Example: purlin key shop search qa --per-minute 600 >> keys
     """
-    from purlin.app.access import new_key
+    from purlin.app.keys import new_key
 
     secret, line = new_key(name, scopes, per_minute)
     err.print(f"the key of {name}, shown only now:\n{secret}", soft_wrap=True)

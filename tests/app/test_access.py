@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from purlin.app import access
-from purlin.app.access import Access, Key, accepted_scopes, parse_keys, read_keys_file
+from purlin.app.access import Access, accepted_scopes
+from purlin.app.keys import (
+    MAX_KEYS_BYTES,
+    SCOPES,
+    Key,
+    configured_keys,
+    parse_keys,
+    read_keys_file,
+)
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.cli.commands import app as command_line
@@ -242,7 +249,7 @@ def test_openapi_documents_every_scope(client: TestClient) -> None:
         scopes = accepted_scopes(method, path)
         missing = f"{path} is missing in access._NEEDS"
 
-        assert scopes is None or set(scopes) < set(access.SCOPES), missing
+        assert scopes is None or set(scopes) < set(SCOPES), missing
 
         documented = {"401", "403", "429"} & operation["responses"].keys()
         assert documented == (set() if scopes is None else {"401", "403", "429"})
@@ -366,12 +373,12 @@ def test_a_file_without_keys_does_not_let_all_in(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="keys has no key"):
         create_app(Settings(keys_file=file))
     with pytest.raises(InvalidInput, match="PURLIN_KEYS has no key"):
-        access.configured_keys(" ; ", None)
+        configured_keys(" ; ", None)
 
 
 def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
+    (tmp_path / "long").write_bytes(b"#" * (MAX_KEYS_BYTES + 1))
     for name, words in (
         ("binary", "cannot be read"),
         ("missing", "cannot be read"),

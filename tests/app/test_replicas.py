@@ -17,7 +17,7 @@ import httpx
 import pytest
 import yaml
 
-from purlin.app.access import new_key
+from purlin.app.keys import new_key
 from purlin.index import builds
 from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from tests.support.paths import ROOT

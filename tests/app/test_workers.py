@@ -18,8 +18,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from purlin.app.access import new_key
 from purlin.app.connections import bind
+from purlin.app.keys import new_key
 from purlin.app.settings import Settings
 from purlin.cli.commands import app
 from purlin.index.cpus import available_cpus

@@ -21,7 +21,7 @@ from benchmarks.speed import functions, growth, load, sizing, steady, tables
 from benchmarks.speed.load import Client, Request
 from benchmarks.speed.processes import directory_mb, free_port, memory_of, serving
 from benchmarks.speed.records import Records, median_of, select
-from benchmarks.speed.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
+from benchmarks.speed.vectors import CachedEncoder, corpus_texts, read_matrix
 from purlin.index.encoder import STATIC_ENCODER
 from tests.support.files import write_jsonl
 from tests.support.hash_encoder import HashEncoder
@@ -201,28 +201,13 @@ def test_encoding_goes_on_after_the_last_chunk(
 ) -> None:
     monkeypatch.setattr("benchmarks.speed.vectors.CHUNK", 1)
     texts = list(corpus_texts(write_jsonl(tmp_path / "corpus.jsonl.gz", ROWS)))
+    CachedEncoder(HashEncoder(), tmp_path / "cache").encode(texts[:1], role="passage")
+
     encoder = HashEncoder()
-
-    encode_corpus(encoder, iter(texts[:1]), tmp_path / "cache")
-    stamp = (tmp_path / "cache" / "chunk-00000.npz").stat().st_mtime_ns
-    assert encode_corpus(encoder, iter(texts), tmp_path / "cache") == 2
-
-    cache = VectorCache(tmp_path / "cache")
-    assert (tmp_path / "cache" / "chunk-00000.npz").stat().st_mtime_ns == stamp
-    assert not cache.missing(texts)
-    np.testing.assert_allclose(
-        cache.vectors(texts), encoder.encode(texts, role="passage"), atol=1e-3
-    )
-
-
-def test_cached_encoder_encodes_what_is_missing(tmp_path: Path) -> None:
-    encoder = HashEncoder()
-    encode_corpus(encoder, iter(["a known text"]), tmp_path)
-    texts = ["another text", "a known text", "a third"]
-
-    vectors = CachedEncoder(encoder, VectorCache(tmp_path)).encode(texts, role="passage")
-
-    np.testing.assert_allclose(vectors, encoder.encode(texts, role="passage"), atol=1e-3)
+    vectors = CachedEncoder(encoder, tmp_path / "cache").encode(texts, role="passage")
+    assert encoder.encoded == texts[1:]
+    np.testing.assert_array_equal(vectors, HashEncoder().encode(texts, role="passage"))
+    np.testing.assert_allclose(read_matrix(tmp_path / "cache"), vectors, atol=1e-3)
 
 
 # ---- growth

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from purlin.app.access import new_key
+from purlin.app.keys import new_key
 from tests.support.paths import ROOT
 from tests.support.serving import until
 from tests.support.traffic import HOST, START_S, Load, Request, run

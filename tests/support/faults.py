@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from purlin.app.access import new_key
 from purlin.app.corpora.open_builds import OpenCorpora
 from purlin.app.encoding import Encoders
+from purlin.app.keys import new_key
 from purlin.index import builds
 from purlin.index.errors import Damaged
 from purlin.index.search.corpus import Corpus

@@ -164,7 +164,7 @@ def test_the_command_says_where(data: Path) -> None:
         ('name = "joint"', 'name = "a b"', "not one word"),
         ('encoder = "narrow"', 'encoder = "elsewhere/narrow"', "in different directories"),
         ("sample = 20", "sample = 1", "sample"),
-        ('name = "same"', 'name = "same"\nmeasure = "-loss"', "needs a model to train"),
+        ('name = "same"', 'name = "same"\nmeasure = "-loss"', "needs a transformer"),
         ("[[dev]]", f"{DEV}[[dev]]", "need different names"),
     ],
 )

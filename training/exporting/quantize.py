@@ -46,33 +46,14 @@ from purlin.training.exporting.saturation import (
 
 GELU_MINIMUM = -0.17
 TABLE_ROWS = 1000  # smaller lookup tables, such as that of positions, keep 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizationRecipe:
-    """What the study in docs/encoder.md varies; the defaults are those of the released models.
-
-    `smoothing` is the share of the difficulty that moves to the weights (None: no smoothing).
-    `weight_limit` is the largest weight. `pair_limit` is the largest sum of two neighbouring
-    weights of one sign; None lets sums saturate without VNNI. `compensate` rounds weights so that
-    their errors make up for each other; else each is rounded to the nearest step.
-    """
-
-    smoothing: float | None = 0.7
-    row_scales: bool = True
-    weight_limit: int = 127
-    pair_limit: int | None = MAX_PAIR
-    compensate: bool = True
-
-
-RELEASED_QUANTIZATION = QuantizationRecipe()
+SMOOTHING = 0.7  # share of the difficulty that moves from the activations to the weights
+WEIGHT_LIMIT = 127  # the largest weight
 
 
 def quantize(
     source: Path,
     target: Path,
     samples: Iterable[TokenIds],
-    recipe: QuantizationRecipe = RELEASED_QUANTIZATION,
 ) -> None:
     """Write the quantized graph of `source` to `target`, which may be the same file.
 
@@ -81,7 +62,7 @@ def quantize(
     model = onnx.load(source)
     inputs = measure_inputs(model, samples)
 
-    graph = _GraphRewriter(model.graph, recipe)
+    graph = _GraphRewriter(model.graph)
     for name, layers in linear_layers(model.graph).items():
         graph.quantize_layers(name, layers, inputs[name])
     graph.quantize_tables()
@@ -109,9 +90,8 @@ class _Activation:
 class _GraphRewriter:
     """Replaces linear layers and lookup tables of a graph by quantized ones."""
 
-    def __init__(self, graph: Any, recipe: QuantizationRecipe) -> None:
+    def __init__(self, graph: Any) -> None:
         self._graph = graph
-        self._recipe = recipe
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
         self._producers = {name: node for node in graph.node for name in node.output}
 
@@ -130,12 +110,11 @@ class _GraphRewriter:
         nodes: list[NodeProto] = []
         factors = np.ones_like(layer_input.low)
 
-        if self._recipe.row_scales and self._producers[name].op_type == "Gelu":
+        if self._producers[name].op_type == "Gelu":
             activation = self._quantize_rows(name, nodes)
         else:
-            if self._recipe.smoothing is not None:
-                largest = np.maximum(-layer_input.low, layer_input.high)
-                factors = _smoothing_factors(largest, weights, self._recipe.smoothing)
+            largest = np.maximum(-layer_input.low, layer_input.high)
+            factors = _smoothing_factors(largest, weights)
             activation = self._quantize_smoothed(name, nodes, factors, layer_input)
 
         # The nodes that quantize the input stand before the first of the layers that share it.
@@ -211,16 +190,9 @@ class _GraphRewriter:
         weight: FloatArray,
         products: NDArray[np.float64],
     ) -> list[NodeProto]:
-        limit, pair_limit = self._recipe.weight_limit, self._recipe.pair_limit
-        scales = _scales(weight, 0, limit)
-        if pair_limit is not None:
-            # Rounding may add a half to each of the two.
-            scales = np.maximum(scales, pair_sums(weight) / (pair_limit - 1))
-
-        if self._recipe.compensate:
-            rounded = compensated(weight, scales, products, limit, pair_limit)
-        else:
-            rounded = rounded_to_bytes(weight, scales)
+        # Rounding may add a half to each of the two weights of a pair.
+        scales = np.maximum(_scales(weight, 0, WEIGHT_LIMIT), pair_sums(weight) / (MAX_PAIR - 1))
+        rounded = compensated(weight, scales, products, WEIGHT_LIMIT, MAX_PAIR)
 
         out = layer.output[0]
         inputs = [
@@ -277,16 +249,14 @@ def _product(inputs: Sequence[str], out: str) -> NodeProto:
     return helper.make_node(PRODUCT, inputs, [out], domain=CONTRIB_DOMAIN)
 
 
-def _smoothing_factors(
-    largest: FloatArray, weights: Sequence[FloatArray], share: float
-) -> FloatArray:
+def _smoothing_factors(largest: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
     """Return factors (channels,) around 1 that move difficulty from inputs to weights.
 
     Inputs are divided by them, `weights` (channels, out) multiplied.
     """
     heaviest = np.maximum.reduce([np.abs(weight).max(axis=1) for weight in weights])
     # The lower limits keep channels that are never used from getting extreme factors.
-    factors = np.maximum(largest, 1e-3) ** share / np.maximum(heaviest, 1e-5) ** (1 - share)
+    factors = np.maximum(largest, 1e-3) ** SMOOTHING / np.maximum(heaviest, 1e-5) ** (1 - SMOOTHING)
     geometric_mean = np.exp(np.log(factors).mean())
     scaled: FloatArray = (factors / geometric_mean).astype(np.float32)
     return scaled

@@ -21,7 +21,7 @@ def compensated(
     scales: NDArray[np.float32],
     products: NDArray[np.float64],
     limit: int,
-    pair_limit: int | None = None,
+    pair_limit: int,
 ) -> NDArray[np.int8]:
     """Return `weight` (in, out) in steps of `scales` (out,), as integers from -limit to limit.
 
@@ -58,10 +58,10 @@ def _error_factors(products: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _room(
-    before: NDArray[np.int8] | None, limit: int, pair_limit: int | None
+    before: NDArray[np.int8] | None, limit: int, pair_limit: int
 ) -> tuple[NDArray[np.int64] | int, NDArray[np.int64] | int]:
     """Return the least and greatest integers that a row may have, `before` being its pair's first."""
-    if before is None or pair_limit is None:
+    if before is None:
         return -limit, limit
 
     first = before.astype(np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 NOT_LEARNED = ("precision", "workers", "timeout_minutes")
 
 
-# Keys that recipes have got since runs were first recorded, with the value that those runs had.
+# Keys that recipes have got or lost since runs were first recorded, with the value that those runs had.
 LATER_KEYS: dict[str, Any] = {
     "epsilon": 1e-8,
     "translate": "questions",
@@ -26,6 +26,10 @@ LATER_KEYS: dict[str, Any] = {
     "distilled": True,
     "layers": 0,
     "result": "best",
+    "align": False,
+    "blend": 0.0,
+    "restart": False,
+    "base_share": 0.0,
 }
 
 
@@ -35,7 +39,7 @@ def same_recipe(recipe: object, recorded: object) -> bool:
     Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
     be resumable where "auto" means another one, as on another machine, and from a checkpoint that
     recorded "bf16", the default before "auto". A key that is None, or one of LATER_KEYS at its first
-    value, counts as absent: runs that are older than the key can be resumed.
+    value, counts as absent: runs that are older than such a key, or than its end, can be resumed.
     """
     return bool(_learned(recipe) == _learned(recorded))
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, ranged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,39 +23,25 @@ class LoopSettings:
     bf16 if that is clearly faster, else fp32.
     """
 
-    batch_size: int = 128
-    accumulation: int = 1
-    epochs: float = 1.0
-    steps: int | None = None
-    learning_rate: float = 2e-5
-    fresh_rate: float = 1.0
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    epsilon: float = 1e-8
-    max_norm: float = 1.0
-    every: int = 200
-    patience: int = 0
+    batch_size: int = ranged(128, 2, 1 << 20)
+    accumulation: int = ranged(1, 1, 10_000)
+    epochs: float = ranged(1.0, 1e-6, 100_000)
+    steps: int | None = ranged(None, 1, 1 << 30)
+    learning_rate: float = ranged(2e-5, 0.0, 1.0)
+    fresh_rate: float = ranged(1.0, 0.0, 1e6)
+    warmup: float = ranged(0.1, 0.0, 1.0)
+    weight_decay: float = ranged(0.01, 0.0, 1.0)
+    epsilon: float = ranged(1e-8, 1e-16, 1.0)
+    max_norm: float = ranged(1.0, 1e-9, 1e9)
+    every: int = ranged(200, 0, 1 << 30)
+    patience: int = ranged(0, 0, 1 << 30)
     result: Literal["best", "last"] = "best"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
-    workers: int | None = None
-    timeout_minutes: int = 120
+    workers: int | None = ranged(None, 0, 64)
+    timeout_minutes: int = ranged(120, 1, 10_000)
 
     def __post_init__(self) -> None:
-        in_range("batch_size", self.batch_size, 2, 1 << 20)
-        in_range("accumulation", self.accumulation, 1, 10_000)
-        in_range("epochs", self.epochs, 1e-6, 100_000)
-        if self.steps is not None:
-            in_range("steps", self.steps, 1, 1 << 30)
-        in_range("learning_rate", self.learning_rate, 0.0, 1.0)
-        in_range("fresh_rate", self.fresh_rate, 0.0, 1e6)
-        in_range("warmup", self.warmup, 0.0, 1.0)
-        in_range("weight_decay", self.weight_decay, 0.0, 1.0)
-        in_range("epsilon", self.epsilon, 1e-16, 1.0)
-        in_range("max_norm", self.max_norm, 1e-9, 1e9)
-        in_range("every", self.every, 0, 1 << 30)
-        in_range("patience", self.patience, 0, 1 << 30)
-        in_range("workers", self.workers or 0, 0, 64)
-        in_range("timeout_minutes", self.timeout_minutes, 1, 10_000)
+        check_ranges(self)
 
     def total_steps(self, batches_per_epoch: int) -> int:
         """Return the number of steps of the whole run."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, ranged
 from purlin.training.models.architectures import Similarity
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
@@ -18,16 +18,13 @@ Pooling = Literal["mean", "first", "pooler"]
 class Scratch:
     """Sizes of a T5 with random weights, which uses only the tokenizer of the base model."""
 
-    dim: int = 256
-    layers: int = 4
-    heads: int = 4
-    feed_forward: int = 1024
+    dim: int = ranged(256, 8, 8192)
+    layers: int = ranged(4, 1, 48)
+    heads: int = ranged(4, 1, 64)
+    feed_forward: int = ranged(1024, 8, 65_536)
 
     def __post_init__(self) -> None:
-        in_range("layers", self.layers, 1, 48)
-        in_range("heads", self.heads, 1, 64)
-        in_range("dim", self.dim, 8, 8192)
-        in_range("feed_forward", self.feed_forward, 8, 65_536)
+        check_ranges(self)
 
         if self.dim % self.heads:
             raise InvalidInput(
@@ -57,19 +54,14 @@ class ModelSettings:
     pooling: Pooling = "mean"
     scratch: Scratch | None = None
     similarity: Similarity = "cosine"
-    max_query_tokens: int = 64
-    max_passage_tokens: int = 128
-    max_target_tokens: int = 64
-    decoder_layers: int = 1
-    dropout: float | None = None
+    max_query_tokens: int = ranged(64, 4, MAX_TOKENS)
+    max_passage_tokens: int = ranged(128, 4, MAX_TOKENS)
+    max_target_tokens: int = ranged(64, 4, MAX_TOKENS)
+    decoder_layers: int = ranged(1, 1, 12)
+    dropout: float | None = ranged(None, 0.0, 0.9)
     gradient_checkpointing: bool = False
-    frozen_layers: int = 0
-    layers: int = 0
+    frozen_layers: int = ranged(0, 0, 48)
+    layers: int = ranged(0, 0, 48)
 
     def __post_init__(self) -> None:
-        for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
-            in_range(name, getattr(self, name), 4, MAX_TOKENS)
-        in_range("decoder_layers", self.decoder_layers, 1, 12)
-        in_range("frozen_layers", self.frozen_layers, 0, 48)
-        in_range("layers", self.layers, 0, 48)
-        in_range("dropout", self.dropout or 0.0, 0.0, 0.9)
+        check_ranges(self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from purlin.index.classify.transductive import effective_labels
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, ranged
 from purlin.training.pesco.teacher import PseudoLabels, most_confident
 from purlin.training.pesco.views import Indices
 
@@ -61,14 +61,12 @@ class CheckLimits:
     It is if `kept` or `spread` is lower than here, or if `halves` fell by more.
     """
 
-    kept: float = 0.8
-    halves: float = 0.0
-    spread: float = 0.7
+    kept: float = ranged(0.8, 0.0, 1.0)
+    halves: float = ranged(0.0, 0.0, 2.0)
+    spread: float = ranged(0.7, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        for name in ("kept", "spread"):
-            in_range(name, getattr(self, name), 0.0, 1.0)
-        in_range("halves", self.halves, 0.0, 2.0)
+        check_ranges(self)
 
 
 def check_training(

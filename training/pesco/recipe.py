@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompts
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, load_recipe
+from purlin.training.config import MAX_SEED, check_ranges, in_range, load_recipe, ranged
 from purlin.training.exporting.checks import Quantization
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.settings import ModelSettings
@@ -30,35 +30,26 @@ class Student:
     `loss` and `key` are the rows of the paper's table 5: "plct", "lct", "pcl", "lct+pcl"; the key
     sentence nearest to the label's prompt, or a "random" one (-R). `augment` removes the key
     sentence from the text. `candidates` bounds the label prompts in a batch: of more labels, those
-    of the batch and random others. `restart` trains each round from the base model, not from the
-    round before. `base_share` of the base model's weights is mixed into those of each round.
+    of the batch and random others.
     """
 
     loss: Loss = "plct"
     key: Literal["salient", "random"] = "salient"
     augment: bool = True
-    temperature: float = 0.07
-    first: float = 0.05
-    growth: float = 2.0
+    temperature: float = ranged(0.07, 1e-3, 100.0)
+    first: float = ranged(0.05, 1e-6, 1.0)
+    growth: float = ranged(2.0, 1.0, 1000.0)
     limit: float = 0.5
-    rounds: int = 6
-    converged: float = 0.01
-    candidates: int = 256
-    restart: bool = False
-    base_share: float = 0.0
+    rounds: int = ranged(6, 0, 100)
+    converged: float = ranged(0.01, 0.0, 1.0)
+    candidates: int = ranged(256, 2, 10_000)
     loop: LoopSettings = field(
         default_factory=lambda: LoopSettings(batch_size=32, learning_rate=2e-5)
     )
 
     def __post_init__(self) -> None:
-        in_range("temperature", self.temperature, 1e-3, 100.0)
-        in_range("first", self.first, 1e-6, 1.0)
+        check_ranges(self)
         in_range("limit", self.limit, self.first, 10.0)
-        in_range("growth", self.growth, 1.0, 1000.0)
-        in_range("rounds", self.rounds, 0, 100)
-        in_range("converged", self.converged, 0.0, 1.0)
-        in_range("candidates", self.candidates, 2, 10_000)
-        in_range("base_share", self.base_share, 0.0, 0.99)
 
     def texts(self, number: int, pool: int) -> int:
         """How many texts of a pool of `pool` round `number`, counted from 0, samples."""
@@ -76,14 +67,14 @@ class ClassifierExport:
     """
 
     quantization: Quantization = "int8"
-    max_tokens: int = 128
+    max_tokens: int = ranged(128, 8, 8192)
     serve: Literal["prompts", "head"] = "head"
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        in_range("max_tokens", self.max_tokens, 8, 8192)
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +85,8 @@ class PescoRecipe:
     """
 
     templates: tuple[str, ...] = DEFAULT_TEMPLATES
-    limit: int = 100_000
-    seed: int = 1
+    limit: int = ranged(100_000, 32, 10_000_000)
+    seed: int = ranged(1, 0, MAX_SEED)
     model: ModelSettings = field(
         default_factory=lambda: ModelSettings(base="labels", dropout=0.0, max_passage_tokens=128)
     )
@@ -107,8 +98,7 @@ class PescoRecipe:
     )
 
     def __post_init__(self) -> None:
-        in_range("limit", self.limit, 32, 10_000_000)
-        in_range("seed", self.seed, 0, MAX_SEED)
+        check_ranges(self)
         check_templates(self.templates)
 
         if self.model.similarity != "cosine":
@@ -119,12 +109,6 @@ class PescoRecipe:
             raise InvalidInput(
                 "PESCO has one encoder for texts and labels: leave query_base out.",
                 field="model.query_base",
-            )
-        if self.model.scratch and self.student.base_share:
-            raise InvalidInput(
-                "A model from scratch has no base whose weights can be mixed in: "
-                "leave base_share out.",
-                field="student.base_share",
             )
 
     def prompts(self, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:

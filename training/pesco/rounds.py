@@ -24,7 +24,6 @@ from purlin.training.loop.checkpoints import Checkpoints
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress, train
 from purlin.training.models.architectures import refuse_longer
-from purlin.training.models.averaging import averaged
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.pesco.outcome import Round, label_shares
@@ -158,9 +157,8 @@ class SelfTraining:
 
     def prompt_offsets(self, pool: Vectors, prompts: Vectors) -> ClassScores:
         """The offsets (L,) of `prompts` (L, D), from their cosines with the `pool` (N, D)."""
-        teacher = self.recipe.teacher
         cosines = (pool @ prompts.T).astype(np.float64)
-        return class_offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
+        return class_offsets(cosines, calibrate=self.recipe.teacher.calibrate)
 
     def dev_accuracy(
         self, embeddings: Embeddings, vectors: Vectors, offsets: ClassScores
@@ -181,13 +179,10 @@ class SelfTraining:
         return self.out / f"round-{number:02d}"
 
     def _load(self, checkpoint: Path | None) -> TextModel:
-        """Load a checkpoint with the base's share mixed in, or the base model without one."""
+        """Load a checkpoint, or the base model without one."""
         torch.manual_seed(self.recipe.seed)
         text_model = load_text_model(self.recipe.model, checkpoint)
         refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
-        if checkpoint and self.recipe.student.base_share:
-            base = load_text_model(self.recipe.model)
-            text_model = averaged(text_model, [(base, self.recipe.student.base_share)])
 
         # PESCO does not train what starts at random.
         for weight in text_model.fresh():
@@ -221,7 +216,6 @@ class SelfTraining:
 
         models = [ModelVectors(embeddings.pool, prompts), *self._teacher_models(say)]
         pseudo_labels = pseudo_label(models, self.index, self.recipe.teacher)
-        pseudo_labels = self._blend(pseudo_labels, previous)
 
         rng = np.random.default_rng([self.recipe.seed, number])
         rows = np.empty(0, np.int64)
@@ -262,15 +256,6 @@ class SelfTraining:
                 ModelVectors(vectors[len(prompts) :], self._mean_prompts(vectors[: len(prompts)]))
             )
         return self._teacher_vectors
-
-    def _blend(self, pseudo_labels: PseudoLabels, previous: ClassScores | None) -> PseudoLabels:
-        """Mix the scores of the round before into these."""
-        blend = self.recipe.teacher.blend
-        if previous is None or not blend:
-            return pseudo_labels
-
-        scores = blend * previous + (1 - blend) * pseudo_labels.scores
-        return PseudoLabels.of(scores, self.recipe.teacher.confidence)
 
     def _finished(
         self, number: int, pseudo_labels: PseudoLabels, previous: ClassScores | None
@@ -346,12 +331,11 @@ class SelfTraining:
         progress: StepProgress,
         say: Callable[[str], None],
     ) -> None:
-        start = self.base_model() if self.recipe.student.restart else text_model
         data = RoundTexts(
             self.pool.texts, self.labels, state.scores.argmax(1), state.rows, state.keys
         )
         seed = self.recipe.seed + 1000 * number
-        task = PescoTask(start, self.recipe, data, self.accelerator, seed=seed)
+        task = PescoTask(text_model, self.recipe, data, self.accelerator, seed=seed)
 
         train(
             task,

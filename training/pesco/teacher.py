@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, in_range, ranged
 from purlin.training.pesco.views import (
     Indices,
     Neighbours,
     View,
     WordIndex,
-    centroids,
     class_prior,
     combine_views,
     linear_head,
@@ -38,7 +37,6 @@ COSINE_TEMPERATURE = 0.07
 
 # Labels and class priors depend on each other, and are computed in turn so many times.
 PRIOR_ITERATIONS = 5
-ALIGN_ITERATIONS = 100
 
 # Scores (N, count) of all texts by a view that is learnt from rows of them, their labels and `count`.
 LearntView = Callable[[Indices, Indices, int], ClassScores]
@@ -56,25 +54,22 @@ class Teacher:
     `base` is the directory of another encoder, exported or a checkpoint, that is not trained: its
     views of the texts join those of the model that is.
 
-    `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike;
-    `align` goes on until the sums of the labels' probabilities are equal. `views` are standardized,
-    weighed and added up. All but the prompts are learnt `len(shares)` times from the current
+    `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike.
+    `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)` times from the current
     pseudo-labels, each time from that share of an even part of the pool for each label, the most
     confident first. Each time the weight of the prompts falls by the factor `fading`: the first
-    pseudo-labels follow the prompts, the last ones mostly the texts. `blend` is the weight of the
-    earlier rounds' scores.
+    pseudo-labels follow the prompts, the last ones mostly the texts.
     """
 
     base: str | None = None
     calibrate: bool = True
-    align: bool = False
     views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
-    fading: float = 0.5
+    fading: float = ranged(0.5, 0.0, 1.0)
     confidence: Literal["margin", "score"] = "margin"
-    blend: float = 0.0
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if not self.views or len(set(self.views)) < len(self.views):
             raise InvalidInput("Give at least one view, and each only once.", field="views")
         if self.views != ("prompts",) and not self.shares:
@@ -85,8 +80,6 @@ class Teacher:
 
         for share in self.shares:
             in_range("shares", share, 0.001, 1.0)
-        in_range("fading", self.fading, 0.0, 1.0)
-        in_range("blend", self.blend, 0.0, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,28 +174,18 @@ def check_pool_size(texts: int, labels: int) -> None:
 def calibrated_scores(vectors: Vectors, prompts: Vectors, teacher: Teacher) -> ClassScores:
     """Cosines (N, L) of eq. 2, less the teacher's offsets."""
     cosines = (vectors @ prompts.T).astype(np.float64)
-    cosines -= class_offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
+    cosines -= class_offsets(cosines, calibrate=teacher.calibrate)
     return cosines
 
 
-def class_offsets(
-    cosines: ClassScores, *, calibrate: bool, align: bool = False
-) -> NDArray[np.float64]:
-    """What to subtract from each label's cosine (L,).
+def class_offsets(cosines: ClassScores, *, calibrate: bool) -> NDArray[np.float64]:
+    """What to subtract from each label's cosine (L,): 0, with `calibrate` the class prior."""
+    if not calibrate:
+        return np.zeros(cosines.shape[1])
 
-    0, with `calibrate` the class prior; with `align` what makes all labels equally probable.
-    """
-    offsets = np.zeros(cosines.shape[1])
-    if calibrate:
-        offsets = cosines.mean(0)
-        for _ in range(PRIOR_ITERATIONS):
-            offsets = class_prior(cosines, (cosines - offsets).argmax(1))
-
-    for _ in range(ALIGN_ITERATIONS if align else 0):
-        shares = softmax((cosines - offsets) / COSINE_TEMPERATURE).mean(0)
-        relative = np.maximum(shares, 1e-12) * len(shares)
-        offsets = offsets + COSINE_TEMPERATURE * 0.5 * np.log(relative)
-
+    offsets: NDArray[np.float64] = cosines.mean(0)
+    for _ in range(PRIOR_ITERATIONS):
+        offsets = class_prior(cosines, (cosines - offsets).argmax(1))
     return offsets
 
 
@@ -227,9 +210,8 @@ def _learnt_views(
             learnt.append(partial(_word_scores, index))
         elif view == "neighbours":
             learnt += [Neighbours.of(model.texts).scores for model in models]
-        elif view in ("head", "centroids"):
-            learn = linear_head if view == "head" else centroids
-            learnt += [partial(_linear_scores, model.texts, learn) for model in models]
+        elif view == "head":
+            learnt += [partial(_head_scores, model.texts) for model in models]
 
     return learnt
 
@@ -238,14 +220,8 @@ def _word_scores(index: WordIndex, rows: Indices, labels: Indices, count: int) -
     return index.scores(index.rates(rows, labels, count))
 
 
-def _linear_scores(
-    vectors: Vectors,
-    learn: Callable[[Vectors, Indices, int], tuple[Vectors, Vectors]],
-    rows: Indices,
-    labels: Indices,
-    count: int,
-) -> ClassScores:
-    weights, bias = learn(vectors[rows], labels, count)
+def _head_scores(vectors: Vectors, rows: Indices, labels: Indices, count: int) -> ClassScores:
+    weights, bias = linear_head(vectors[rows], labels, count)
     scores = vectors @ weights.T
     scores += bias
     return scores.astype(np.float64)

@@ -1,8 +1,8 @@
 """Views of the texts that a teacher learns from its most confident pseudo-labels. Numpy only.
 
-A linear head and centroids over the vectors, the labels of the nearest texts, and the words of the
-texts. Views err on different texts, so that together they are right more often than each (co-
-training, Blum and Mitchell 1998); each weighs as much as the others agree with it.
+A linear head over the vectors, the labels of the nearest texts, and the words of the texts. Views
+err on different texts, so that together they are right more often than each (co-training, Blum and
+Mitchell 1998); each weighs as much as the others agree with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.training.pesco.texts import words_and_pairs
 
-View = Literal["prompts", "centroids", "head", "neighbours", "words"]
+View = Literal["prompts", "head", "neighbours", "words"]
 Indices = NDArray[np.int64]
 
 HEAD_STEPS, HEAD_RATE, HEAD_DECAY = 150, 0.3, 1e-4
@@ -176,18 +176,6 @@ class Neighbours:
             scores[:, label] = (self.weights * has_label[self.rows]).sum(1)
 
         return scores
-
-
-def centroids(vectors: Vectors, labels: Indices, count: int) -> tuple[Vectors, Vectors]:
-    """The labels' mean vectors (L, D) at length 1, and biases (L,) of 0.
-
-    The mean vector of a label without texts is 0.
-    """
-    # With += only the last text of each label would count.
-    sums = np.zeros((count, vectors.shape[1]), np.float32)
-    np.add.at(sums, labels, vectors)
-    means: Vectors = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
-    return means, np.zeros(count, np.float32)
 
 
 def linear_head(vectors: Vectors, labels: Indices, count: int) -> tuple[Vectors, Vectors]:

@@ -9,10 +9,9 @@ from types import MappingProxyType
 import numpy as np
 
 from purlin.index import reranker as serving
-from purlin.index.encoder.exported import MODEL, TOKENIZER
-from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
+from purlin.training.cross_encoder import PRECISIONS, Outputs, exported_graph
 from purlin.training.exporting.checks import Quantization, refuse_difference
-from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
+from purlin.training.exporting.directory import write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
 from purlin.training.ranker.model import load_ranker_model
@@ -38,9 +37,24 @@ def export_ranker(
     `out` then stays as it was.
     """
     trained = load_ranker_model(recipe.model, directory=checkpoint).eval()
-    with replacing_directory(out) as new:
-        export_graph(trained, new, ("logits",), samples, recipe.export.quantization, _compare)
-        _write_reranker_settings(recipe, measures, new)
+    quantization = recipe.export.quantization
+    with exported_graph(trained, out, ("logits",), samples, quantization, _compare) as (
+        new,
+        digests,
+    ):
+        settings = serving.RerankerSettings(
+            name=recipe.name,
+            max_tokens=recipe.ranking.max_tokens,
+            weights=recipe.export.shares(),
+            default=recipe.export.default,
+            files=digests,
+        )
+        details = {
+            "base_model": _base_model(recipe),
+            "trained_on": list(recipe.export.trained_on),
+            "measures": dict(measures),
+        }
+        write_settings(new / serving.RERANKER_SETTINGS, settings, details)
         (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reranker.load(out)
 
@@ -57,25 +71,6 @@ def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -
         min_similarity=MIN_CORRELATION,
         similarity_name="correlation",
     )
-
-
-def _write_reranker_settings(
-    recipe: RankerRecipe, measures: Mapping[str, float], directory: Path
-) -> None:
-    settings = serving.RerankerSettings(
-        name=recipe.name,
-        max_tokens=recipe.ranking.max_tokens,
-        weights=recipe.export.shares(),
-        default=recipe.export.default,
-        files=file_digests(directory, (MODEL, TOKENIZER)),
-    )
-    details = {
-        "base_model": _base_model(recipe),
-        "trained_on": list(recipe.export.trained_on),
-        "measures": dict(measures),
-    }
-
-    write_settings(directory / serving.RERANKER_SETTINGS, settings, details)
 
 
 def _base_model(recipe: RankerRecipe) -> str:

@@ -1,4 +1,8 @@
-"""The lists of a recipe: pairs with their candidates, and a teacher's scores of these."""
+"""The lists of a recipe: pairs with their candidates, and a teacher's scores of these.
+
+What is expensive, the vectors and a teacher's scores, is computed once, in pieces: a run that was
+killed continues with the piece that it was computing.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,24 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from purlin.index import reranker as serving
-from purlin.index.encoder import TextEncoder, load_encoder
+from purlin.index.encoder import TextEncoder, Vectors, load_encoder
 from purlin.index.qa.reader import Reader, ReadingPassage
 from purlin.index.qa.reader_settings import READER_SETTINGS
+from purlin.index.records import Role
 from purlin.training.data.pairs.pair import Pair
+from purlin.training.encoded import FrozenEncoder, encode_once
 from purlin.training.loop.recorded_recipe import digest
-from purlin.training.ranker.candidates import (
-    Floats,
-    Rows,
-    Score,
-    encode_pairs,
-    nearest,
-    score_lists,
-)
 from purlin.training.ranker.recipe import RankerRecipe
 
 MINED_CHARS = 5  # of a passage for each token that the ranker reads: the rest is not encoded
+BLOCK = 512  # queries compared with all passages at a time
+Rows = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Score = Callable[[str, Sequence[str]], Floats]
+"""Scores (n,) of a query with n texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,19 @@ def make_lists(
     """Return a source's lists, as far as possible from what `out` keeps of an earlier call."""
     ranking = recipe.ranking
     shuffled = random.Random(recipe.seed).sample(list(pairs), len(pairs))
-    queries, passages = encode_pairs(
-        shuffled,
-        encoder,
-        ranking.encoder,
-        out / "vectors",
-        max_chars=MINED_CHARS * ranking.max_tokens,
-        progress=lambda encoded_count, total: say(f"encoded {encoded_count:,} of {total:,} texts"),
-    )
+
+    def encoded(role: Role, texts: Sequence[str]) -> Vectors:
+        return encode_once(
+            lambda: partial(encoder.encode, role=role),
+            ranking.encoder,
+            texts,
+            out / "vectors" / role,
+            progress=lambda count, total: say(f"encoded {count:,} of {total:,} texts"),
+        )
+
+    max_chars = MINED_CHARS * ranking.max_tokens
+    queries = encoded("query", [pair.queries[0] for pair in shuffled])
+    passages = encoded("passage", [pair.passage[:max_chars] for pair in shuffled])
     mined = nearest(shuffled, queries, passages, ranking.depth)
     held_out = min(ranking.held_out, len(shuffled) // 2)
     if (teacher := recipe.teacher) is None:
@@ -83,6 +92,62 @@ def make_lists(
         ),
     )
     return Lists(shuffled, mined, teacher.scale * scores, held_out)
+
+
+def nearest(pairs: Sequence[Pair], queries: Vectors, passages: Vectors, depth: int) -> Rows:
+    """Return the rows (n, depth) of the pairs whose passages are nearest to each query, nearest
+    first.
+
+    Pairs with the same passage or a query in common are no candidates of each other; a pair that
+    has too few candidates repeats them, and one that has none stands for itself.
+    """
+    # Some of the nearest are copies, which do not count.
+    deep = min(len(pairs), 2 * depth + 1)
+    mined = np.empty((len(pairs), depth), dtype=np.int32)
+
+    for start in range(0, len(pairs), BLOCK):
+        similarities = queries[start : start + BLOCK] @ passages.T
+        best = np.argpartition(-similarities, deep - 1, axis=1)[:, :deep]
+        order = np.argsort(-np.take_along_axis(similarities, best, 1), axis=1, kind="stable")
+        for own, rows in enumerate(np.take_along_axis(best, order, 1).tolist(), start):
+            kept = [row for row in rows if _differs(pairs[own], pairs[row])] or [own]
+            mined[own] = np.resize(kept[:depth], depth)
+    return mined
+
+
+def _differs(pair: Pair, candidate: Pair) -> bool:
+    return pair.passage != candidate.passage and not {*pair.queries} & {*candidate.queries}
+
+
+def score_lists(
+    pairs: Sequence[Pair],
+    mined: Rows,
+    open_teacher: Callable[[], Score],
+    source: Path,
+    directory: Path,
+    *,
+    progress: Callable[[int, int], None],
+) -> Floats:
+    """Return a teacher's scores (n, 1 + depth) of each pair's first query with its own passage,
+    then with those of its `mined` rows (n, depth).
+
+    `source` is the teacher's directory; `open_teacher` opens it, and is called only if scores are
+    missing in `directory`, which keeps them.
+    """
+
+    def opened() -> FrozenEncoder:
+        score = open_teacher()
+
+        def score_list(row: int) -> Floats:
+            rows = (row, *mined[row].tolist())
+            return score(pairs[row].queries[0], [pairs[each].passage for each in rows])
+
+        return lambda names: np.stack([score_list(int(name.rpartition(" ")[2])) for name in names])
+
+    # A list is named by its row and the digest of everything that can be in it.
+    content = digest([*pairs, mined.tolist()])
+    names = [f"{content} {row}" for row in range(len(pairs))]
+    return encode_once(opened, source, names, directory, progress=progress)
 
 
 def open_teacher(directory: Path) -> Score:

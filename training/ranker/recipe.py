@@ -7,11 +7,11 @@ from pathlib import Path
 
 from purlin.index import reranker as serving
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range
+from purlin.training.config import check_ranges, in_range, ranged
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
+from purlin.training.dev import check_recipe
 from purlin.training.exporting.checks import Quantization
-from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.settings import ModelSettings
 
@@ -29,19 +29,16 @@ class RankingSettings:
     """
 
     encoder: Path
-    candidates: int = 8
+    candidates: int = ranged(8, 2, 256)
     depth: int = 30
-    missing: float = 0.1
-    max_tokens: int = 128
-    held_out: int = 50
+    missing: float = ranged(0.1, 0.0, 0.9)
+    max_tokens: int = ranged(128, 16, 8192)
+    held_out: int = ranged(50, 0, 100_000)
     forms: augment.Forms = field(default_factory=augment.Forms)
 
     def __post_init__(self) -> None:
-        in_range("candidates", self.candidates, 2, 256)
+        check_ranges(self)
         in_range("depth", self.depth, self.candidates, 1000)
-        in_range("missing", self.missing, 0.0, 0.9)
-        in_range("max_tokens", self.max_tokens, 16, 8192)
-        in_range("held_out", self.held_out, 0, 100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +52,14 @@ class RankingTeacher:
     """
 
     model: Path
-    scale: float = 1.0
-    margin: float = 0.0
-    divergence: float = 1.0
-    temperature: float = 1.0
-    labels: float = 1.0
+    scale: float = ranged(1.0, 1e-6, 1e6)
+    margin: float = ranged(0.0, 0.0, 1000.0)
+    divergence: float = ranged(1.0, 0.0, 1000.0)
+    temperature: float = ranged(1.0, 1e-3, 1000.0)
+    labels: float = ranged(1.0, 0.0, 1000.0)
 
     def __post_init__(self) -> None:
-        in_range("scale", self.scale, 1e-6, 1e6)
-        for name in ("margin", "divergence", "labels"):
-            in_range(name, getattr(self, name), 0.0, 1000.0)
-        in_range("temperature", self.temperature, 1e-3, 1000.0)
+        check_ranges(self)
 
         if not self.margin + self.divergence:
             raise InvalidInput(
@@ -79,13 +73,12 @@ class RankingTeacher:
 class KindWeights:
     """The share of the relevance in the score, by kind; 0 leaves the kind to the search alone."""
 
-    code: float = 0.0
-    product: float = 0.0
-    reference: float = 0.0
+    code: float = ranged(0.0, 0.0, 1.0)
+    product: float = ranged(0.0, 0.0, 1.0)
+    reference: float = ranged(0.0, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        for kind, share in asdict(self).items():
-            in_range(kind, share, 0.0, 1.0)
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +121,7 @@ class RankerRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("seed", self.seed, 0, MAX_SEED)
-
-        if not self.pairs:
-            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
-
+        check_recipe(self.name, self.seed, self.pairs, (), losses=False)
         if self.name == STAGE:
             raise InvalidInput(
                 f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -114,10 +115,7 @@ def _gathered(
 
     Only probabilities where `inside` (t,) is true count; None if they sum to less than MIN_KEPT.
     """
-    scaled = logits.astype(float) / temperature
-    probabilities = np.exp(scaled - scaled.max())
-    probabilities /= probabilities.sum()
-
+    probabilities = softmax(logits.astype(float) / temperature)
     sums = np.bincount(tokens[inside], probabilities[inside], minlength=width)
     if sums.sum() < MIN_KEPT:
         return None

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from scipy.special import softmax  # type: ignore[import-untyped]
 
-from purlin.index.encoder.exported import MODEL, TOKENIZER
 from purlin.index.qa import reader as serving
 from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
-from purlin.training.cross_encoder import PRECISIONS, Outputs, export_graph
+from purlin.training.cross_encoder import PRECISIONS, Outputs, exported_graph
 from purlin.training.exporting.checks import Quantization, refuse_difference
-from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
+from purlin.training.exporting.directory import write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
 from purlin.training.exporting.saturation import FloatArray
@@ -38,10 +38,21 @@ def export_reader(
     and leaves `out` as it was.
     """
     trained = load_reader_model(recipe.model, checkpoint).eval()
-    quantization = recipe.export.quantization
-    with replacing_directory(out) as new:
-        export_graph(trained, new, ("start", "end", "selected"), samples, quantization, _compare)
-        _write_reader_settings(recipe, measures, new)
+    outputs, quantization = ("start", "end", "selected"), recipe.export.quantization
+    with exported_graph(trained, out, outputs, samples, quantization, _compare) as (new, digests):
+        settings = ReaderSettings(
+            name=recipe.name,
+            max_tokens=recipe.reading.max_tokens,
+            prior_weight=recipe.export.prior_weight,
+            calibration=recipe.export.calibration,
+            files=digests,
+        )
+        details = {
+            "base_model": _base_model(recipe),
+            "trained_on": list(recipe.export.trained_on),
+            "measures": dict(measures),
+        }
+        write_settings(new / READER_SETTINGS, settings, details)
         (new / CARD).write_text(_card_text(recipe, measures))
     return serving.Reader.load(out)
 
@@ -69,32 +80,7 @@ def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -
 
 def _overlap(reference: FloatArray, logits: FloatArray) -> float:
     """Return the overlap of two softmax distributions, which is 1 if they are equal."""
-    return float(np.minimum(_softmax(reference), _softmax(logits)).sum())
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    exponentials = np.exp(logits - logits.max())
-    shares: FloatArray = exponentials / exponentials.sum()
-    return shares
-
-
-def _write_reader_settings(
-    recipe: ReaderRecipe, measures: Mapping[str, float], directory: Path
-) -> None:
-    settings = ReaderSettings(
-        name=recipe.name,
-        max_tokens=recipe.reading.max_tokens,
-        prior_weight=recipe.export.prior_weight,
-        calibration=recipe.export.calibration,
-        files=file_digests(directory, (MODEL, TOKENIZER)),
-    )
-    details = {
-        "base_model": _base_model(recipe),
-        "trained_on": list(recipe.export.trained_on),
-        "measures": dict(measures),
-    }
-
-    write_settings(directory / READER_SETTINGS, settings, details)
+    return float(np.minimum(softmax(reference), softmax(logits)).sum())
 
 
 def _base_model(recipe: ReaderRecipe) -> str:

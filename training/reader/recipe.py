@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range
+from purlin.index.qa.reader_settings import CALIBRATION_SIZES
+from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.model_card import Card
@@ -37,18 +38,16 @@ class ReadingSettings:
     questions without an answer are not used.
     """
 
-    passages: int = 4
+    passages: int = ranged(4, 2, 64)
     depth: int = 20
-    missing: float = 0.15
-    max_tokens: int = 256
+    missing: float = ranged(0.15, 0.0, 0.9)
+    max_tokens: int = ranged(256, 32, 8192)
     encoder: str = ""
     equations: Literal["paper"] | None = None
 
     def __post_init__(self) -> None:
-        in_range("passages", self.passages, 2, 64)
+        check_ranges(self)
         in_range("depth", self.depth, self.passages, 1000)
-        in_range("missing", self.missing, 0.0, 0.9)
-        in_range("max_tokens", self.max_tokens, 32, 8192)
 
         if self.equations and self.missing:
             raise InvalidInput(
@@ -70,16 +69,17 @@ class EnsembleExport:
     `benchmarks/qa/reader.py --write` tunes them on dev questions.
     """
 
-    prior_weight: float = 0.55
+    prior_weight: float = ranged(0.55, -MAX_WEIGHT, MAX_WEIGHT)
     calibration: tuple[float, ...] = (1.1663, 4.5191, -5.0551, -0.3409, 0.6905)
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.calibration) != 5:
+        check_ranges(self)
+        if len(self.calibration) not in CALIBRATION_SIZES:
             raise InvalidInput(
-                "calibration has five numbers: a constant and four weights.", field="calibration"
+                "calibration has six numbers, a constant and five weights, or lacks the last one.",
+                field="calibration",
             )
-        in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
         for weight in self.calibration:
             in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
 
@@ -97,7 +97,7 @@ class ReaderExport(EnsembleExport):
     """
 
     quantization: Quantization = "int8"
-    base_share: float = 0.0
+    base_share: float = ranged(0.0, 0.0, 0.99)
     mean_with: tuple[str, ...] = ()
     base_model: str = ""
     base_licence: str = "unknown"
@@ -106,7 +106,6 @@ class ReaderExport(EnsembleExport):
     def __post_init__(self) -> None:
         # `slots=True` makes a new class, which super() without arguments does not know.
         super(ReaderExport, self).__post_init__()
-        in_range("base_share", self.base_share, 0.0, 0.99)
         if self.base_share and self.mean_with:
             raise InvalidInput(
                 "base_share and mean_with both mix weights into the trained ones: set one of them.",
@@ -125,18 +124,15 @@ class TeacherSettings:
     """
 
     base: str
-    temperature: float = 2.0
-    weight: float = 1.0
-    passages: int = 8
-    max_tokens: int | None = None
+    temperature: float = ranged(2.0, 0.01, 100.0)
+    weight: float = ranged(1.0, 1e-6, MAX_WEIGHT)
+    passages: int = ranged(8, 2, 1000)
+    max_tokens: int | None = ranged(None, 32, 8192)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if not self.base:
             raise InvalidInput("Name the reader that teaches.", field="base")
-        in_range("temperature", self.temperature, 0.01, 100.0)
-        in_range("weight", self.weight, 1e-6, MAX_WEIGHT)
-        in_range("passages", self.passages, 2, 1000)
-        in_range("max_tokens", self.max_tokens or 32, 32, 8192)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +147,11 @@ class ReaderRecipe:
     loop: LoopSettings = field(default_factory=LoopSettings)
     export: ReaderExport = field(default_factory=ReaderExport)
     teacher: TeacherSettings | None = None
-    seed: int = 1
+    seed: int = ranged(1, 0, MAX_SEED)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         Card(self.name)  # refuses a name that cannot be exported
-        in_range("seed", self.seed, 0, MAX_SEED)
 
         if not self.questions:
             raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import check_ranges, in_range, ranged, refuse_repeated
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
-from purlin.training.dev import DevSet
+from purlin.training.dev import DevSet, check_recipe
 from purlin.training.exporting.checks import Quantization
-from purlin.training.exporting.model_card import Card
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.averaging import AVERAGED
 from purlin.training.models.settings import ModelSettings
@@ -31,12 +30,11 @@ class StageTeacher:
     """
 
     base: Path
-    weight: float = 1.0
-    temperature: float = 0.05
+    weight: float = ranged(1.0, 1e-3, 1000.0)
+    temperature: float = ranged(0.05, 1e-3, 100.0)
 
     def __post_init__(self) -> None:
-        in_range("weight", self.weight, 1e-3, 1000.0)
-        in_range("temperature", self.temperature, 1e-3, 100.0)
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,23 +68,24 @@ class Stage:
     pairs: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
     loop: LoopSettings = field(default_factory=LoopSettings)
-    sda: float = 1.0
-    mep: float = 0.0
+    sda: float = ranged(1.0, 0.0, 1000.0)
+    mep: float = ranged(0.0, 0.0, 1000.0)
     mask: Mask = "entity"
-    mask_share: float | None = None
-    temperature: float = 1.0
-    hard_negatives: int = 0
+    mask_share: float | None = ranged(None, 0.01, 1.0)
+    temperature: float = ranged(1.0, 1e-3, 100.0)
+    hard_negatives: int = ranged(0, 0, 32)
     depth: int = 100
-    refresh: int = 1
-    part: int | None = None
+    refresh: int = ranged(1, 1, 1000)
+    part: int | None = ranged(None, 1, 1 << 20)
     forms: augment.Forms = field(default_factory=augment.Forms)
     batches: Literal["mixed", "one-source"] = "mixed"
-    group: int = 1
-    labelled_share: float = 1.0
+    group: int = ranged(1, 1, 1 << 20)
+    labelled_share: float = ranged(1.0, 0.0, 1.0)
     trains: Trains = "all"
     teacher: StageTeacher | None = None
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         self._check_name_and_loss()
         if self.weights and len(self.weights) != len(self.pairs):
             raise InvalidInput(
@@ -97,21 +96,12 @@ class Stage:
         for weight in self.weights:
             in_range("weights", weight, 1e-6, 100.0)
 
-        if self.mask_share is not None:
-            in_range("mask_share", self.mask_share, 0.01, 1.0)
-        in_range("temperature", self.temperature, 1e-3, 100.0)
-        in_range("hard_negatives", self.hard_negatives, 0, 32)
         in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
-        in_range("refresh", self.refresh, 1, 1000)
-        in_range("labelled_share", self.labelled_share, 0.0, 1.0)
-        in_range("group", self.group, 1, 1 << 20)
         if self.group > 1 and self.batches != "one-source":
             raise InvalidInput(
                 f'Stage {self.name} has groups of one package: they need batches = "one-source".',
                 field="group",
             )
-        if self.part is not None:
-            in_range("part", self.part, 1, 1 << 20)
 
     @property
     def compares(self) -> bool:
@@ -124,8 +114,6 @@ class Stage:
                 f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name"
             )
 
-        for name in ("sda", "mep"):
-            in_range(name, getattr(self, name), 0.0, 1000.0)
         if not (self.sda + self.mep or self.teacher):
             raise InvalidInput(
                 f"Stage {self.name} trains nothing: sda and mep are both 0, and it has no teacher.",
@@ -147,15 +135,14 @@ class SantaExport:
     """
 
     quantization: Quantization = "int8"
-    max_tokens: int = 256
-    base_share: float = 0.0
+    max_tokens: int = ranged(256, 8, 8192)
+    base_share: float = ranged(0.0, 0.0, 0.99)
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        in_range("base_share", self.base_share, 0.0, 0.99)
-        in_range("max_tokens", self.max_tokens, 8, 8192)
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +162,10 @@ class SantaRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("seed", self.seed, 0, MAX_SEED)
-        if not self.pairs or not self.stage:
-            raise InvalidInput(
-                "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
-            )
+        check_recipe(self.name, self.seed, self.pairs, self.dev, losses=True)
+        if not self.stage:
+            raise InvalidInput("A recipe needs at least one [[stage]].", field="stage")
 
-        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         self._check_directories()
         self._check_stages()
 

@@ -150,12 +150,11 @@ def _export(
         checkpoint, measures = _average_with_base(recipe, trained, out, accelerator)
 
     from_scratch = recipe.model.scratch is not None
-    counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
     card = Card(
         recipe.name,
         base_model="none: trained from scratch" if from_scratch else base_name(recipe.model.base),
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or counts,
+        trained_on=recipe.export.trained_on or report.counts(),
         measures=measures,
         limits=recipe.export.limits,
     )

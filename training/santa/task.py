@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from purlin.training.models.text_model import TextModel, load_text_model
 from purlin.training.santa.hard_negatives import HardNegatives
 from purlin.training.santa.masked_passages import PassageMasker
 from purlin.training.santa.recipe import Stage
-from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
+from purlin.training.schedule import RowNumbers, Schedule, describe_rows, digests, package_numbers
 
 ROLES: tuple[Role, Role] = ("query", "passage")
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
@@ -170,8 +169,8 @@ class SantaTask:
             tokenized(self.tokenizer, queries, settings.max_query_tokens),
             tokenized(self.tokenizer, passages, settings.max_passage_tokens),
             masked,
-            _digests([pair.queries[0] for pair in pairs]),
-            _digests([*(pair.passage for pair in pairs), *negatives]),
+            digests([pair.queries[0] for pair in pairs]),
+            digests([*(pair.passage for pair in pairs), *negatives]),
             (list(queries), passages) if self.stage.teacher else None,
         )
 
@@ -347,11 +346,3 @@ class SantaTask:
         """Load the weights that `save` wrote."""
         saved = load_text_model(self.model.settings, directory)
         self.model.load_state_dict(saved.state_dict())
-
-
-def _digests(texts: Sequence[str]) -> Tensor:
-    """Return (n,) non-negative int64, equal for equal texts."""
-    digests = [
-        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1 for text in texts
-    ]
-    return torch.tensor(digests, dtype=torch.int64)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range, refuse_repeated
+from purlin.training.config import check_ranges, ranged
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
-from purlin.training.dev import DevSet
-from purlin.training.exporting.model_card import Card
+from purlin.training.dev import DevSet, check_recipe
 from purlin.training.loop.settings import LoopSettings
 
 CHECKPOINTS = "checkpoints"  # their directory beside the encoder's
@@ -21,14 +20,14 @@ CHECKPOINTS = "checkpoints"  # their directory beside the encoder's
 class StaticExport:
     """How the encoder is exported; `max_tokens` is where it cuts texts."""
 
-    max_tokens: int = 1024
+    max_tokens: int = ranged(1024, 8, 8192)
     base_model: str = "unknown"
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        in_range("max_tokens", self.max_tokens, 8, 8192)
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,41 +54,22 @@ class StaticRecipe:
     teacher: Path = TRANSFORMER_ENCODER
     exclude: tuple[Path, ...] = ()
     dev: tuple[DevSet, ...] = ()
-    words: int = 40_000
-    min_pairs: int = 6
-    dim: int = 256
-    rarity: float = 1e-3
-    group: int = 1
-    max_tokens: int = 256
-    shared_dropout: float = 0.0
-    temperature: float = 0.05
+    words: int = ranged(40_000, 1, 1 << 20)
+    min_pairs: int = ranged(6, 1, 1 << 30)
+    dim: int = ranged(256, 1, 4096)
+    rarity: float = ranged(1e-3, 1e-9, 1.0)
+    group: int = ranged(1, 1, 1 << 20)
+    max_tokens: int = ranged(256, 8, 8192)
+    shared_dropout: float = ranged(0.0, 0.0, 1.0)
+    temperature: float = ranged(0.05, 1e-3, 100.0)
     forms: augment.Forms = field(default_factory=augment.Forms)
     loop: LoopSettings = field(default_factory=LoopSettings)
     export: StaticExport = field(default_factory=StaticExport)
     seed: int = 1
 
     def __post_init__(self) -> None:
-        Card(self.name)  # refuses a name that cannot be exported
-        in_range("words", self.words, 1, 1 << 20)
-        in_range("min_pairs", self.min_pairs, 1, 1 << 30)
-        in_range("dim", self.dim, 1, 4096)
-        in_range("rarity", self.rarity, 1e-9, 1.0)
-        in_range("group", self.group, 1, 1 << 20)
-        in_range("max_tokens", self.max_tokens, 8, 8192)
-        in_range("shared_dropout", self.shared_dropout, 0.0, 1.0)
-        in_range("temperature", self.temperature, 1e-3, 100.0)
-        in_range("seed", self.seed, 0, MAX_SEED)
-
-        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
-        if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
-            raise InvalidInput(
-                f"The dev set {losses[0]} has the measure '-loss', which needs a transformer; take "
-                "another.",
-                field="dev",
-            )
-
-        if not self.pairs:
-            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+        check_ranges(self)
+        check_recipe(self.name, self.seed, self.pairs, self.dev, losses=False)
 
         if self.name == CHECKPOINTS:
             raise InvalidInput(

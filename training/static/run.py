@@ -89,12 +89,11 @@ def _recorded(
 
 
 def _card(recipe: StaticRecipe, report: Report, checkpoint: Path) -> Card:
-    counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
     return Card(
         recipe.name,
         base_model=recipe.export.base_model,
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or counts,
+        trained_on=recipe.export.trained_on or report.counts(),
         measures=dev_measures(checkpoint),
         limits=recipe.export.limits,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +14,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from purlin.index.encoder.static import Vocabulary
-from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pairs import augment
-from purlin.training.data.pairs.pair import Pair, text_digest
-from purlin.training.dev import read_dev_set
+from purlin.training.data.pairs.pair import Pair
+from purlin.training.dev import encoder_measures, read_dev_set
 from purlin.training.loop.task import FixedBatches
 from purlin.training.losses import contrastive
-from purlin.training.schedule import RowNumbers, Schedule, describe_rows, package_numbers
+from purlin.training.schedule import RowNumbers, Schedule, describe_rows, digests, package_numbers
 from purlin.training.static.export import in_memory
 from purlin.training.static.model import Bags, WordVectors, count_words, drop_shared, make_bags
 from purlin.training.static.recipe import StaticRecipe
@@ -82,8 +81,8 @@ class StaticTask(FixedBatches):
             rows,
             make_bags(queries),
             make_bags(passages),
-            _digests(self.pairs[row].queries[0] for row in rows),
-            _digests(self.pairs[row].passage for row in rows),
+            digests(self.pairs[row].queries[0] for row in rows),
+            digests(self.pairs[row].passage for row in rows),
         )
 
     def backward(self, batch: StaticBatch) -> dict[str, float]:
@@ -112,11 +111,7 @@ class StaticTask(FixedBatches):
     def measure(self) -> dict[str, float]:
         """Return the measures of the dev sets, of the encoder as it would be exported."""
         encoder = in_memory(self.model, self.vocabulary, self.recipe.export.max_tokens)
-        values: dict[str, float] = {}
-        for dev_set, data in self.dev:
-            run = rank(data, encoder)
-            name = f"dev {dev_set.name} {dev_set.measure}"
-            values[name] = mean_measure(dev_set.measure, run, data)
+        values = encoder_measures(self.dev, encoder)
         return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
 
     def save(self, directory: Path) -> None:
@@ -147,8 +142,3 @@ def _with_first_query(pair: Pair) -> Pair:
     """Leave code the first of the queries from its comment: the whole may stand in its passage."""
     from_comment = pair.kind == "code" and not pair.searches
     return replace(pair, queries=pair.queries[:1]) if from_comment else pair
-
-
-def _digests(texts: Iterable[str]) -> Tensor:
-    """Return (n,) int64, equal for equal texts."""
-    return torch.from_numpy(np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.int64).copy())

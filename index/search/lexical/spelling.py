@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import fold, matches, split
 from purlin.index.texts.quantities import quantities
+
+# It imports this module.
+if TYPE_CHECKING:
+    from purlin.index.search.lexical.bm25 import Lexical
 
 # Words of fewer letters have too many others one edit away.
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
@@ -42,31 +46,7 @@ _PIECE = re.compile(r"(?<!\S)[a-z0-9]+(?!\S)")
 _Y_ENDINGS = ("y", "ies", "ied")
 
 
-class Vocabulary(Protocol):
-    """The tokens of the passages that a query searches."""
-
-    language: Language  # of the passages
-
-    def df(self, token: str) -> int:
-        """Count the passages that have a token."""
-
-    def together(self, *tokens: str) -> int:
-        """Count the passages that have all tokens."""
-
-    def nearest(self, word: str) -> str | None:
-        """The word nearest to one in lower case, or None if none is near."""
-
-    def completion(self, word: str) -> str | None:
-        """The token that begins with a word in lower case, or None if none does."""
-
-    def codes(self, beginning: str) -> Sequence[str]:
-        """Some codes that begin with letters and digits in lower case, those of most passages first."""
-
-    def compounds(self, word: str) -> Sequence[str]:
-        """Some words that end with a word in lower case, the most frequent first."""
-
-
-def corrected(query: str, vocabulary: Vocabulary) -> str:
+def corrected(query: str, vocabulary: Lexical) -> str:
     """Return the query as it should be searched; the same if all its words are in the vocabulary.
 
     A word that no passage has is replaced by the two words that it consists of; else, in a language
@@ -132,7 +112,7 @@ def as_written(
     return _WORD.sub(written, text)
 
 
-def _with_whole_codes(query: str, vocabulary: Vocabulary) -> str:
+def _with_whole_codes(query: str, vocabulary: Lexical) -> str:
     """Return the query with the codes that begin with a word of it in place of that word.
 
     A word of which some passage has all parts stays: "xps8700" finds "XPS 8700" by these.
@@ -149,7 +129,7 @@ def _with_whole_codes(query: str, vocabulary: Vocabulary) -> str:
     return _CODE.sub(completed, query, count=_MOST_LOOKED_UP)
 
 
-def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
+def _catalogue_spelling(word: str, vocabulary: Lexical) -> str | None:
     """Return an unknown word in the passages' spelling; None if they have nothing like it."""
     if two_words := _two_words(word, vocabulary):
         return two_words
@@ -158,7 +138,7 @@ def _catalogue_spelling(word: str, vocabulary: Vocabulary) -> str | None:
     return vocabulary.nearest(word.lower())
 
 
-def _two_words(word: str, vocabulary: Vocabulary) -> str:
+def _two_words(word: str, vocabulary: Lexical) -> str:
     """Return the word as the two words that most passages have together; empty if it has no such parts."""
     language = vocabulary.language
     counts = {}
@@ -174,13 +154,13 @@ def _two_words(word: str, vocabulary: Vocabulary) -> str:
     return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
 
 
-def _completed(word: str, vocabulary: Vocabulary) -> str | None:
+def _completed(word: str, vocabulary: Lexical) -> str | None:
     """Return the most frequent word that begins with this one; None if no passage has one."""
     token = vocabulary.completion(word.lower())
     return None if token is None else _word_of(token, word.lower(), vocabulary.language)
 
 
-def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
+def _compounds(text: str, vocabulary: Lexical) -> Iterator[str]:
     """Yield the compound of each two words, if more passages have it than have both words."""
     language = vocabulary.language
     fewest = 1 if language.links else _FEWEST_TOGETHER
@@ -203,7 +183,7 @@ def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
             yield best
 
 
-def _joined_codes(text: str, vocabulary: Vocabulary) -> Iterator[str]:
+def _joined_codes(text: str, vocabulary: Lexical) -> Iterator[str]:
     """Yield the code of each two pieces, if more passages have it than have both: "4345 9433", "10 000"."""
     pieces = list(_PIECE.finditer(text.lower()))[: _MOST_PAIRS + 1]
     for first, second in pairwise(pieces):

@@ -25,16 +25,18 @@ _UNSPACED, _HAN_CHARACTER = f"[{KATAKANA}{OTHER_UNSPACED}]", f"[{HAN}]"
 # Voicing marks of kana, and vowels and finals of Hangul, in texts that are not composed.
 _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 
+# The option of a command: -a.
+_OPTION = r"-(?<![^\s(\[{|,/'\"`]-)[A-Za-z](?![-\w])"
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
-_WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
+_WORD = re.compile(rf"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*|{_OPTION}")
 # The same for a text with scripts without spaces, each run of which is a word.
 _WORD_OR_RUN = (
     rf"[A-Za-z](?:\+\+|\#)(?![^\W{KATAKANA}{OTHER_UNSPACED}])"
-    rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}"
+    rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}|{_OPTION}"
 )
 # The same for ASCII, in half the time.
 _ASCII_WORD = re.compile(
-    r"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*", re.ASCII
+    rf"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*|{_OPTION}", re.ASCII
 )
 _SEPARATORS = re.compile(r"[-_.':>]")
 _PIECE = re.compile(r"[^\W_]+")
@@ -277,6 +279,8 @@ def _split_name(word: str, language: Language) -> tuple[str, ...]:
         names = [_joined(word), *map(str.lower, parts)]
 
     common = language.common
+    if word[0] == "-" and names[0] in common:
+        return (word,)  # tar -a: no article
     kept = (name for name in names if name not in common and len(name) <= _MAX_TOKEN_CHARS)
     return tuple(dict.fromkeys(_stem(name, language) for name in kept))
 

@@ -75,22 +75,6 @@ class Ranking:
 _ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Rows (n,) to rank, ascending, with the retrievers' scores; NaN for those not computed yet."""
-
-    rows: Rows
-    cosines: Vectors
-    lexical: LexicalScores
-
-
-def aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
-    """Return scores (n,) of ascending `rows`: those of the `scored` among them, NaN for the others."""
-    all_scores = np.full(len(rows), np.nan, dtype=np.float32)
-    all_scores[np.searchsorted(rows, scored)] = scores
-    return all_scores
-
-
 @dataclass(slots=True)
 class Query:
     """A query with everything that is computed once per search.

@@ -6,14 +6,14 @@ several hits is a better place to look than one with a single hit. The model wei
     relevance = 0.49 text + 0.29 path + 0.07 name + 0.15 file
     score     = (relevance + max(definition, quote) * (1 - relevance)) * role
 
-`text` is the fused score of the retrievers, less for a document of few lines, since any of its words
-makes a short text near to a query. `path` and `name` are the shares of the query that the words of the
-path and of the definition's name match, `file` is the mean text score of the file's other hits.
-`definition` is how much of the query names the symbol that the passage defines, `quote` how much of it
-is in the passage word for word. `role` puts tests, examples and the like after other code, or other code
-after tests if the query asks for these. `path` and `file` count for the best hit of a file alone: its
-further hits stand where their own words put them. Where the query asks who uses a symbol, or what
-inherits from it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
+`text` is the fused score of the retrievers, less for a short document, since any of its words makes it
+near to a query. `path` and `name` are the shares of the query that the words of the path and of the
+definition's name match, `file` is the mean text score of the file's other hits. `definition` is how
+much of the query names the symbol that the passage defines, `quote` how much of it is in the passage
+word for word. `role` puts tests, examples and the like after other code, or other code after tests if
+the query asks for these. `path` and `file` count for the best hit of a file alone: its further hits
+stand where their own words put them. Where the query asks who uses a symbol, or what inherits from it,
+`definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.ranking import lengths
 
 # So many documents are ranked by the model, whatever the page: those with the highest text scores among
 # the first ones of each retriever.
@@ -47,9 +48,6 @@ SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
 SECONDARY_ROLE = 0.6
-
-# A document of one line keeps this share of its text score; one of so many lines keeps all of it.
-ONE_LINE, LONG = 0.5, 64
 
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
@@ -132,7 +130,7 @@ def weigh(
     it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
     query each document has word for word.
     """
-    text = text * _length_factors(documents.lines)
+    text = text * lengths.factors(documents.lengths, lengths.LONG_IN_FILES)
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]
@@ -140,8 +138,8 @@ def weigh(
 
     # The entries after those of the files belong to documents without a path, and stay 0.
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
-    matched = _PathWords([tokens_of[path] for path in files]).matched(weights) / np.float32(total)
-    path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
+    shares = _path_shares([tokens_of[path] for path in files], weights, total)
+    path_shares[: len(files)] = shares ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
     if users is not None:
@@ -169,13 +167,6 @@ def weigh(
     return replace(evidence, path=evidence.path * is_first, file=evidence.file * is_first)
 
 
-def _length_factors(lines: NDArray[np.int64]) -> Vectors:
-    """Return what documents (n,) of so many lines keep of their text scores; all of it for 0."""
-    share = np.log2(np.clip(lines, 1, LONG)) / np.log2(LONG)
-    factors = np.where(lines > 0, ONE_LINE + (1.0 - ONE_LINE) * share, 1.0)
-    return factors.astype(np.float32)
-
-
 # ---- paths
 
 
@@ -188,46 +179,40 @@ def _file_numbers(paths: Sequence[str | None], files: Sequence[str]) -> Rows:
     )
 
 
-class _PathWords:
-    """Which files have a word in their path, by the tokens of each path, separated by spaces."""
+def _path_shares(path_tokens: Sequence[str], weights: Mapping[str, float], total: float) -> Vectors:
+    """Return the share (files,) of the query's weight that the words of each path match.
 
-    def __init__(self, path_tokens: Sequence[str]) -> None:
-        # Which paths have a word is looked up later, for the few words that match.
-        self._paths = [f" {words} " for words in path_tokens]
-        self._all = frozenset(" ".join(path_tokens).split())
-        self._words = sorted(self._all)
-        self._abbreviations = [
-            word
-            for word in self._words
-            if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
-        ]
+    `path_tokens` are the tokens of each path, separated by spaces.
+    """
+    paths = [f" {words} " for words in path_tokens]
+    distinct = frozenset(" ".join(path_tokens).split())
+    ordered = sorted(distinct)
+    abbreviations = [
+        word for word in ordered if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
+    ]
 
-    def matched(self, weights: Mapping[str, float]) -> Vectors:
-        """Return the weight (files,) of the tokens that match a word of each path."""
-        matched = np.zeros(len(self._paths), dtype=np.float32)
+    matched = np.zeros(len(paths), dtype=np.float32)
+    for token, weight in weights.items():
+        words = {*_same_beginning(token, distinct, ordered)}
+        words.update(word for word in abbreviations if _abbreviates(word, token))
+        # Which paths have a word is looked up for the few words that match.
+        has_word = np.zeros(len(paths), dtype=np.bool_)
+        for word in words:
+            padded = f" {word} "
+            has_word |= np.array([padded in path for path in paths])
+        matched[has_word] += np.float32(weight)
 
-        for token, weight in weights.items():
-            has_word = np.zeros(len(self._paths), dtype=np.bool_)
-            for word in set(self._matching(token)):
-                padded = f" {word} "
-                has_word |= np.array([padded in path for path in self._paths])
-            matched[has_word] += np.float32(weight)
+    return matched / np.float32(total)
 
-        return matched
 
-    def _matching(self, token: str) -> Iterator[str]:
-        """Yield the words that equal the token, begin with it or begin it, or abbreviate it."""
-        if token in self._all:
-            yield token
-
-        for end in range(_MIN_PREFIX, len(token)):
-            if token[:end] in self._all:
-                yield token[:end]
-        if len(token) >= _MIN_PREFIX:
-            later = islice(self._words, bisect_left(self._words, token), None)
-            yield from takewhile(lambda word: word.startswith(token), later)
-
-        yield from (word for word in self._abbreviations if _abbreviates(word, token))
+def _same_beginning(token: str, distinct: frozenset[str], ordered: Sequence[str]) -> Iterator[str]:
+    """Yield the words that equal the token, begin with it or begin it."""
+    if token in distinct:
+        yield token
+    yield from (token[:end] for end in range(_MIN_PREFIX, len(token)) if token[:end] in distinct)
+    if len(token) >= _MIN_PREFIX:
+        later = islice(ordered, bisect_left(ordered, token), None)
+        yield from takewhile(lambda word: word.startswith(token), later)
 
 
 @lru_cache(maxsize=65_536)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.records import Document
+from purlin.index.records import Document, Mode
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
 from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import accessories, feedback, quotes, repository
+from purlin.index.search.ranking import accessories, feedback, lengths, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import blend
-from purlin.index.search.ranking.ranked import Candidates, Clock, Query, Ranking, aligned
+from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
 from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 
@@ -37,12 +37,17 @@ class Retrievers:
         *,
         hybrid: Fusion,
         demote: bool,
+        demote_short: bool,
     ) -> None:
-        """`hybrid` fuses the scores in hybrid mode; with `demote`, tests and the like score lower."""
+        """`hybrid` fuses the scores in hybrid mode.
+
+        With `demote`, tests and the like score lower, with `demote_short` short documents.
+        """
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
+        self._demotes_short = demote_short
         self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
@@ -51,9 +56,7 @@ class Retrievers:
             return self._rank_by_text(query, needed, clock, distinct=distinct)
 
         # The same documents for every page, so that pages are consistent.
-        candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
-        pool = self._score(query, candidates, clock, distinct=True)
-        clock.lap("fuse")
+        pool, bound = self._best(query, _FIRST_DEPTH, clock, distinct=True)
         if query.has_evidence:
             first = self._with_evidence(query, pool.take(slice(repository.DEPTH)))
             clock.lap("rerank")
@@ -79,11 +82,8 @@ class Retrievers:
         depth = max(_FIRST_DEPTH, 2 * needed)
 
         while True:
-            candidates, bound = self._candidates(query, depth, clock)
-            ranking = self._score(query, candidates, clock, distinct=distinct)
+            ranking, bound = self._best(query, depth, clock, distinct=distinct)
             last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
-            clock.lap("fuse")
-
             if bound is None or last > bound:
                 return ranking
             depth *= 4
@@ -177,12 +177,13 @@ class Retrievers:
         """Return whether a document is a product that only goes with what the query names."""
         return accessories.is_accessory(query.text, document, self._lexical.language)
 
-    def _candidates(
-        self, query: Query, depth: int, clock: Clock
-    ) -> tuple[Candidates, float | None]:
-        """Return the rows that are named or among the first `depth` of a retriever.
+    def _best(
+        self, query: Query, depth: int, clock: Clock, *, distinct: bool
+    ) -> tuple[Ranking, float | None]:
+        """Rank the rows that are named or among the first `depth` of a retriever.
 
-        Also returns the highest score that any other row could get, or None if there is no other.
+        Also returns the highest score that any other row could get, or None if there is no other. With
+        `distinct`, only the best row of each document is kept.
         """
         named = np.concatenate([query.named, query.defining])
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
@@ -219,12 +220,16 @@ class Retrievers:
             bound = blend(bound, limit)
 
         all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
-        candidates = Candidates(
+        ranking = self._score(
+            query,
             all_rows,
-            aligned(all_rows, dense_rows, cosines),
-            aligned(all_rows, lexical_rows, shares),
+            _aligned(all_rows, dense_rows, cosines),
+            _aligned(all_rows, lexical_rows, shares),
+            clock,
+            distinct=distinct,
         )
-        return candidates, float(bound[0]) if more else None
+        clock.lap("fuse")
+        return ranking, float(bound[0]) if more else None
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
@@ -239,12 +244,17 @@ class Retrievers:
         )
 
     def _score(
-        self, query: Query, candidates: Candidates, clock: Clock, *, distinct: bool
+        self,
+        query: Query,
+        rows: Rows,
+        cosines: Vectors,
+        shares: LexicalScores,
+        clock: Clock,
+        *,
+        distinct: bool,
     ) -> Ranking:
-        """Rank these rows; with `distinct`, only the best row of each document is kept."""
-        rows = candidates.rows
+        """Rank ascending rows (n,), whose scores are NaN, and computed here, as far as not known yet."""
         documents = self._passages.document_of(rows)
-        cosines, shares = candidates.cosines.copy(), candidates.lexical.copy()
         clock.lap("fuse")
         others = np.isnan(cosines)
         cosines[others] = 0.0
@@ -280,17 +290,22 @@ class Retrievers:
         documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
-            texts = texts * self.priors(documents)
+            texts = texts * self.priors(documents, query.mode)
         if query.nearness is not None:
             texts = blend(texts, query.nearness.of(documents))
         return texts
 
-    def priors(self, documents: Rows) -> Vectors:
-        """Return factors (n,) on the scores of passages by the roles of their documents."""
-        if not self._has_roles:
-            return np.ones(len(documents), dtype=np.float32)
-        secondary = self._passages.secondary(documents)
-        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
+    def priors(self, documents: Rows, mode: Mode) -> Vectors:
+        """Return factors (n,) on the scores of passages by what their documents are.
+
+        Short documents keep their cosines where these alone count, as of documents like another one.
+        """
+        priors = np.ones(len(documents), dtype=np.float32)
+        if self._has_roles:
+            priors[self._passages.secondary(documents)] = _SECONDARY_PRIOR
+        if self._demotes_short and mode != "dense":
+            priors *= lengths.factors(self._passages.lengths(documents), lengths.LONG_RECORD)
+        return priors
 
     def fusion(self, query: Query) -> Fusion:
         """Return how the scores of both retrievers become one for this query."""
@@ -313,3 +328,10 @@ class Retrievers:
         documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
         # The passages of a document follow each other.
         return int(np.count_nonzero(np.diff(documents, prepend=-1)))
+
+
+def _aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
+    """Return scores (n,) of ascending `rows`: those of the `scored` among them, NaN for the others."""
+    all_scores = np.full(len(rows), np.nan, dtype=np.float32)
+    all_scores[np.searchsorted(rows, scored)] = scores
+    return all_scores

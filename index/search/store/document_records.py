@@ -20,8 +20,7 @@ from purlin.index.texts.passages import path_text
 class Head(NamedTuple):
     """What names a document. `path` is that of its file; None for records of a list.
 
-    `title_tokens` and `path_tokens` are the distinct tokens of both, separated by spaces. `lines` counts
-    its lines in the file, 0 where that is not known: for records, and in builds of earlier versions.
+    `title_tokens` and `path_tokens` are the distinct tokens of both, separated by spaces.
     """
 
     id: str
@@ -29,16 +28,16 @@ class Head(NamedTuple):
     path: str | None
     title_tokens: str
     path_tokens: str
-    lines: int = 0
 
 
 class Entry(NamedTuple):
     """What a store writes of a document. `path` is empty for a record of a list.
 
-    `digests` are those of its passages' rendered texts.
+    `length` is that of its body in characters, `digests` are those of its passages' rendered texts.
     """
 
     record: bytes
+    length: int
     id_hash: int
     title_hash: int
     path: str
@@ -56,6 +55,7 @@ def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> E
 
     return Entry(
         _record(document, [passage for passage, _ in listed]),
+        len(document.body),
         hash_of(document.id),
         hash_of(folded_title(document.title)),
         path_of(document),
@@ -89,7 +89,7 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
     path = path_of(document)
     names = distinct_tokens(document.title), _path_tokens(path)
-    head = [document.id, document.title, len(path), *names, lines_of(location)]
+    head = [document.id, document.title, len(path), *names]
 
     values = {
         "body": document.body,
@@ -116,13 +116,6 @@ def path_of(document: Document) -> str:
     """Path of the document's file, which its id begins with; empty for a record of a list."""
     path = document.location.path or ""
     return path if document.id.startswith(f"{path}::") else ""
-
-
-def lines_of(location: Location) -> int:
-    """Count the lines of a location in its file; 0 without them."""
-    if location.start_line is None or location.end_line is None:
-        return 0
-    return location.end_line - location.start_line + 1
 
 
 def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:

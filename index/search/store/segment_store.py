@@ -4,6 +4,7 @@
                       which ranking needs, and a line with the rest and the passages, both JSON
     record_ends.npy   int64 (documents,): where each record ends
     file_of.npy       int32 (documents,): the source file of each document, ascending
+    lengths.npy       int32 (documents,): the length of each document's body in characters
     document_of.npy   int32 (passages,): the document of each passage, ascending
     digests.bin       uint64 (passages, 2): the digest of each passage's rendered text
     skipped.bin       a JSON line for each thing that the readers skipped
@@ -37,6 +38,7 @@ from purlin.index.storage.blocks import UNCHECKED, FileReader
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
 ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "document_of.npy"
+LENGTHS_FILE = "lengths.npy"
 IDS, TITLES, PATHS = "ids", "titles", "paths"
 # Passages of documents whose title is the query.
 MAX_NAMED = 1000
@@ -76,6 +78,13 @@ class Store:
         self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
         # Document row -> number of its source file; ascending.
         self.file_of = read_array(files.read(directory / FILE_OF_FILE))
+        # Document row -> length of its body. Stores of earlier versions have none, which 0 stands for.
+        lengths_file = directory / LENGTHS_FILE
+        self.lengths = (
+            read_array(files.read(lengths_file))
+            if files.has(lengths_file)
+            else np.zeros(len(self.file_of), np.int32)
+        )
         # Document row -> start of its record; the last is the end of them all.
         ends = read_array(files.read(directory / ENDS_FILE))
         self.starts = np.concatenate([np.zeros(1, np.int64), ends])
@@ -195,8 +204,8 @@ class Store:
         try:
             heads = json.loads(b"[" + b",".join(lines) + b"]")
             return [
-                Head(id, title, id[:length] or None, *others)
-                for id, title, length, *others in heads
+                Head(id, title, id[:length] or None, *token_lists[:2])
+                for id, title, length, *token_lists in heads
             ]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error

@@ -18,6 +18,7 @@ from purlin.index.search.store.segment_store import (
     ENDS_FILE,
     FILE_OF_FILE,
     IDS,
+    LENGTHS_FILE,
     PATHS,
     SKIPPED_FILE,
     TITLES,
@@ -33,7 +34,7 @@ _COPIED_TOGETHER = 2**20  # bytes
 class StoreWriter:
     """Writes the files of one segment, which readers see only after `close`.
 
-    Rows count from 0 in the order in which they are added. Memory holds some 40 bytes a document,
+    Rows count from 0 in the order in which they are added. Memory holds some 44 bytes a document,
     whatever is in it. Stores that files are copied from stay open until then.
     """
 
@@ -47,6 +48,7 @@ class StoreWriter:
         self.files = 0
         self._ends = array("q")
         self._document_of, self._file_of = array("i"), array("i")
+        self._lengths = array("i")
         self._ids, self._titles = array("Q"), array("Q")
         # The hash of each path, and the first row that has it.
         self._paths, self._path_rows = array("Q"), array("q")
@@ -78,6 +80,7 @@ class StoreWriter:
         self._records.write(entry.record)
         self._ends.append(self._records.tell())
         self._file_of.append(file)
+        self._lengths.append(entry.length)
         self._ids.append(entry.id_hash)
         self._titles.append(entry.title_hash)
 
@@ -122,6 +125,7 @@ class StoreWriter:
         self._path_rows.frombytes((copied.path_rows[paths] + (row - first)).tobytes())
         self._last_path = ""
         self._file_of.extend([number] * (last - first))
+        self._lengths.frombytes(store.lengths[first:last].tobytes())
         documents = store.document_of[first_passage:last_passage] + np.int32(row - first)
         self._document_of.frombytes(documents.tobytes())
 
@@ -135,6 +139,7 @@ class StoreWriter:
 
         np.save(self._directory / ENDS_FILE, np.array(self._ends, np.int64))
         np.save(self._directory / FILE_OF_FILE, np.array(self._file_of, np.int32))
+        np.save(self._directory / LENGTHS_FILE, np.array(self._lengths, np.int32))
         np.save(self._directory / DOCUMENT_OF_FILE, np.array(self._document_of, np.int32))
         write_names(self._directory, IDS, np.array(self._ids, np.uint64))
         write_names(self._directory, TITLES, np.array(self._titles, np.uint64))

@@ -9,7 +9,8 @@ from typing import Any
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.sources.products.values import NUMBER, checked, field_value, item_lines, text_of
+from purlin.index.sources.encodings import valid_text
+from purlin.index.sources.products.values import NUMBER, field_value, item_lines, text_of
 from purlin.index.texts.product_fields import ICECAT, key_of
 
 MAX_ATTRIBUTE_NESTING = 5
@@ -173,7 +174,7 @@ def flat_fields(
             quantity = _quantity(name, value)
             yield from flat_fields(quantity or value, "" if quantity else f"{name}.", depth + 1)
         elif name and (typed := _typed(name, field_value(value))) is not None:
-            yield checked(name), typed
+            yield valid_text(name), typed
 
 
 def _quantity(name: str, parts: Mapping[str, object]) -> dict[str, object] | None:

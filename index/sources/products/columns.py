@@ -112,6 +112,7 @@ def column_names(
     return aliases | explicit
 
 
+@lru_cache(maxsize=4096)
 def _alias(name: str) -> tuple[int, str] | None:
     """How much the alias is preferred (0 is best), and the standard column that it stands for."""
     for key in keys_of(name):
@@ -135,6 +136,7 @@ def _without_addition(key: str) -> str:
     return key
 
 
+@lru_cache(maxsize=4096)
 def _has_currency(name: str) -> bool:
     """Whether a column has prices in the currency that ends its name, as "List price (EUR)"."""
     key = key_of(name)

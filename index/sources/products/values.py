@@ -15,6 +15,7 @@ import lxml.html
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
+from purlin.index.sources.encodings import valid_text
 
 MAX_PRODUCT_ID = 512
 
@@ -50,7 +51,6 @@ _HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
 _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 # Between the items of a cell that lists several: bars or semicolons where it has any, since then a
 # comma is within an item ("Clothing, Shoes & Jewelry|Women"). In "1,5 l" it is a decimal one.
@@ -132,7 +132,7 @@ def _is_filled_scalar(value: object) -> bool:
 def field_value(raw: object) -> Value | None:
     """A field's value, or None if there is nothing to display or filter by."""
     if isinstance(raw, str):
-        return plain(checked(raw)) or None
+        return plain(valid_text(raw)) or None
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, int):
@@ -215,7 +215,7 @@ def displayed(value: Value) -> str:
 
 def identifier(raw: object) -> str:
     """The id as it is, since judgements and other systems refer to the product by it."""
-    text = checked(raw.strip()) if isinstance(raw, str) else line_of(raw)
+    text = valid_text(raw.strip()) if isinstance(raw, str) else line_of(raw)
     if len(text) > MAX_PRODUCT_ID:
         raise InvalidInput(
             f"has an id of {len(text):,} characters; the limit is {MAX_PRODUCT_ID}", field="id"
@@ -254,14 +254,7 @@ def money(value: Value) -> Value:
 def web_address(raw: object) -> str | None:
     """The address if it is on the web, else None: nothing else may become a link."""
     text = raw.strip() if isinstance(raw, str) else ""
-    return checked(text) if re.fullmatch(r"https?://\S{1,2000}", text) else None
-
-
-def checked(text: str) -> str:
-    """The text as it is. Raises InvalidInput for characters that JSON replies cannot hold."""
-    if _NOT_TEXT.search(text):
-        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
-    return text
+    return valid_text(text) if re.fullmatch(r"https?://\S{1,2000}", text) else None
 
 
 def plain(text: str) -> str:

@@ -73,11 +73,11 @@ def test_the_first_hit_and_line_are_shown_whatever_the_budget(tmp_path: Path) ->
 
 def test_the_first_part_is_named_over_any_budget() -> None:
     part = budget.Part("x" * 900, {"title": "x" * 900}, "code", "text")
-    result = budget.fit(lambda _: budget.Head("head", {}), "hits", [part, part], 200)
+    result = budget.fit(lambda _: budget.Result("head", {}), "hits", [part, part], 200)
     assert [hit["title"] for hit in result.structured["hits"]] == ["x" * 900]
     assert result.structured["left_out"] == 1
 
-    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 1, 200)
+    result = budget.fit_lines(budget.Result("x" * 900, {}), ["y" * 500], 1, 1, 1, 200)
     assert result.structured["text"] == "y" * 40
 
 

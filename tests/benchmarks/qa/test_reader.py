@@ -37,7 +37,7 @@ def test_calibration_is_fitted_under_the_fitted_weights(
         for name, weight in weights.items():
             monkeypatch.setitem(weights, name, weight)  # restored afterwards
 
-    weights = {"prior_weight": 0.1, "calibration": (0.0,) * 5}
+    weights = {"prior_weight": 0.1, "calibration": (0.0,) * 6}
     reader = FakeReader(ReaderSettings(name="reader", max_tokens=256, files={}, **weights))
     questions = [
         Question("1", "what is the default of x?", ("1",), "a", "default value", "dev"),

@@ -439,16 +439,21 @@ def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_pat
     assert hits_of(None) == [(hit, terms)]
 
 
-def test_lines_of_code_count_as_on_this_machine(connection: Connection, tmp_path: Path) -> None:
-    code = tmp_path / "src"
-    code.mkdir()
-    (code / "a.py").write_text("def upload_url(): return 'upload url'\n", encoding="utf-8")
-    body = "    upload(url)\n" + "    wait()\n" * 40
-    (code / "b.py").write_text(f"def retry_upload():\n{body}", encoding="utf-8")
+@pytest.mark.parametrize("prefix", ["", "lib.py::"], ids=["records", "in a file"])
+def test_the_length_of_code_counts_as_on_this_machine(
+    connection: Connection, tmp_path: Path, prefix: str
+) -> None:
+    short = "def upload_url(): return 'upload url'"
+    long = "def retry_upload():\n    upload(url)\n" + "    wait()\n" * 40
+    location = Location("lib.py", 1, 9)
+    documents = [
+        Document(f"{prefix}{title}", "code", title, body, location=location)
+        for title, body in (("upload_url", short), ("retry_upload", long))
+    ]
 
     def hits_of(engine: Connection | None) -> list[Hit]:
         home = tmp_path / ("local" if engine is None else "milvus")
-        build(home, "src", "code", open_source("code", [code]), HashEncoder(), engine=engine)
+        build(home, "src", "code", [source("lib.py", documents)], HashEncoder(), engine=engine)
         with closing(open_corpus(builds.current(home, "src"), HashEncoder())) as corpus:
             return list(corpus.search("how is the upload of an url tried again").hits)
 

@@ -386,18 +386,37 @@ def test_calibration_takes_the_best_retrieval_scores() -> None:
     hit, document = retrieved("shop.open", "Opens doors.", score=0.8)
     worse, _ = retrieved("shop.close", score=0.6)
     weights = {"open": 2.0, "door": 3.0, "yacht": 7.0, "sail": 5.0}
-    assert calibration_features([worse, hit], document, weights, 0.5) == (0.8, 0.4, 7.0, 0.0)
+    features = calibration_features([worse, hit], document, weights, 0.5, [0.0])
+    assert features == (0.8, 0.4, 7.0, 0.0, 1.0)
+
+
+def test_calibration_tells_how_far_the_first_passage_is_ahead() -> None:
+    hit, document = retrieved("shop.open", "Opens doors.")
+    near, far = (
+        calibration_features([hit], document, {}, 0.5, [0.0, prior])[-1] for prior in (0.0, -3.0)
+    )
+    assert near == 0.5
+    assert far == pytest.approx(1 / (1 + math.exp(-3.0)))
+
+
+def test_readers_without_a_weight_for_the_last_feature_leave_it_out() -> None:
+    weights = (0.5, 1.0, -1.0, 0.2, 0.3)
+    features = (0.8, 0.4, 7.0, 0.0, 1.0)
+    without = calibrated_probability(features, weights)
+    assert without == calibrated_probability(features[:-1], weights)
+    assert calibrated_probability(features, (*weights, 2.0)) > without
 
 
 def test_calibration_has_no_missing_word_if_all_are_there() -> None:
     hit, document = retrieved("shop.open", "Opens doors.", score=0.8)
-    features = calibration_features([hit], document, {"open": 2.0, "door": 3.0}, 0.8)
-    assert features[2:] == (0.0, pytest.approx(math.log(4.0)))
+    features = calibration_features([hit], document, {"open": 2.0, "door": 3.0}, 0.8, [0.0])
+    assert features[2:4] == (0.0, pytest.approx(math.log(4.0)))
 
 
 def test_calibration_without_passages() -> None:
     log_odds = pytest.approx(math.log(1e-4 / 0.9999))
-    assert calibration_features([], None, {"open": 2.0}, 0.0) == (0.0, 0.0, 2.0, log_odds)
+    features = calibration_features([], None, {"open": 2.0}, 0.0, [])
+    assert features == (0.0, 0.0, 2.0, log_odds, 0.0)
 
 
 def test_a_calibrated_probability_is_logistic() -> None:

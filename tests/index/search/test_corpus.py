@@ -10,6 +10,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_K, MAX_RANK
+from purlin.index.search.ranking.lengths import LONG_RECORD, factors
 from tests.support.corpora import new_corpus
 from tests.support.documents import functions, paged, source
 from tests.support.hash_encoder import HashEncoder
@@ -32,8 +33,11 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    roles = [s.document.fields["role"] for s in corpus._passages.fetch(range(len(fused)))]
-    return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
+    documents = [stored.document for stored in corpus._passages.fetch(range(len(fused)))]
+    roles = np.array([document.fields["role"] for document in documents])
+    sizes = np.array([len(document.body) for document in documents])
+    by_length = 1.0 if mode == "dense" else factors(sizes, LONG_RECORD)
+    return fused * np.where(roles == "test", 0.9, 1.0) * by_length
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
@@ -53,9 +57,8 @@ def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> 
     ranked = corpus.rank(query, 10, vector=np.zeros(HashEncoder().dim, np.float32))
     hits = corpus.hits(ranked, 0, 10)
     power = corpus.manifest.lexical_power
-    assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power, abs=1e-3)
-    by_words = corpus.search(query, mode="lexical").hits
-    assert [hit.id for hit in hits] == [hit.id for hit in by_words]
+    [factor] = factors(np.array([len(hits[0].text)]), LONG_RECORD)
+    assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power * factor, abs=1e-3)
 
 
 @settings(max_examples=25)

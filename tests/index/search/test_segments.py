@@ -223,26 +223,22 @@ def test_other_passages_are_not_taken_over(tmp_path: Path) -> None:
     assert not (after / name).samefile(before / name)
 
 
-def test_documents_that_do_not_tell_their_lines_are_not_taken_over(
+def test_documents_whose_lengths_are_not_known_are_not_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = Document("a::f", "code", "f", "x", location=Location("a", 3, 7))
     listed = [source("a", [document])]
-    dumps = document_records.json_line
     with monkeypatch.context() as earlier_version:
         for module in (reading, indexing.build):
-            earlier_version.setattr(module, "TEXTS_VERSION", 4)
-        earlier_version.setattr(
-            document_records,
-            "json_line",
-            lambda value: dumps(value[:5] if isinstance(value, list) else value),
-        )
+            earlier_version.setattr(module, "TEXTS_VERSION", 5)
+        entry = document_records.Entry
+        earlier_version.setattr(document_records, "Entry", lambda r, _, *rest: entry(r, 0, *rest))
         build(tmp_path, "c", "code", listed, HashEncoder())
 
     manifest = build(tmp_path, "c", "code", listed, HashEncoder())
     directory = builds.current(tmp_path, "c")
     with closing(segments.open_documents(directory, manifest)) as documents:
-        assert documents.details(np.array([0])).lines.tolist() == [5]
+        assert documents.details(np.array([0])).lengths.tolist() == [1]
     assert manifest.reused == 1  # the vector is
 
 

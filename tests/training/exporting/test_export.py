@@ -9,7 +9,6 @@ import shutil
 import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,6 @@ from purlin.training.exporting.directory import replacing_directory
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.graphs import _without_torchvision
 from purlin.training.exporting.model_card import BASE_CARD, CARD, Card
-from purlin.training.exporting.quantize import QuantizationRecipe, quantize
 from purlin.training.exporting.samples import library_texts, probes
 from purlin.training.models.sentence_models import base_checkpoint, load_checkpoint
 from tests.support.paths import ROOT
@@ -355,10 +353,7 @@ def test_a_graph_that_differs_is_refused(
 def test_int8_that_is_too_coarse_is_refused(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "purlin.training.exporting.checks.quantize",
-        partial(quantize, recipe=QuantizationRecipe(weight_limit=1)),
-    )
+    monkeypatch.setattr("purlin.training.exporting.quantize.WEIGHT_LIMIT", 1)
     _assert_refused(bert, tmp_path, monkeypatch, "int8", copying(fp32))
 
 

@@ -23,7 +23,7 @@ from purlin.index.qa.reader import Reader
 from purlin.training.exporting.checks import ExportRefused, refuse_saturation
 from purlin.training.exporting.encoder import export_encoder
 from purlin.training.exporting.model_card import Card
-from purlin.training.exporting.quantize import QuantizationRecipe, quantize
+from purlin.training.exporting.quantize import quantize
 from purlin.training.exporting.samples import library_texts, probes
 from purlin.training.exporting.saturation import prevent_saturation, saturating_layers
 from tests.support.tiny import save_bert
@@ -156,12 +156,9 @@ def saturating(fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in fp32.iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
     ids = Encoder.load(fp32).tokenize(library_texts(), role="passage")
-    quantize(
-        fp32 / MODEL,
-        directory / MODEL,
-        [row[None] for row in ids],
-        QuantizationRecipe(pair_limit=None),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("purlin.training.exporting.quantize.MAX_PAIR", 4 * ACTIVATIONS)
+        quantize(fp32 / MODEL, directory / MODEL, [row[None] for row in ids])
     assert (directory / TOKENIZER).is_file()
     _update_digests(directory / SETTINGS)
     return directory

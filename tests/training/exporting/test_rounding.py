@@ -47,22 +47,20 @@ def test_rows_are_rounded_as_the_equations_say(rows: int) -> None:
     weight, inputs = _layer(rows, 5, seed=rows)
     scales, products = _steps(weight), inputs.T @ inputs
     expected = _by_the_equations((weight / scales).astype(np.float64), products, 127)
-    assert compensated(weight, scales, products, 127).tolist() == expected.tolist()
+    assert compensated(weight, scales, products, 127, 254).tolist() == expected.tolist()
 
 
 def test_weights_of_independent_inputs_are_rounded_to_the_nearest_step() -> None:
     weight, _ = _layer(70, 4, seed=1)
     scales = _steps(weight)
-    rounded = compensated(weight, scales, np.eye(70) * 3, 127)
+    rounded = compensated(weight, scales, np.eye(70) * 3, 127, 254)
     assert rounded.tolist() == np.rint(weight / scales).tolist()
 
 
-@pytest.mark.parametrize("pair_limit", [None, 24])
-def test_what_the_layer_computes_is_nearer(pair_limit: int | None) -> None:
+@pytest.mark.parametrize("pair_limit", [254, 24])
+def test_what_the_layer_computes_is_nearer(pair_limit: int) -> None:
     weight, inputs = _layer(200, 40, seed=2)
-    scales = _steps(weight)
-    if pair_limit is not None:
-        scales = np.maximum(scales, pair_sums(weight) / (pair_limit - 1))
+    scales = np.maximum(_steps(weight), pair_sums(weight) / (pair_limit - 1))
     rounded = compensated(weight, scales, inputs.T @ inputs, 127, pair_limit)
 
     errors = [

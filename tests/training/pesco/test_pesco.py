@@ -32,7 +32,6 @@ from purlin.training.exporting import encoder as encoder_export
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
-from purlin.training.models.averaging import averaged
 from purlin.training.models.encoding import encode
 from purlin.training.models.settings import ModelSettings
 from purlin.training.models.text_model import TextModel
@@ -576,23 +575,6 @@ def test_damaged_round_is_named(base: Path, tmp_path: Path) -> None:
         training_of(recipe_of(base), tmp_path).train(quiet, lambda line: None)
 
 
-def test_base_weights_are_mixed_in(base: Path, tmp_path: Path) -> None:
-    training = training_of(recipe_of(base, base_share=0.5), tmp_path)
-    changed = training.base_model()
-    with torch.no_grad():
-        for weight in changed.parameters():
-            weight += 1.0
-    changed.save(tmp_path)
-    expected = averaged(changed, [(training.base_model(), 0.5)]).state_dict()
-    mixed = training._load(tmp_path).state_dict()
-    trained = [
-        name for name in expected if name.startswith("transformer.") and "pooler" not in name
-    ]
-
-    assert trained
-    assert all(torch.allclose(mixed[name], expected[name]) for name in trained)
-
-
 # -- a teacher of another model ---------------------------------------------------------------------------------------
 
 
@@ -1012,7 +994,6 @@ def test_temperature_maximizes_likelihood() -> None:
         ("[model]\nquery_base = 'x'", "one encoder"),
         ("[student]\nrnds = 3", "rounds"),
         ("seed = -1", "seed must be from 0"),
-        ("[student]\nbase_share = 0.5\n[model.scratch]\ndim = 16", "leave base_share out"),
     ],
 )
 def test_invalid_recipes_are_refused(tmp_path: Path, content: str, message: str) -> None:

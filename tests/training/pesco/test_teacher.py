@@ -34,11 +34,9 @@ from purlin.training.pesco.views import (
     Neighbours,
     View,
     WordIndex,
-    centroids,
     class_prior,
     combine_views,
     linear_head,
-    softmax,
     standardized,
     view_weights,
 )
@@ -66,19 +64,7 @@ def test_calibration_corrects_a_biased_prompt() -> None:
     assert (plain.labels == labels).mean() < 0.7 < 0.85 < (calibrated.labels == labels).mean()
 
 
-def test_alignment_equalizes_label_probabilities() -> None:
-    texts, _, prompts = blobs((100, 40, 20))
-    cosines = (texts @ prompts.T).astype(np.float64)
-
-    for calibrate in (False, True):
-        offsets = class_offsets(cosines, calibrate=calibrate, align=True)
-        assert softmax((cosines - offsets) / 0.07).mean(0) == pytest.approx([1 / 3] * 3, abs=0.01)
-    assert class_offsets(cosines, calibrate=False) == pytest.approx([0, 0, 0])
-
-
-@pytest.mark.parametrize(
-    "views", [("prompts", "head"), ("prompts", "centroids"), ("head",), ("prompts", "neighbours")]
-)
+@pytest.mark.parametrize("views", [("prompts", "head"), ("head",), ("prompts", "neighbours")])
 def test_learnt_views_beat_prompts(views: tuple[View, ...]) -> None:
     texts, labels, prompts = blobs((200, 200, 200), noise=0.9)
     plain, learnt = (
@@ -88,7 +74,7 @@ def test_learnt_views_beat_prompts(views: tuple[View, ...]) -> None:
     assert (learnt == labels).mean() > (plain == labels).mean()
 
 
-@pytest.mark.parametrize("view", ["prompts", "head", "centroids"])
+@pytest.mark.parametrize("view", ["prompts", "head"])
 def test_models_correct_each_other(view: View) -> None:
     """Each model sees one half of what tells four labels apart, and so is right about two pairs."""
     rng = np.random.default_rng(3)
@@ -215,11 +201,10 @@ def test_view_weights_follow_agreement() -> None:
 
 def test_absent_labels_are_not_predicted() -> None:
     texts, labels, _ = blobs()
-    for learn in (linear_head, centroids):
-        weights, bias = learn(texts[labels < 2], labels[labels < 2], 4)
-        predicted = (texts[labels < 2] @ weights.T + bias).argmax(1)
-        assert (predicted == labels[labels < 2]).mean() > 0.95
-        assert weights.shape == (4, 12)
+    weights, bias = linear_head(texts[labels < 2], labels[labels < 2], 4)
+    predicted = (texts[labels < 2] @ weights.T + bias).argmax(1)
+    assert (predicted == labels[labels < 2]).mean() > 0.95
+    assert weights.shape == (4, 12)
 
 
 @given(
@@ -387,7 +372,6 @@ def test_invalid_settings_are_refused() -> None:
         {"views": ("head", "head")},
         {"shares": ()},
         {"shares": (0.0,)},
-        {"blend": 1.0},
         {"fading": 1.1},
     ):
         with pytest.raises(InvalidInput):

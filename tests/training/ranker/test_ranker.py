@@ -29,8 +29,7 @@ from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.models.restore import HEAD
 from purlin.training.models.settings import ModelSettings
-from purlin.training.ranker.candidates import BLOCK, nearest, score_lists
-from purlin.training.ranker.lists import make_lists, open_teacher
+from purlin.training.ranker.lists import BLOCK, make_lists, nearest, open_teacher, score_lists
 from purlin.training.ranker.model import load_ranker_model
 from purlin.training.ranker.recipe import (
     RankerExport,

@@ -12,9 +12,11 @@ def code_start(passage: str, language: str) -> int:
     """Return the offset of the line where the code begins, after any prose in the passage.
 
     It is the first line that looks like the head of a definition, or 0 if there is none within
-    `MAX_PROSE` characters. A parser is no help: most English sentences are valid Ruby programs.
+    `MAX_PROSE` characters, or in a language whose heads are not described here. A parser is no
+    help: most English sentences are valid Ruby programs.
     """
-    head = _HEADS[language].search(passage, 0, MAX_PROSE)
+    pattern = _HEADS.get(language)
+    head = pattern.search(passage, 0, MAX_PROSE) if pattern else None
     return head.start() if head else 0
 
 

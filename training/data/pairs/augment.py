@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from purlin.index.records import Document
 from purlin.index.texts.passages import render
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, in_range, ranged
 from purlin.training.data.pairs.docstrings import first_sentence
 from purlin.training.data.pairs.pair import Pair
 
@@ -48,14 +48,13 @@ class Forms:
     comment as often as both shares of comments together say.
     """
 
-    whole_comment: float = 0.0
+    whole_comment: float = ranged(0.0, 0.0, 1.0)
     rest_of_comment: float = 0.0
-    typed: float = 0.0
+    typed: float = ranged(0.0, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        in_range("whole_comment", self.whole_comment, 0.0, 1.0)
+        check_ranges(self)
         in_range("rest_of_comment", self.rest_of_comment, 0.0, 1.0 - self.whole_comment + ROUNDING)
-        in_range("typed", self.typed, 0.0, 1.0)
 
 
 def draw(pair: Pair, forms: Forms, rng: random.Random) -> tuple[str, str]:

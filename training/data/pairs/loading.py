@@ -65,6 +65,10 @@ class Report:
     held_out: int = 0
     not_held_out: Counter[str] = field(default_factory=Counter)
 
+    def counts(self) -> tuple[str, ...]:
+        """Return what a model card says was trained on, if its recipe says nothing."""
+        return tuple(f"{source.name}: {source.kept:,} pairs" for source in self.sources)
+
     def __str__(self) -> str:
         kept = sum(source.kept for source in self.sources)
         removed = sum(source.removed.total() for source in self.sources)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import KINDS, Kind, Skipped, Splitter
-from purlin.training.config import in_range
+from purlin.index.records import Kind, Skipped, Splitter
+from purlin.training.config import check_ranges, ranged
 from purlin.training.data.questions.sources import check_options
 from purlin.training.data.templates.rules import RulesChoice
 
@@ -107,7 +107,7 @@ class PairSource:
     path: Path
     kind: Kind = "code"
     weight: float = 1.0
-    limit: int | None = None
+    limit: int | None = ranged(None, 1, 10**9)
     locale: str | None = None
     size: Literal["large", "small"] = "large"
     split: str = "train"
@@ -122,19 +122,14 @@ class PairSource:
     originals: bool = True
     column: str | None = None
     labels: Path | None = None
-    prompts: int = 1
+    prompts: int = ranged(1, 1, 1000)
 
     def __post_init__(self) -> None:
-        _check_choice("format", self.format, get_args(PairFormat))
-        _check_choice("kind", self.kind, KINDS)
-        _check_choice("size", self.size, ("large", "small"))
-
+        check_ranges(self)
         if not 0 < self.weight <= 100:
             raise InvalidInput(
                 f"weight must be above 0 and at most 100, not {self.weight:g}.", field="weight"
             )
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 10**9)
 
         # A split becomes part of a file name, so it must not lead to another directory.
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
@@ -171,15 +166,6 @@ class PairSource:
         if self.format != "prompts" and (self.column is not None or self.prompts != 1):
             name = "prompts" if self.column is None else "column"
             raise InvalidInput(f"{name} belongs to the format prompts; remove it.", field=name)
-
-        in_range("prompts", self.prompts, 1, 1000)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InvalidInput(
-            f"{name} must be one of {', '.join(choices)}, not {value!r:.80}.", field=name
-        )
 
 
 class Draft(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.answers import read_questions
 from purlin.index.records import Document, Splitter
-from purlin.training.config import in_range
+from purlin.training.config import check_ranges, ranged
 from purlin.training.data.questions.backtranslation import rephraser
 from purlin.training.data.templates import generation
 from purlin.training.data.templates.rules import RulesChoice
@@ -112,8 +112,8 @@ class QuestionSource:
     format: QuestionFormat
     path: Path
     reference: Path | None = None
-    weight: float = 1.0
-    limit: int | None = None
+    weight: float = ranged(1.0, 1e-6, 100.0)
+    limit: int | None = ranged(None, 1, 1 << 30)
     split: str = "train"
     rules: RulesChoice | None = None
     translators: tuple[str, ...] = ()
@@ -122,9 +122,7 @@ class QuestionSource:
     distilled: bool = True
 
     def __post_init__(self) -> None:
-        formats = get_args(QuestionFormat)
-        if self.format not in formats:
-            raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
+        check_ranges(self)
         if self.format == "unlabelled" and not self.distilled:
             raise InvalidInput(
                 "Nothing can be learnt from questions without labels that no teacher reads; remove "
@@ -140,6 +138,3 @@ class QuestionSource:
             self.leave_out,
             self.splitter,
         )
-        in_range("weight", self.weight, 1e-6, 100.0)
-        if self.limit is not None:
-            in_range("limit", self.limit, 1, 1 << 30)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index.errors import InvalidInput
-from purlin.training.config import in_range, load_recipe
+from purlin.training.config import check_ranges, load_recipe, ranged
 
 TEMPLATE_RULES = Path(__file__).with_name("templates.toml")
 PAPER_RULES = Path(__file__).with_name("paper_templates.toml")
@@ -64,10 +64,10 @@ class Form:
 
     name: str
     texts: tuple[str, ...]
-    draws: int = 1
+    draws: int = ranged(1, 1, 100)
 
     def __post_init__(self) -> None:
-        in_range("draws", self.draws, 1, 100)
+        check_ranges(self)
 
         for text in self.texts:
             unknown = set(PLACEHOLDER.findall(text)) - _PLACEHOLDER_NAMES
@@ -98,12 +98,11 @@ class Rules:
     finite: tuple[str, ...] = ()
     relatives: tuple[str, ...] = ()
     proper: tuple[str, ...] = ()
-    max_words: int = 26
-    max_answer_words: int = 12
+    max_words: int = ranged(26, 3, 100)
+    max_answer_words: int = ranged(12, 1, 100)
 
     def __post_init__(self) -> None:
-        in_range("max_words", self.max_words, 3, 100)
-        in_range("max_answer_words", self.max_answer_words, 1, 100)
+        check_ranges(self)
 
     @cached_property
     def thirds(self) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from purlin.index.records import Document, Hit, Location, SourceFile
 from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.ranking import repository
+from purlin.index.search.ranking import lengths, repository
 from purlin.index.search.ranking.repository import Evidence
 from tests.support.corpora import new_corpus
 from tests.support.documents import source
@@ -44,12 +43,12 @@ def details(
     paths: Sequence[str | None],
     secondary: NDArray[np.bool_],
     modules: NDArray[np.bool_],
-    lines: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> Details:
     tokens_of_paths = [" ".join(tokens((path or "").rpartition(".")[0])) for path in paths]
     tokens_of_titles = [" ".join(dict.fromkeys(tokens(title))) for title in titles]
-    counts = np.array(lines or [0] * len(paths), np.int64)
-    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules, counts)
+    lengths_ = np.array(lengths or [0] * len(paths), np.int64)
+    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules, lengths_)
 
 
 def evidence(
@@ -59,7 +58,7 @@ def evidence(
     text: Sequence[float],
     secondary: Sequence[bool] | None = None,
     named: Sequence[bool] | None = None,
-    lines: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> Evidence:
     """Evidence for documents in row order, every word of the query with the weight 1."""
     none = np.zeros(len(paths), dtype=np.bool_)
@@ -67,7 +66,7 @@ def evidence(
     return repository.weigh(
         query,
         dict.fromkeys(tokens(query), 1.0),
-        details(titles, paths, mask, none, lines),
+        details(titles, paths, mask, none, lengths),
         np.array(text, np.float32),
         np.array(named) if named else none,
         set(paths).intersection,
@@ -145,9 +144,9 @@ def test_the_words_of_a_path_count_for_the_best_hit_of_a_file() -> None:
 
 
 def test_short_documents_keep_less_of_their_text_score() -> None:
-    lines = [1, 8, 64, 900, 0]
-    parts = evidence("zebra", [*PATHS], ["x"] * 5, [0.8] * 5, lines=lines)
-    np.testing.assert_allclose(parts.text, [0.4, 0.6, 0.8, 0.8, 0.8], rtol=1e-6)
+    # 226 is the geometric mean of 32 and 1,600.
+    parts = evidence("zebra", [*PATHS], ["x"] * 5, [0.8] * 5, lengths=[9, 226, 1600, 9000, 0])
+    np.testing.assert_allclose(parts.text, [0.4, 0.6, 0.8, 0.8, 0.8], atol=1e-3)
 
 
 def test_name_share_counts_the_words_of_the_title() -> None:
@@ -274,18 +273,22 @@ def test_dense_scores_are_the_cosines(corpus: Corpus) -> None:
     assert all("parts" not in (hit.explanation or {}) for hit in hits)
 
 
-def test_records_of_a_list_are_ranked_by_text_alone(tmp_path: Path) -> None:
+def test_records_of_a_list_are_ranked_by_their_text_and_its_length(tmp_path: Path) -> None:
     records = [
         Document(f"d{n}", "code", f"f{n}", "upload " * n, location=Location(f"lib/upload{n}.py"))
         for n in range(1, 9)
     ]
+    bodies = {record.id: record.body for record in records}
     with closing(new_corpus(tmp_path, "code", [source("corpus.jsonl", records)])) as corpus:
         hits = corpus.search("upload retry", explain=True).hits
         fusion = corpus.manifest
         for hit in hits:
             share = hit.scores["lexical"] ** fusion.lexical_power
-            expected = fusion.dense_weight * hit.scores["dense"] + (1 - fusion.dense_weight) * share
-            assert hit.score == pytest.approx(expected, abs=1e-3)
+            fused = fusion.dense_weight * hit.scores["dense"] + (1 - fusion.dense_weight) * share
+            [factor] = lengths.factors(
+                np.array([len(bodies[hit.document_id])]), lengths.LONG_RECORD
+            )
+            assert hit.score == pytest.approx(fused * factor, abs=1e-3)
             assert "parts" not in (hit.explanation or {})
 
 
@@ -300,9 +303,7 @@ def test_path_leads_to_code_without_the_words(tmp_path: Path) -> None:
 
 def test_a_long_definition_comes_before_a_line_that_is_as_near(tmp_path: Path) -> None:
     line = document("a.rb", "x.url", "retry the upload")
-    line = replace(line, location=Location("a.rb", 1, 1))
-    function = document("b.rb", "y.url", "retry the upload")
-    function = replace(function, location=Location("b.rb", 1, 40))
+    function = document("b.rb", "y.url", "retry the upload\n" + "    .\n" * 300)
     files = [source("a.rb", [line]), source("b.rb", [function])]
     with closing(new_corpus(tmp_path, "code", files)) as corpus:
         for query in ("retry the upload", "url"):

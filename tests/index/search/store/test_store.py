@@ -19,7 +19,7 @@ from purlin.index.search.store import segment_store as store_module
 from purlin.index.search.store import writer as store_writer
 from purlin.index.search.store.document_records import entry_of
 from purlin.index.search.store.filters import Filter
-from purlin.index.search.store.segment_store import MAX_NAMED, Store
+from purlin.index.search.store.segment_store import LENGTHS_FILE, MAX_NAMED, Store
 from purlin.index.search.store.writer import StoreWriter
 from purlin.index.storage import blocks
 from purlin.index.storage.blocks import seal
@@ -258,28 +258,39 @@ def test_heads_are_the_same_however_many_stay_in_memory(
             assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
 
 
-def test_heads_tell_how_many_lines_a_document_has(
+def test_lengths_are_those_of_bodies_in_characters(tmp_path: Path) -> None:
+    listed = [Document(str(n), "code", "f", body) for n, body in enumerate(["", "x", "äöü\n"])]
+    second = tmp_path / "second"
+    second.mkdir()
+    with stored(tmp_path / "first", listed) as store:
+        assert store.lengths.tolist() == [0, 1, 4]
+        writer = StoreWriter(second)
+        add_file(writer, listed[1:2])
+        writer.copy(store, 0, writer.add_file())
+        writer.close()
+    with closing(Store(second, "code")) as store:
+        assert store.lengths.tolist() == [1, 0, 1, 4]
+
+
+def test_stores_of_earlier_versions_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = [
-        Document("a::f", "code", "f", "x", location=Location("a", 3, 7)),
-        Document("a::g", "code", "g", "x", location=Location("a", 9, 9)),
-        Document("c", "code", "f", "x"),
-    ]
-    writer = StoreWriter(tmp_path)
-    add_file(writer, listed)
-    # Builds of earlier versions do not tell.
+    """They have no lengths, and the number of lines in heads."""
     dumps = document_records.json_line
-    monkeypatch.setattr(document_records, "json_line", lambda value: dumps(without_lines(value)))
-    add_file(writer, listed[:1])
+    monkeypatch.setattr(document_records, "json_line", lambda value: dumps(with_lines(value)))
+    writer = StoreWriter(tmp_path)
+    add_file(writer, DOCUMENTS)
     writer.close()
+    (tmp_path / LENGTHS_FILE).unlink()
+
     with closing(Store(tmp_path, "code")) as store:
-        assert [head.lines for head in store.heads(range(4))] == [5, 1, 0, 0]
-        assert store.heads([3])[0].title == "f"
+        assert store.lengths.tolist() == [0] * len(DOCUMENTS)
+        heads = store.heads(range(len(DOCUMENTS)))
+        assert [head.title for head in heads] == [document.title for document in DOCUMENTS]
 
 
-def without_lines(value: object) -> object:
-    return value[:5] if isinstance(value, list) else value
+def with_lines(value: object) -> object:
+    return [*value, 7] if isinstance(value, list) else value
 
 
 def test_names_with_one_hash_are_told_apart(

@@ -185,8 +185,8 @@ def test_broken_lines_are_skipped_by_number() -> None:
         2: "is not valid JSON",
         3: 'is not a JSON object as {"column"',
         5: "has no title and no other text",
-        7: "holds bytes that are not text; save the file as UTF-8",
-        8: "holds bytes that are not text; save the file as UTF-8",
+        7: "holds the escape \\u0000, which is no character; remove it, or write both halves of a surrogate pair",
+        8: "holds the escape \\ud800, which is no character; remove it, or write both halves of a surrogate pair",
         10: "repeats an id with other content",
     }
 

@@ -121,7 +121,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
             "nests attributes deeper than 5",
         ),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
-        ({"title": "T", "attributes": {"a\0": 1}}, "not text"),
+        ({"title": "T", "attributes": {"a\0": 1}}, "no character"),
         ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
         ({"title": "T", "description": "x" * (1 << 20)}, "is longer than 1,048,576 characters"),
     ],

@@ -116,6 +116,12 @@ def test_code_starts_at_the_definition(row: dict[str, Any]) -> None:
     assert code_start(row["prose"], row["language"]) == 0
 
 
+def test_code_of_a_language_without_known_heads_has_entities() -> None:
+    code = "fn close(file: File) -> Path { file.path }"
+    names = texts(code, entities(pair(code, "rust")))
+    assert names == ["close", "file", "File", "Path", "file", "path"]
+
+
 @pytest.mark.parametrize(
     "bad", ["public\n", " ", "<>", "(", "get ", "a.b", "\n", "class A ", "def a"]
 )

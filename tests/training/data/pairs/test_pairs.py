@@ -22,13 +22,10 @@ from tests.support.pair_files import PAIR_FILES, assert_clean
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("format", "csv"),
-        ("kind", "music"),
         ("weight", 0.0),
         ("weight", 101.0),
         ("weight", float("nan")),
         ("limit", 0),
-        ("size", "medium"),
         ("split", "../train"),
         ("split", ""),
     ],
