@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
@@ -108,28 +107,22 @@ def _weight(parameters: list[str]) -> float:
 # ---- files
 
 
-@dataclass(frozen=True, slots=True)
-class _Asset:
-    content: bytes
-    etag: str
-
-
 @cache
-def _asset(name: str) -> _Asset:
-    """Read a file of the page, once per process."""
+def _asset(name: str) -> tuple[bytes, str]:
+    """Return the content of a file of the page, read once per process, and its ETag."""
     content = (_WEB / name).read_bytes()
-    return _Asset(content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def _file_response(
     request: Request, name: str, media_type: str, headers: Mapping[str, str]
 ) -> Response:
     """Return a file, or 304 if the client has it already."""
-    asset = _asset(name)
-    headers = {"ETag": asset.etag, **_HEADERS, **headers}
+    content, etag = _asset(name)
+    headers = {"ETag": etag, **_HEADERS, **headers}
 
     if_none_match = request.headers.get("if-none-match", "")
     client_etags = {etag.strip().removeprefix("W/") for etag in if_none_match.split(",")}
-    if client_etags & {asset.etag, "*"}:
+    if client_etags & {etag, "*"}:
         return Response(status_code=304, headers=headers)
-    return Response(asset.content, headers=headers, media_type=media_type)
+    return Response(content, headers=headers, media_type=media_type)

@@ -194,15 +194,17 @@ class _Truncating(Strict):
         if self.truncate:
             return
 
-        token_counts = encoder.count_tokens(texts, role=role)
-        too_long = np.flatnonzero(token_counts > encoder.max_tokens)
-        if too_long.size:
-            index = int(too_long[0])
-            raise InvalidInput(
-                f"{field}[{index}] has {token_counts[index]} tokens; this encoder reads {encoder.max_tokens}: "
-                "shorten it, or set `truncate` to true.",
-                field=f"{field}[{index}]",
-            )
+        counts = encoder.count_tokens(texts, role=role).tolist()
+        _refuse_long(counts, encoder.max_tokens, field, "{} has {} tokens; this encoder reads {}")
+
+
+def _refuse_long(counts: Sequence[int], limit: int, field: str, rule: str) -> None:
+    """Raise InvalidInput, by a `rule`, for the first text of a field that has too many tokens."""
+    for index, count in enumerate(counts):
+        if count > limit:
+            name = f"{field}[{index}]"
+            remedy = "shorten it, or set `truncate` to true."
+            raise InvalidInput(f"{rule.format(name, count, limit)}: {remedy}", field=name)
 
 
 class EmbedRequest(_Truncating):
@@ -300,15 +302,9 @@ def _cosines(body: RerankRequest, encoder: TextEncoder) -> tuple[Vectors, Vector
 
 def _relevance(body: RerankRequest, reranker: Reranker) -> tuple[Vectors, Vectors]:
     """Return the reranker's logits (n,) of the texts, and the same in 0-1."""
-    limit = reranker.settings.max_tokens
     counts = [] if body.truncate else reranker.count_tokens(body.query, body.texts)
-    for index, count in enumerate(counts):
-        if count > limit:
-            raise InvalidInput(
-                f"texts[{index}] and the query have {count} tokens; this reranker reads {limit}: "
-                "shorten it, or set `truncate` to true.",
-                field=f"texts[{index}]",
-            )
+    rule = "{} and the query have {} tokens; this reranker reads {}"
+    _refuse_long(counts, reranker.settings.max_tokens, "texts", rule)
 
     parts = []
     for start in range(0, len(body.texts), BLOCK_TEXTS):

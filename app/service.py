@@ -28,7 +28,7 @@ from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
-from purlin.index.lookups import Lookups
+from purlin.index.lookups import Lookups, Once
 from purlin.index.qa.reader import Reader
 from purlin.index.reranker import Rerankers
 from purlin.index.search.corpus import Corpus
@@ -59,17 +59,17 @@ class Service:
         timeout_s = settings.open_timeout_s
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
-        self._encoders = encoders
         self._label_lookups = LabelLookups()
-        self._classifier: Classifier | None = None
-        self._classifier_lock = threading.Lock()
+        # By names of labels. Raises Damaged and NotFound.
+        self.classifier = Once(
+            lambda: Classifier(encoders.for_labels(), lookups=self._label_lookups)
+        )
         # A classifier of the server's own encoder loads no other.
         load = partial(TrainedClassifier.load, shared=encoder)
         self.classifiers = OpenBuilds(settings.home, CLASSIFIERS, load, timeout_s=timeout_s)
         self._seen_built = shared.built[0]
 
-        self._reader: Reader | None = None
-        self._reader_lock = threading.Lock()
+        self.reader = Once(self._load_reader)
         self.rerankers = Rerankers(settings.reranker, self.reader)
 
         self.builder: Builder | BuildingElsewhere = BuildingElsewhere(shared)
@@ -131,30 +131,14 @@ class Service:
         """
         return nullcontext() if any(corpus.manifest.engine for corpus in corpora) else self._turns
 
-    def classifier(self) -> Classifier:
-        """Return the classifier by names of labels, with the encoder of `Encoders.for_labels`.
-
-        The encoder is loaded on first use. Raises Damaged and NotFound.
-        """
-        with self._classifier_lock:
-            if self._classifier is None:
-                encoder = self._encoders.for_labels()
-                self._classifier = Classifier(encoder, lookups=self._label_lookups)
-            return self._classifier
-
-    def reader(self) -> Reader:
-        """Return the reader, loaded on first use. Raises NotFound or Damaged."""
-        with self._reader_lock:
-            if self._reader is None:
-                if not self._settings.reader.is_dir():
-                    raise NotFound(
-                        "This server has no reader. Train one with `purlin train refqa`, "
-                        "and set PURLIN_READER to its directory."
-                    )
-
-                self._reader = Reader.load(self._settings.reader)
-
-            return self._reader
+    def _load_reader(self) -> Reader:
+        """Load the reader. Raises NotFound or Damaged."""
+        if not self._settings.reader.is_dir():
+            raise NotFound(
+                "This server has no reader. Train one with `purlin train refqa`, "
+                "and set PURLIN_READER to its directory."
+            )
+        return Reader.load(self._settings.reader)
 
     @property
     def caches(self) -> Mapping[str, Lookups]:
@@ -192,8 +176,8 @@ class Service:
 
         self.corpora.close()
         self.classifiers.close()
-        if self._reader is not None:
-            self._reader.close()
+        if self.reader.value is not None:
+            self.reader.value.close()
         self.rerankers.close()
 
 

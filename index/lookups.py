@@ -1,4 +1,4 @@
-"""Caches of what was used recently, and their hits and misses."""
+"""Caches: of what was used recently, with hits and misses, and of what is made at its first use."""
 
 from __future__ import annotations
 
@@ -55,3 +55,22 @@ class Lookups:
         with self._lock:
             self.hits += hits
             self.misses += misses
+
+
+class Once(Generic[_V]):
+    """A value that is made when it is used first; safe to share between threads.
+
+    `value` is None until then. If making it fails, or makes None, the next use tries again.
+    """
+
+    def __init__(self, make: Callable[[], _V]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self.value: _V | None = None
+
+    def __call__(self) -> _V:
+        """Return the value. Raises what making it raises."""
+        with self._lock:
+            if self.value is None:
+                self.value = self._make()
+            return self.value

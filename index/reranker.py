@@ -8,7 +8,6 @@ query. A reader's logit that a passage answers is one, too, so that a reader can
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from purlin.index.encoder.exported import (
 )
 from purlin.index.encoder.transformer import open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.lookups import Once
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.records import KINDS, Document, Kind, Passage
@@ -178,8 +178,8 @@ class Rerankers:
     def __init__(self, directory: Path, reader: Callable[[], Reader]) -> None:
         self._directory = directory
         self._reader = reader
-        self._reranker: Reranker | None = None
-        self._lock = threading.Lock()
+        # None if the directory is the default one, and is missing.
+        self.installed = Once(self._load)
 
     def choose(self, kind: Kind, requested: bool | None) -> Reranker | ReadingReranker | None:
         """Return the model that scores hits of this kind again, or None for none.
@@ -207,20 +207,14 @@ class Rerankers:
 
         return None
 
-    def installed(self) -> Reranker | None:
-        """Return the reranker of the directory; None if it is the default one, and is missing."""
-        with self._lock:
-            if self._reranker is None:
-                if self._directory == RELEASED_RERANKER and not self._directory.is_dir():
-                    return None
-                self._reranker = Reranker.load(self._directory)
-            return self._reranker
+    def _load(self) -> Reranker | None:
+        is_missing = self._directory == RELEASED_RERANKER and not self._directory.is_dir()
+        return None if is_missing else Reranker.load(self._directory)
 
     def close(self) -> None:
         """End the threads of the reranker, if it was loaded."""
-        with self._lock:
-            if self._reranker is not None:
-                self._reranker.close()
+        if self.installed.value is not None:
+            self.installed.value.close()
 
 
 def logistic(logits: Floats) -> Floats:

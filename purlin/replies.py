@@ -35,7 +35,8 @@ class SearchReply:
 
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
-    are compared, where only one of two retrievers answered, and where a reranker was too slow.
+    are compared, where only one of two retrievers answered, where a reranker was too slow, and, for
+    one corpus, which condition of a filter no document fulfils, with values that are like it.
     `reranker` is the model that scored the first hits of one corpus again, if one did, and
     `corrected` the query as it was searched, if some of its words are spelled otherwise in the
     corpus; of several corpora, each has its own.

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 BYTES_PER_TOKEN = 3
-MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 2_000
+MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 1_750
 _MARK = 40  # bytes reserved for the note on what was cut
 # The last line of a result in which a text was cut.
 _REST = "Cut: read_document shows a hit whole."
 _OPENING = 160  # characters of what stands above a text that is shown from further below
 _QUOTES = 2  # bytes around a text as JSON
 _MIN_PART = 40  # shortest part of a line worth showing, in characters
+# Bytes of a text, about twelve lines, without which another part would say too little.
+_MIN_TEXT = 450
+_MIN_WEIGHT = 0.1  # so that something is shown of a hit with a low score, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Part:
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
     be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, a cut
-    above has `opening` in its place, and says at which line the text continues.
+    above has `opening` in its place, and says at which line the text continues. Among texts that are
+    cut, each gets room in proportion to its `weight`.
     """
 
     head: str
@@ -52,10 +56,15 @@ class Part:
     focus: int = 0
     first_line: int | None = None
     opening: str = ""
+    weight: float = 1.0
 
     def fixed_size(self) -> int:
         """Bytes of everything but the text."""
         return max(size(self.head), size(self.fields)) + len(self.name) + 20
+
+    def text_size(self) -> int:
+        """Bytes of the text with a note on what was cut of it; 0 if there is none."""
+        return size(self.text) + _MARK if self.text else 0
 
 
 def fit(
@@ -64,23 +73,23 @@ def fit(
     """Combine as many parts as fit, best first, and say how to get what does not.
 
     `head_of` makes the head of a result that shows the first N parts. The first part is always
-    shown, so that a result is never empty for a small budget. The texts share the remaining bytes:
-    short ones are whole, long ones are cut to equal sizes.
+    shown, so that a result is never empty for a small budget, and a further one only if something of
+    its text can be. The texts share the remaining bytes: short ones are whole, long ones are cut.
     """
     budget = max_tokens * BYTES_PER_TOKEN - 3 * _MARK
     shown: list[Part] = []
-    fixed_size = 0
+    least_size = 0
     for part in parts:
-        fixed_size += part.fixed_size()
-        if shown and fixed_size + head_of(len(shown) + 1).size() > budget:
+        least_size += part.fixed_size() + min(part.text_size(), _MIN_TEXT)
+        if shown and least_size + head_of(len(shown) + 1).size() > budget:
             break
         shown.append(part)
     omitted = len(parts) - len(shown)
 
     head = head_of(len(shown))
     room = budget - head.size() - sum(part.fixed_size() for part in shown)
-    limit = _share([size(part.text) + _MARK for part in shown if part.text], room)
-    cut = [_cut(part, limit - _MARK) for part in shown]
+    share = _share(shown, room)
+    cut = [_cut(part, int(share * _weight(part)) - _MARK) for part in shown]
 
     lines = [head.text, *(f"{number}. {text}" for number, (text, _) in enumerate(cut, 1))]
     structured = {**head.structured, name: [fields for _, fields in cut]}
@@ -125,15 +134,22 @@ def fit_lines(
     return Result("\n".join(texts), structured)
 
 
-def _share(sizes: Sequence[int], room: int) -> int:
-    """The largest size per text with which all texts together fit into `room`."""
-    for number, needed in enumerate(sorted(sizes)):
-        share = room // (len(sizes) - number)
-        if needed > share:
-            return share
+def _share(parts: Sequence[Part], room: int) -> float:
+    """The largest size per weight with which the texts of all parts together fit into `room`."""
+    weight = sum(map(_weight, parts))
+    share = 0.0
+    for part in sorted(parts, key=lambda part: part.text_size() / _weight(part)):
+        share = room / weight
+        if part.text_size() > share * _weight(part):
+            break
         # What a short text does not need is left for the longer ones.
-        room -= needed
-    return max(sizes, default=0)
+        room -= part.text_size()
+        weight -= _weight(part)
+    return share
+
+
+def _weight(part: Part) -> float:
+    return max(part.weight, _MIN_WEIGHT)
 
 
 def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:

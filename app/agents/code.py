@@ -180,7 +180,7 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     if code != hit.text:
         fields["cut"] = True
     focus, start = _focus(query, code), first_line(hit.location, code)
-    return Part(head, fields, "code", code, focus, start, opening_line(hit))
+    return Part(head, fields, "code", code, focus, start, opening_line(hit), hit.score)
 
 
 def _focus(query: str, code: str) -> int:

@@ -20,6 +20,7 @@ from purlin.app.agents.backend import marked, reply_of
 from purlin.index.errors import InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
+from purlin.index.lookups import Once
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.workspaces.better_vectors import BestWorkspace, open_directory
@@ -53,8 +54,8 @@ class LocalCorpora:
         self._encoder = encoder
         self._workspaces: dict[str, Workspace | BestWorkspace] = {}
         self._workspace_lock = threading.RLock()
-        self._served: ServedCorpora | None = None
-        self._served_lock = threading.Lock()
+        # The corpora of the home, after waiting until all are open or refused.
+        self._in_home = Once(self._open_home)
 
     # ---- choosing
 
@@ -166,35 +167,27 @@ class LocalCorpora:
                 _log.info("%s", note)
             yield workspace.corpus
 
-    def _in_home(self) -> ServedCorpora:
-        """The corpora of the home, after waiting until all are open or refused."""
-        with self._served_lock:
-            if self._served is None:
-                # The packages of the server, which take a while to import.
-                from purlin.app.agents.served import ServedCorpora
-                from purlin.app.encoding import Encoders
-                from purlin.app.metrics import Metrics
-                from purlin.app.service import Service
-                from purlin.app.settings import Settings
-                from purlin.index.cpus import available_cpus
-                from purlin.index.encoder import ENCODERS, load_encoder
+    def _open_home(self) -> ServedCorpora:
+        # The packages of the server, which take a while to import.
+        from purlin.app.agents.served import ServedCorpora
+        from purlin.app.encoding import Encoders
+        from purlin.app.metrics import Metrics
+        from purlin.app.service import Service
+        from purlin.app.settings import Settings
+        from purlin.index.cpus import available_cpus
+        from purlin.index.encoder import ENCODERS, load_encoder
 
-                # A server may run in the same environment: what it builds, it builds alone.
-                settings = Settings.read(
-                    {"home": self._home, "demo": False, "watch": False, "milvus": ""}
-                )
-                encoders = Encoders(
-                    load_encoder(settings.encoder),
-                    tuple(ENCODERS.values()),
-                    max_calls=available_cpus(),
-                )
-                service = Service(settings, encoders, Metrics())
-                service.open()
-                deadline = time.monotonic() + settings.open_timeout_s
-                while not service.ready() and time.monotonic() < deadline:
-                    time.sleep(_POLL_S)
-                self._served = ServedCorpora(service)
-            return self._served
+        # A server may run in the same environment: what it builds, it builds alone.
+        settings = Settings.read({"home": self._home, "demo": False, "watch": False, "milvus": ""})
+        encoders = Encoders(
+            load_encoder(settings.encoder), tuple(ENCODERS.values()), max_calls=available_cpus()
+        )
+        service = Service(settings, encoders, Metrics())
+        service.open()
+        deadline = time.monotonic() + settings.open_timeout_s
+        while not service.ready() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return ServedCorpora(service)
 
 
 def _resolved(path: Path, argument: str) -> Path:

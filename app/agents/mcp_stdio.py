@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from purlin.app.agents import mcp
 from purlin.app.agents.mcp import Caller, JsonObject, Refused, RequestId
+from purlin.index.lookups import Once
 
 if TYPE_CHECKING:
     from purlin.app.agents.backend import Backend
@@ -39,10 +40,8 @@ class StdioServer:
     def __init__(
         self, open_backend: Callable[[], Backend], source: BinaryIO, sink: BinaryIO
     ) -> None:
-        self._open_backend = open_backend
-        self._backend: Backend | None = None
-        self._backend_lock = threading.Lock()
-        self._caller = Caller(self._opened_backend)
+        self._backend = Once(open_backend)
+        self._caller = Caller(self._backend)
 
         self._source = source
         self._sink = sink
@@ -75,15 +74,9 @@ class StdioServer:
 
     def _warm_up(self) -> threading.Thread:
         """Open the backend beside the messages that come before the first call of a tool."""
-        thread = threading.Thread(target=self._opened_backend, daemon=True)
+        thread = threading.Thread(target=self._backend, daemon=True)
         thread.start()
         return thread
-
-    def _opened_backend(self) -> Backend:
-        with self._backend_lock:
-            if self._backend is None:
-                self._backend = self._open_backend()
-            return self._backend
 
     def _skip_line(self, line: bytes) -> None:
         while line and not line.endswith(b"\n"):
@@ -92,7 +85,7 @@ class StdioServer:
             mcp.INVALID_REQUEST,
             f"The message has more than {MAX_LINE_BYTES:,} bytes: send less in one call.",
         )
-        self._refuse(error, None)
+        self._write({"error": error.error}, None)
 
     def _receive(self, line: bytes) -> None:
         """Answer a message, or hand it to a worker."""
@@ -111,7 +104,7 @@ class StdioServer:
                 result = mcp.answer(message, self._caller, stateless=stateless)
                 self._write({"result": result}, message_id)
         except Refused as error:
-            self._refuse(error, message_id)
+            self._write({"error": error.error}, message_id)
 
     def _note(self, message: JsonObject) -> None:
         """Take notice of a notification; only that of a cancellation matters."""
@@ -160,9 +153,6 @@ class StdioServer:
             self._write(reply, message_id)
 
     # ---- output
-
-    def _refuse(self, error: Refused, message_id: RequestId | None) -> None:
-        self._write({"error": error.error}, message_id)
 
     def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
         line = mcp.encode(reply, message_id).encode() + b"\n"

@@ -6,7 +6,7 @@ REPOSITORIES has a directory for each repository of ANNOTATIONS, a JSON file wit
 files that answer them. A query is solved when code of one of its `relevant` files was read. Both
 agents are scripts, not language models: they see whether a file is right as soon as they read it.
 
-search_code   Call 1 is the tool with k = 5 and max_tokens = 2,000, its defaults, call 2 with k = 20
+search_code   Call 1 is the tool with k = 5 and max_tokens = 1,750, its defaults, call 2 with k = 20
               and 4,000; then this agent goes on as `grep, paths`. All of an answer counts as read.
 search, short The same, but call 1 has max_tokens = 1,000.
 grep          Call 1 searches all source files for the query's content words (case-insensitive, as
@@ -34,6 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from purlin.app.agents.budget import DEFAULT_TOKENS
 from purlin.app.agents.code import SearchCode, search_code
 from purlin.app.agents.local import LocalCorpora
 from purlin.app.agents.tools import TOOLS
@@ -44,7 +45,7 @@ WINDOW_LINES = 10
 READ_TOKENS = 2_000
 READ_LINES = 2_000
 Searches = tuple[tuple[int, int], ...]  # (k, max_tokens) of one call after the other
-SEARCHES: Searches = ((5, 2_000), (20, 4_000))
+SEARCHES: Searches = ((5, DEFAULT_TOKENS), (20, 4_000))
 SHORT_SEARCHES: Searches = ((5, 1_000), (20, 4_000))
 SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx")
 CALLS = (1, 2, 3, 5)

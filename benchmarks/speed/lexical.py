@@ -23,7 +23,8 @@ import numpy as np
 
 from benchmarks.speed.corpora import load_queries
 from benchmarks.speed.functions import read_functions
-from purlin.index.search.lexical.bm25 import Lexical, LexicalScores, Rows, top
+from purlin.index.search.arrays import LexicalScores, Rows
+from purlin.index.search.lexical.bm25 import Lexical, top
 from purlin.index.search.lexical.builder import LexicalBuilder
 from purlin.index.search.lexical.postings import Postings
 from purlin.index.texts.passages import path_text

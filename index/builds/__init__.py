@@ -61,8 +61,13 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
     """
     try:
         directories = list((home / catalog.folder).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return []
+    except NotADirectoryError as error:
+        message = (
+            f"{home / catalog.folder} is a file, or below one: set PURLIN_HOME to a directory."
+        )
+        raise Damaged(message) from error
     except OSError as error:
         raise Damaged(f"{home / catalog.folder} {read_problem(error)}.") from error
 

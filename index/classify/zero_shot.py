@@ -102,18 +102,30 @@ class LabelSet:
         ]
 
 
-class Classifier:
-    """Scores texts against any labels.
+class LabelLookups:
+    """Hits and misses of the cache of labels: of whole sets, and of single labels."""
 
-    The vectors of up to `capacity` labels are cached; the least recently used are dropped.
-    `lookups` counts the hits of that cache.
+    def __init__(self) -> None:
+        self.sets, self.vectors = Lookups(), Lookups()
+
+
+class Classifier:
+    """Scores texts against any labels; safe to share between threads.
+
+    Most callers repeat the same labels, so recent label sets are cached, and mean prompt vectors by
+    templates and label, of which a new set takes those that it needs. Each cache has `capacity` labels
+    at most; the least recently used are dropped. `lookups` counts their hits.
     """
 
     def __init__(
         self, encoder: TextEncoder, *, capacity: int = 20_000, lookups: LabelLookups | None = None
     ) -> None:
         self.encoder = encoder
-        self._sets = _LabelSetCache(encoder, capacity, lookups or LabelLookups())
+        self._vectors: RecentlyUsed[TemplatesAndLabel, Vectors] = RecentlyUsed(capacity)
+        self._sets: RecentlyUsed[TemplatesAndLabels, LabelSet] = RecentlyUsed(
+            capacity, lambda label_set: len(label_set.labels)
+        )
+        self._lookups = lookups or LabelLookups()
 
     def classify(
         self,
@@ -147,11 +159,12 @@ class Classifier:
                 field="transductive",
             )
 
-        label_set = self._sets.get(tuple(labels), tuple(templates))
+        cached = self._sets.get((tuple(templates), tuple(labels)))
+        self._lookups.sets.count(hits=cached is not None, misses=cached is None)
         return rank(
             self.encoder,
             texts,
-            label_set,
+            cached or self.label_set(labels, templates),
             independent_scores if multi_label else shared_scores,
             min_score=min_score,
             ranked=ranked,
@@ -166,7 +179,32 @@ class Classifier:
 
         Raises InvalidInput.
         """
-        return self._sets.get(tuple(labels), tuple(templates), counted=False)
+        key = tuple(templates), tuple(labels)
+        if (cached := self._sets.get(key)) is not None:
+            return cached
+
+        check_labels(labels)
+        check_templates(templates)
+        vectors = self._label_vectors(labels, tuple(templates))
+        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors)
+        self._sets.put(key, label_set)
+        return label_set
+
+    def _label_vectors(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
+        cached = ((label, self._vectors.get((templates, label))) for label in labels)
+        vectors = {label: vector for label, vector in cached if vector is not None}
+        missing = [label for label in labels if label not in vectors]
+        self._lookups.vectors.count(hits=len(vectors), misses=len(missing))
+
+        for start in range(0, len(missing), _BLOCK):
+            block = missing[start : start + _BLOCK]
+            means = mean_vectors([prompts(label, templates) for label in block], self.encoder)
+            # Copies, as a view would keep the vectors of the whole block in memory.
+            vectors |= {label: mean.copy() for label, mean in zip(block, means, strict=True)}
+        for label in missing:
+            self._vectors.put((templates, label), vectors[label])
+
+        return np.stack([vectors[label] for label in labels])
 
 
 def rank(
@@ -389,59 +427,3 @@ def _similar_rows(vectors: Vectors) -> Iterator[tuple[int, int, float]]:
         cosines = np.triu(unit[start : start + _BLOCK] @ unit[start:].T, 1)
         for row, column in np.argwhere(cosines >= SIMILAR_LABELS_COSINE).tolist():
             yield start + row, start + column, float(cosines[row, column])
-
-
-class LabelLookups:
-    """Hits and misses of the cache of labels: of whole sets, and of single labels."""
-
-    def __init__(self) -> None:
-        self.sets, self.vectors = Lookups(), Lookups()
-
-
-class _LabelSetCache:
-    """Recent label sets, and mean prompt vectors by templates and label; thread-safe.
-
-    Most callers repeat the same labels, which hits a whole set; a new set reuses the vectors of
-    those of its labels that are cached. Each cache has `capacity` labels at most.
-    """
-
-    def __init__(self, encoder: TextEncoder, capacity: int, lookups: LabelLookups) -> None:
-        self._encoder = encoder
-        self._vectors: RecentlyUsed[TemplatesAndLabel, Vectors] = RecentlyUsed(capacity)
-        self._sets: RecentlyUsed[TemplatesAndLabels, LabelSet] = RecentlyUsed(
-            capacity, lambda label_set: len(label_set.labels)
-        )
-        self._lookups = lookups
-
-    def get(
-        self, labels: tuple[str, ...], templates: tuple[str, ...], *, counted: bool = True
-    ) -> LabelSet:
-        """Return the labels with their vectors, encoding those not cached. Raises InvalidInput."""
-        label_set = self._sets.get((templates, labels))
-        if counted:
-            self._lookups.sets.count(hits=label_set is not None, misses=label_set is None)
-        return label_set or self._make(labels, templates)
-
-    def _make(self, labels: tuple[str, ...], templates: tuple[str, ...]) -> LabelSet:
-        check_labels(labels)
-        check_templates(templates)
-        vectors = self._label_vectors(labels, templates)
-        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors)
-        self._sets.put((templates, labels), label_set)
-        return label_set
-
-    def _label_vectors(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
-        cached = ((label, self._vectors.get((templates, label))) for label in labels)
-        vectors = {label: vector for label, vector in cached if vector is not None}
-        missing = [label for label in labels if label not in vectors]
-        self._lookups.vectors.count(hits=len(vectors), misses=len(missing))
-
-        for start in range(0, len(missing), _BLOCK):
-            block = missing[start : start + _BLOCK]
-            means = mean_vectors([prompts(label, templates) for label in block], self._encoder)
-            # Copies, as a view would keep the vectors of the whole block in memory.
-            vectors |= {label: mean.copy() for label, mean in zip(block, means, strict=True)}
-        for label in missing:
-            self._vectors.put((templates, label), vectors[label])
-
-        return np.stack([vectors[label] for label in labels])

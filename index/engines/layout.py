@@ -38,7 +38,7 @@ ROW, DENSE, SPARSE = "row", "dense", "sparse"
 TEXT, CHUNKS, PASSAGES = "text", "chunks", "passages"
 ID_HASH, TITLE_HASH, PATH_HASH = "id_hash", "title_hash", "path_hash"
 TITLE, PATH, ID = "title", "path", "document_id"
-# Among the ranges of a document's first record; those of fields have longer names.
+# Among the ranges of a passage; those of fields have longer names.
 LENGTH = "length"
 HASHES = (ID_HASH, TITLE_HASH, PATH_HASH)
 # Milvus returns no more rows of one search or query.

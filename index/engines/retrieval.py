@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
@@ -21,8 +20,8 @@ from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask
 from purlin.index.search.contracts import Details
-from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
 from purlin.index.search.store.document_records import folded_title
@@ -33,7 +32,6 @@ from purlin.index.texts.passages import path_text
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256
 _CACHED_TOKENS = 100_000
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 class Collection:
@@ -183,7 +181,7 @@ class MilvusLexical:
         """Return rows and scores of the `depth` best allowed passages with any of the tokens."""
         vector = self._vector(weights)
         if not vector:
-            return _NO_ROWS, np.zeros(0, dtype=np.float32)
+            return NO_ROWS, np.zeros(0, dtype=np.float32)
         rows, scores = self._collection.search(vector, layout.SPARSE, depth, allowed)
         return rows[scores > 0], scores[scores > 0]
 
@@ -297,7 +295,11 @@ class MilvusPassages:
         # The further parts of a document, and what else is kept there, have no values to exclude.
         return self._collection.count(f"{layout.ROW} >= 0 and {layout.CHUNKS} > 0 and ({allowed})")
 
-    def is_allowed(self, rows: Rows, allowed: str | None) -> NDArray[np.bool_]:
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Milvus lists no values."""
+        return ()
+
+    def is_allowed(self, rows: Rows, allowed: str | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
         if allowed is None:
             return np.ones(len(rows), dtype=np.bool_)
@@ -313,6 +315,15 @@ class MilvusPassages:
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
         return _passages(self._first_records(documents, [layout.PASSAGES]))
+
+    def lengths(self, rows: Rows) -> Rows:
+        """Return the length (n,) of each passage in characters, 0 where it is not known."""
+        # Builds of earlier versions do not have them.
+        lengths = {
+            int(row[layout.ROW]): row[RANGES].get(layout.LENGTH, 0)
+            for row in self._collection.rows(self._collection.name, rows, [RANGES])
+        }
+        return np.array([lengths[row] for row in rows.tolist()], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -349,21 +360,13 @@ class MilvusPassages:
 
     # ---- what documents are
 
-    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+    def secondary(self, documents: Rows) -> Mask:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return documents & layout.SECONDARY > 0
 
-    def lengths(self, documents: Rows) -> Rows:
-        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
-        lengths = {
-            int(row[layout.ROW]) // layout.MAX_CHUNKS: _length(row)
-            for row in self._first_records(np.unique(documents), [RANGES])
-        }
-        return np.array([lengths[document] for document in documents.tolist()], dtype=np.int64)
-
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository asks of these documents."""
-        columns = [layout.TITLE, layout.PATH, RANGES]
+        columns = [layout.TITLE, layout.PATH]
         records = {
             int(row[layout.ROW]) // layout.MAX_CHUNKS: row
             for row in self._first_records(documents, columns)
@@ -380,7 +383,6 @@ class MilvusPassages:
             [distinct_tokens(path_text(path or "")) for path in paths],
             self.secondary(documents),
             documents & layout.MODULE > 0,
-            np.array([_length(row) for row in rows], dtype=np.int64),
         )
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
@@ -462,12 +464,7 @@ def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:
         + int(record[layout.ROW]) // layout.MAX_CHUNKS * layout.MAX_PASSAGES
         for record in records
     ]
-    return np.concatenate([_NO_ROWS, *rows])
-
-
-def _length(record: Mapping[str, Any]) -> int:
-    """Length of a document's body, given by its first record; builds of earlier versions lack it."""
-    return int(record[RANGES].get(layout.LENGTH, 0))
+    return np.concatenate([NO_ROWS, *rows])
 
 
 def _incomplete(collection: Collection) -> Damaged:

@@ -216,8 +216,10 @@ class _Writer:
                 columns = {layout.DENSE: vector.astype(np.float32)}
                 if weights is not None:
                     columns[layout.SPARSE] = next(weights)
-                key = row * layout.MAX_PASSAGES + passage.number
-                self._passages.add({layout.ROW: key, **columns, **filters}, 4 * len(vector) + 4096)
+                columns[layout.ROW] = row * layout.MAX_PASSAGES + passage.number
+                length = passage.end - passage.start
+                columns[fields.RANGES] = ranges | {layout.LENGTH: length}
+                self._passages.add({**filters, **columns}, 4 * len(vector) + 4096)
             self.passages += len(passages)
             self._progress(len(passages))
         self._passages.send()
@@ -229,10 +231,8 @@ class _Writer:
         path = path_of(document)
         self.has_files = self.has_files or bool(path)
 
-        ranges = filters[fields.RANGES] | {layout.LENGTH: len(document.body)}
         columns = {
             **filters,
-            fields.RANGES: ranges,
             layout.PASSAGES: len(passages),
             layout.ID: document.id,
             layout.TITLE: document.title,

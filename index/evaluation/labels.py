@@ -43,6 +43,18 @@ def evaluate_labels(
     return measures
 
 
+def confusions(
+    results: Sequence[Classification], truth: Sequence[str | None]
+) -> list[tuple[str | None, str | None, list[int]]]:
+    """Return (true label, label, positions of its texts) of what got a wrong label, the most texts first."""
+    positions: dict[tuple[str | None, str | None], list[int]] = {}
+    for position, (result, true_label) in enumerate(zip(results, truth, strict=True)):
+        if result.label != true_label:
+            positions.setdefault((true_label, result.label), []).append(position)
+    ranked = sorted(positions.items(), key=lambda item: -len(item[1]))
+    return [(true_label, label, at) for (true_label, label), at in ranked]
+
+
 def evaluate_several(
     results: Sequence[Collection[str]], truth: Sequence[Collection[str]]
 ) -> list[Measure]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from errno import errorcode
 from itertools import islice
 
 MAX_CANDIDATES = 64
@@ -27,12 +28,13 @@ _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
     "|DoesNotExist|Failure"
 )
+ERRNO_NAMES = "|".join(sorted(errorcode.values()))  # of the system: ENOENT, ESRCH
 # By its ending, by what names it, or as a constant: `ERR_INVALID_URL`, `G_FILE_ERROR_EXIST`, `ENOENT`.
 _EXCEPTION = (
     rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
     rf"|(?:(?<=[Rr]aises )|(?<=[Tt]hrows )|(?<=thrown: )|(?<=Throws: )){_QUALIFIER}[A-Z]\w+"
     r"|\b(?:[A-Z\d]{1,40}_){0,8}[A-Z]{0,20}ERR(?:OR)?(?:_[A-Z\d]{1,40}){0,8}\b"
-    r"|\bE(?:ACCES|AGAIN|BADF|BUSY|EXIST|INTR|INVAL|IO|NOENT|NOMEM|NOTDIR|PERM|PIPE|RANGE)\b"
+    rf"|\b(?:{ERRNO_NAMES})\b"
 )
 _CONSTANT = rf"\b{_QUALIFIER}[A-Z][A-Z0-9_]{{2,}}\b"
 _OPTION = r"(?<![\w-])-{1,2}[A-Za-z][\w-]*"

@@ -13,9 +13,8 @@ from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibrated_probability, calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
-from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
-from purlin.index.records import Answer, Document, Excerpt, Hit
+from purlin.index.records import Answer, Excerpt, Hit
 from purlin.index.search.corpus import Corpus, Retrieved
 from purlin.index.search.limits import check_query
 from purlin.index.search.store.filters import Filter
@@ -86,10 +85,11 @@ def answer_question(
         parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
 
-    # Estimate whether there is an answer at all.
+    # Estimate whether there is an answer at all, from the document of the best one or the first passage.
+    best = reading.answers[0].passage if reading.answers else 0
     features = calibration_features(
         [passage.hit for passage in retrieved],
-        _best_document(ranked, reading),
+        ranked[best].document if ranked else None,
         word_weights,
         reading.answerable,
         [passage.prior for passage in passages],
@@ -151,13 +151,6 @@ def passages_to_read(
     ]
 
 
-def _best_document(ranked: Sequence[Retrieved], reading: ReadingResult) -> Document | None:
-    """Return the document of the best answer; without answers, of the passage ranked first."""
-    if not ranked:
-        return None
-    return ranked[reading.answers[0].passage if reading.answers else 0].document
-
-
 def _reordered_hits(
     ranked: Sequence[Retrieved], reading: ReadingResult, limit: int
 ) -> tuple[Hit, ...]:
@@ -187,12 +180,8 @@ def _answer(answer: RankedAnswer, retrieved: Retrieved) -> Answer:
         terms=document.context,
         url=document.location.url,
         passage=text,
-        sentence=_excerpt(text, answer.sentence),
+        sentence=answer.sentence and Excerpt(text[slice(*answer.sentence)], *answer.sentence),
     )
-
-
-def _excerpt(passage: str, span: CharSpan | None) -> Excerpt | None:
-    return None if span is None else Excerpt(passage[slice(*span)], *span)
 
 
 def _check(corpus: Corpus, question: str, k: int) -> None:

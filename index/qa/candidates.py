@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from purlin.index.qa.answer_types import (
+    ERRNO_NAMES,
     MAX_CANDIDATE_CHARS,
     MAX_CANDIDATES,
     NAME_TYPE,
@@ -64,7 +65,8 @@ _DECLARED_TYPE = re.compile(
     r"|synchronized|virtual)\b[ \t]*)*+"
     r"(?P<type>[^\W\d](?:[^\n().=]*[^\s().=])?)(?:[ \t]+|(?<=[*&]))\Z"
 )
-_ERROR_CODE = re.compile(r"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
+_STATUS = re.compile(r"-?\d{1,6}")
+_ERROR_CODE = re.compile(rf"[A-Z][A-Z\d]*(?:_[A-Z\d]+)+|{ERRNO_NAMES}")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
@@ -131,12 +133,11 @@ def _candidates_of_type(
         for span in intervals or quantity_spans(text):
             candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name in ("result", "type"):
-        for span in _returned_types(text[: structure.signature_end]):
-            candidates[span]["returned"] = 1.0
-        for span in _declared_types(text[: structure.signature_end], structure.names):
-            candidates[span]["returned"] = 1.0
-    if answer_type.name == "result":
-        for span in _returned_phrases(text, structure.signature_end):
+        signature = text[: structure.signature_end]
+        declared = _declared_types(signature, structure.names)
+        is_phrase = answer_type.name == "result"
+        phrases = _returned_phrases(text, structure.signature_end) if is_phrase else ()
+        for span in chain(_returned_types(signature), declared, phrases):
             candidates[span]["returned"] = 1.0
 
     _add_names(candidates, answer_type, text, structure)
@@ -152,10 +153,13 @@ def _add_names(
 ) -> None:
     """Add the names of the entry and of its module, if the question may ask for them."""
     is_exception = answer_type.name == "exception"
+    asks_for_status = answer_type.name in ("number", "result", "value")
     for span in structure.names:
         # An entry that is a constant may be the code of an error: `CURLE_TOO_MANY_REDIRECTS`.
         is_code = is_exception and _ERROR_CODE.fullmatch(text, *span) is not None
-        if is_code or structure.directive in answer_type.directives:
+        # A term that is a number may be a status: `4`, "Network failure."
+        is_status = asks_for_status and _STATUS.fullmatch(text, *span) is not None
+        if is_code or is_status or structure.directive in answer_type.directives:
             candidates[span]["own"] = 1.0
 
     if structure.module and answer_type.name == "module":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,10 +104,16 @@ def rank_answers(
     scored_passages = []
     for passage, passage_logits in zip(passages, logits, strict=False):
         prior = prior_weight * passage.prior
+        # Sentences compete for a statement, spans for a value.
+        competing: Iterable[tuple[Sentence | SpanPrediction, dict[str, float]]] = (
+            sentence_features(question, passage, passage_logits, word_weights)
+            if question.statement
+            else spans_with_features(question, passage, passage_logits)
+        )
         scored_passages.append(
             [
                 SpanPrediction(span.start, span.end, prior + score(features))
-                for span, features in _competing(question, passage, passage_logits, word_weights)
+                for span, features in competing
             ]
         )
     if question.answer_type.name == "module":
@@ -157,19 +163,6 @@ def merge_modules(
         penalty = 0.0 if name in modules else FOREIGN_MODULE
         merged[number].append(SpanPrediction(span.start, span.end, score - penalty))
     return merged
-
-
-def _competing(
-    question: ParsedQuestion,
-    passage: ReadingPassage,
-    logits: PassageLogits,
-    word_weights: Mapping[str, float],
-) -> Iterator[tuple[Sentence | SpanPrediction, dict[str, float]]]:
-    """Yield what may answer, with its features: sentences for a statement, spans for a value."""
-    if question.statement:
-        yield from sentence_features(question, passage, logits, word_weights)
-    else:
-        yield from spans_with_features(question, passage, logits)
 
 
 def spans_with_features(

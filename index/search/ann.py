@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
+from purlin.index.search.arrays import Mask, Rows
 
 # Importing it takes longer than a search of a small corpus, which does without it.
 if TYPE_CHECKING:
     import faiss
 
-Rows = NDArray[np.int64]
 # Parts of the vectors, float32, in the order of their rows.
 Blocks = Callable[[], Iterable[Vectors]]
 # Cosines (n,) of a vector with the stored vectors of rows (n,).
@@ -141,9 +140,7 @@ class Graph:
 
     # ---- search
 
-    def candidates(
-        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None = None
-    ) -> Rows:
+    def candidates(self, query: Vectors, depth: int, allowed: Mask | None = None) -> Rows:
         """Return rows that most likely include the nearest `depth` to `query` (dim,), in no order.
 
         `allowed` (n,) restricts the rows. There are at least `depth`, or all that are allowed.
@@ -183,7 +180,7 @@ class Graph:
         # FAISS fills up with -1.
         return rows[rows >= 0]
 
-    def _compare(self, query: Vectors, count: int, allowed: NDArray[np.bool_] | None) -> Rows:
+    def _compare(self, query: Vectors, count: int, allowed: Mask | None) -> Rows:
         """Return the nearest `count` rows by comparing the codes of all allowed ones."""
         import faiss
 

@@ -11,17 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Passage
-from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.store.filters import FieldType, Filter
 from purlin.index.search.store.segment_store import StoredPassage
 
-Rows = NDArray[np.int64]
 # Which passages a search may return, in the form of the engine that made it: a mask of all rows, or an
 # expression. A corpus passes it on and never looks inside.
 Allowed = Any
@@ -33,17 +29,15 @@ class Details:
 
     `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
     are the distinct tokens of titles and paths, separated by spaces. `secondary` masks documents whose
-    role counts less, `modules` those with the code outside a file's definitions. `lengths` are those of
-    their bodies in characters, 0 where that is not known.
+    role counts less, `modules` those with the code outside a file's definitions.
     """
 
     titles: Sequence[str]
     paths: Sequence[str | None]
     title_tokens: Sequence[str]
     path_tokens: Sequence[str]
-    secondary: NDArray[np.bool_]
-    modules: NDArray[np.bool_]
-    lengths: Rows
+    secondary: Mask
+    modules: Mask
 
 
 class DenseRetriever(Protocol):
@@ -113,7 +107,10 @@ class PassageStore(Protocol):
     def count(self, allowed: Allowed) -> int:
         """Count the documents that have an allowed passage."""
 
-    def is_allowed(self, rows: Rows, allowed: Allowed | None) -> NDArray[np.bool_]:
+    def texts(self, field: str, most: int) -> Sequence[str]:
+        """Return some texts of a field, `most` or little more; none if the store lists none."""
+
+    def is_allowed(self, rows: Rows, allowed: Allowed | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
 
     def document_of(self, rows: Rows) -> Rows:
@@ -121,6 +118,9 @@ class PassageStore(Protocol):
 
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
+
+    def lengths(self, rows: Rows) -> Rows:
+        """Return the length (n,) of each passage in characters, 0 where it is not known."""
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -134,11 +134,8 @@ class PassageStore(Protocol):
     def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
         """Return passages that pass a filter, in ascending order; at most the first `limit`."""
 
-    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+    def secondary(self, documents: Rows) -> Mask:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
-
-    def lengths(self, documents: Rows) -> Rows:
-        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""

@@ -17,13 +17,13 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
+from purlin.index.search.arrays import NO_ROWS
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
     LexicalRetriever,
     PassageReranker,
     PassageStore,
-    Rows,
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
@@ -34,13 +34,20 @@ from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.ranking import accessories, feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.named_rows import NamedRows
 from purlin.index.search.ranking.places import distance, innermost
 from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Clock, Query, Ranked, Ranking
 from purlin.index.search.ranking.retrievers import Retrievers
 from purlin.index.search.segments import Segment
-from purlin.index.search.store.filters import ANY_CASE, Filter, check_types, folded
+from purlin.index.search.store.filters import (
+    ANY_CASE,
+    Filter,
+    check_types,
+    folded,
+    no_document_passes,
+)
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import StoredPassage
 from purlin.index.texts.passages import ONE_SPELLING_SINCE, lexical_query
@@ -50,7 +57,8 @@ RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+# So many values of a field are compared with one that no document has.
+_COMPARED_TEXTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,7 @@ class Corpus:
             passages,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
-            demote_short=manifest.kind == "code" and not self._has_model,
+            short=None if self._has_model else SHORT.get(manifest.kind),
         )
 
         # By filter: what it allows, and how many documents.
@@ -237,7 +245,8 @@ class Corpus:
         clock = Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
-        return SearchResult(hits, ranked.total, clock.laps, ranked.warning, ranked.corrected)
+        warning = ranked.warning or self.filter_warning(ranked, filter)
+        return SearchResult(hits, ranked.total, clock.laps, warning, ranked.corrected)
 
     def rank(
         self,
@@ -410,7 +419,7 @@ class Corpus:
         allowed, documents = self._allowed(filter)
         clock.lap("filter")
 
-        named = self._names.named(query.strip()) if mode != "dense" else _NO_ROWS
+        named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
         prepared = Query(
             text,
@@ -479,6 +488,17 @@ class Corpus:
         self._filters.put(key, counted)
         return counted
 
+    def filter_warning(self, ranked: Ranked, filter: Filter | None) -> str | None:
+        """Return a warning if no document passes the filter: the first condition that none fulfils."""
+        if not filter or ranked.query.document_count:
+            return None
+
+        for name, condition in filter.items():
+            if not self._allowed({name: condition})[1]:
+                texts = self._passages.texts(name, _COMPARED_TEXTS)
+                return no_document_passes(name, condition, texts)
+        return "No document fulfils all conditions of the filter, though some fulfil each of them."
+
     @property
     def _folds(self) -> bool:
         """Whether filters ignore case. Older builds stored fields as they were written."""
@@ -546,13 +566,14 @@ class Corpus:
         self, query: Query, ranking: Ranking, position: int, terms: Mapping[str, float]
     ) -> dict[str, Any]:
         row = int(ranking.rows[position])
-        document = self._passages.document_of(ranking.rows[position : position + 1])
+        rows = ranking.rows[position : position + 1]
+        document = self._passages.document_of(rows)
         fusion = self.retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self.retrievers.priors(document, query.mode)[0])
+        prior = float(self.retrievers.priors(rows, query.mode)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation["parts"] = evidence.parts(position)
@@ -565,11 +586,9 @@ class Corpus:
                 "searched": _rounded(reading.searched[position]),
             }
 
-        if query.has_feedback and position < feedback.DEPTH and row not in query.named:
-            [stored] = self._passages.fetch([row])
-            if self.retrievers.is_accessory(query, stored.document):
-                prior *= accessories.FACTOR
-                explanation["accessory"] = True
+        if ranking.accessories[position]:
+            prior *= accessories.FACTOR
+            explanation["accessory"] = True
 
         if (language := self._lexical.language) is not ENGLISH:
             explanation["language"] = language.name

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.search import ann
-from purlin.index.search.ann import Graph, Rows
+from purlin.index.search.ann import Graph
+from purlin.index.search.arrays import Mask, Rows
 from purlin.index.storage import array_header, read_array
 from purlin.index.storage.blocks import BLOCK, UNCHECKED, BlockFile, FileReader, seal
 
@@ -252,7 +253,7 @@ class VectorSegment:
         return len(self._vectors)
 
     def search(
-        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None = None
+        self, query: Vectors, depth: int, allowed: Mask | None = None
     ) -> tuple[Rows, Vectors]:
         """Return rows and cosines of the `depth` vectors nearest to `query` (dim,), best first.
 
@@ -266,9 +267,7 @@ class VectorSegment:
         order = np.lexsort((rows, -scores))[:depth]
         return rows[order], scores[order]
 
-    def _nearest(
-        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None
-    ) -> tuple[Rows, Vectors]:
+    def _nearest(self, query: Vectors, depth: int, allowed: Mask | None) -> tuple[Rows, Vectors]:
         """Return the nearest `depth` rows and their cosines, or more if the last ones are equally near."""
         all_rows, all_cosines = [], []
         for start, vectors in self._vectors.batches():
@@ -309,7 +308,7 @@ class Dense:
         return self._starts[-1]
 
     def search(
-        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None = None
+        self, query: Vectors, depth: int, allowed: Mask | None = None
     ) -> tuple[Rows, Vectors]:
         """Return rows and cosines of the `depth` vectors nearest to `query` (dim,), best first.
 

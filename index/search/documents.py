@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import no_document
 from purlin.index.records import Document
-from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.arrays import Mask, Rows
+from purlin.index.search.contracts import Details
 from purlin.index.search.store.document_records import Head
 from purlin.index.search.store.filters import FieldType, Filter, clauses
 from purlin.index.search.store.segment_store import Store, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 
-Mask = NDArray[np.bool_]
 _Record = TypeVar("_Record")
 
 
@@ -72,7 +72,7 @@ class Documents:
             for store, start in self._parts()
         )
 
-    # Of all documents: every search looks at a few of their rows.
+    # Masks of documents: every search looks at a few of their rows.
 
     @cached_property
     def _secondary(self) -> Mask:
@@ -81,10 +81,6 @@ class Documents:
     @cached_property
     def _modules(self) -> Mask:
         return self._having("kind", ("module",))
-
-    @cached_property
-    def _lengths(self) -> NDArray[np.int32]:
-        return np.concatenate([store.lengths for store in self.stores])
 
     def _having(self, field: str, values: Sequence[str]) -> Mask:
         """Mask (documents,) of those with one of the values."""
@@ -118,6 +114,11 @@ class Documents:
         # The passages of a document follow each other.
         return int(np.count_nonzero(np.diff(self._document_of[allowed], prepend=-1)))
 
+    def texts(self, field: str, most: int) -> list[str]:
+        """Return some texts of a field, at most `most` of each segment."""
+        texts = (islice(store.columns.texts(field), most) for store in self.stores)
+        return list(dict.fromkeys(chain.from_iterable(texts)))
+
     def is_allowed(self, rows: Rows, allowed: Mask | None) -> Mask:
         """Tell of each passage (n,) whether it is allowed."""
         return np.ones(len(rows), dtype=np.bool_) if allowed is None else allowed[rows]
@@ -140,6 +141,15 @@ class Documents:
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         rows: Rows = np.repeat(starts, counts) + within
         return rows
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int32]:
+        return np.concatenate([store.lengths for store in self.stores])
+
+    def lengths(self, rows: Rows) -> Rows:
+        """Return the length (n,) of each passage in characters, 0 where it is not known."""
+        lengths: Rows = self._lengths[rows].astype(np.int64)
+        return lengths
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -183,11 +193,6 @@ class Documents:
         """Tell of each document (n,) whether its role counts less, as that of a test does."""
         return self._secondary[documents]
 
-    def lengths(self, documents: Rows) -> Rows:
-        """Return the length (n,) of each document's body in characters, 0 where it is not known."""
-        lengths: Rows = self._lengths[documents].astype(np.int64)
-        return lengths
-
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository needs to know of these documents."""
         heads = self.heads(documents.tolist())
@@ -198,7 +203,6 @@ class Documents:
             [head.path_tokens for head in heads],
             self.secondary(documents),
             self._modules[documents],
-            self.lengths(documents),
         )
 
     def heads(self, rows: Sequence[int]) -> list[Head]:

@@ -25,6 +25,7 @@ from purlin.index.builds.build_files import Files
 from purlin.index.builds.manifests import Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
+from purlin.index.search.arrays import Mask
 from purlin.index.search.dense import VectorSegment
 from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.postings import Postings
@@ -114,7 +115,7 @@ def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
     return [*listing.skipped, *parts]
 
 
-def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, FieldType]:
+def field_types(stores: Sequence[Store], live: Mask | None) -> dict[str, FieldType]:
     """Map each field of the live passages' documents to its type."""
     types: dict[str, FieldType] = {}
     start = 0

@@ -68,6 +68,8 @@ def search_corpora(
     searched = tuple(map(_searched, corpora, rankings))
     total = sum(each.total for each in searched)
     warnings = [_warning(corpora, mode), *(ranked.warning for ranked in rankings if ranked)]
+    if len(corpora) == 1 and rankings[0]:
+        warnings.append(corpora[0].filter_warning(rankings[0], filter))
     warning = " ".join(text for text in warnings if text) or None
     return SearchResult(hits, total, timings, warning, corpora=searched)
 

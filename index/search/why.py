@@ -7,7 +7,14 @@ from typing import Any
 
 from purlin.index.records import Hit
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
-from purlin.index.search.lexical.tokens import LETTERS, UNSPACED_RUN, compiled, pieces, tokens
+from purlin.index.search.lexical.tokens import (
+    LETTERS,
+    UNSPACED_RUN,
+    compiled,
+    have_any,
+    pieces,
+    tokens,
+)
 from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
@@ -78,7 +85,7 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
     for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
-            if not own.isdisjoint(part_tokens):
+            if have_any(part_tokens, own, language):
                 words[part] += _matching(word, part_tokens, language)
                 break
 

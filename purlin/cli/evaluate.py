@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from purlin.index.evaluation.ranking import Measure
     from purlin.index.records import Classification
 
+# Pairs of labels that are shown as confused, and rows of each.
+_CONFUSIONS, _ROWS_OF_CONFUSION = 10, 5
+
 app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 
 QuestionFiles = Annotated[
@@ -139,6 +142,8 @@ def evaluate_classify(
 ) -> None:
     """Measure label names, or a trained classifier, on labelled texts, with 95 % intervals.
 
+    Also shows which labels are taken for which.
+
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
     from purlin.index import builds
@@ -184,6 +189,8 @@ def evaluate_classify(
     for warning in warnings:
         err.print(f"warning: {warning}")
     _print_measures(_label_measures(results, labelled, several=multi), as_json)
+    if not (multi or as_json):
+        _print_confusions(results, labelled)
 
 
 def _check_classify(
@@ -208,7 +215,31 @@ def _label_measures(
     if several:
         fitting = [result.labels or () for result in results]
         return evaluate_several(fitting, [row.labels for row in rows])
-    return evaluate_labels(results, [next(iter(row.labels), None) for row in rows])
+    return evaluate_labels(results, list(map(_only_label, rows)))
+
+
+def _only_label(row: LabelledRow) -> str | None:
+    return next(iter(row.labels), None)
+
+
+def _print_confusions(results: Sequence[Classification], rows: Sequence[LabelledRow]) -> None:
+    """Print which labels texts got instead of theirs, those of most texts first."""
+    from purlin.index.evaluation.labels import confusions
+
+    pairs = confusions(results, list(map(_only_label, rows)))
+    if not pairs:
+        return
+
+    table = Table("label", "taken for", "texts", "rows", box=None, header_style="bold")
+    for true_label, label, positions in pairs[:_CONFUSIONS]:
+        numbers = ", ".join(rows[position].id for position in positions[:_ROWS_OF_CONFUSION])
+        more = ", …" if len(positions) > _ROWS_OF_CONFUSION else ""
+        labels = (each or "null" for each in (true_label, label))
+        table.add_row(*labels, str(len(positions)), numbers + more)
+    out.print()
+    out.print(table)
+    if len(pairs) > _CONFUSIONS:
+        out.print(f"… and {len(pairs) - _CONFUSIONS} more")
 
 
 @app.command("qa")

@@ -29,8 +29,9 @@ _LINES = 8
 _MAX_LINE_CHARS = 400
 # So few lines are the first ones: there is no room for others.
 _FEW_LINES = 4
-# A best score below it suggests that what is searched for is elsewhere.
-_LOW_SCORE = 0.1
+# A best score below it suggests that what is searched for is elsewhere: so have two of five searches
+# whose right place is not among the first five hits, and one of fifteen of the others.
+_LOW_SCORE = 0.15
 
 
 def run(arguments: Sequence[str]) -> int:

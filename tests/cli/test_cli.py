@@ -394,6 +394,8 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is not a valid corpus name"),
         (["index", "activate", "shop", "nope"], "has no build 'nope'"),
         (["index", "delete", "nope"], "no corpus 'nope'"),
+        (["serve", "--home", __file__], "set PURLIN_HOME to a directory"),
+        (["index", "list", "--home", __file__], "set PURLIN_HOME to a directory"),
         (["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"], "/nope"),
     ],
 )  # fmt: skip
@@ -433,6 +435,35 @@ def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signa
     assert "interrupted; the same command goes on from there" in errors
     assert not list(directory.glob(".making-*"))
     assert not (directory / "CURRENT").exists()
+
+
+# Ctrl-C arrives as a module of the command line begins to be imported.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+from purlin.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["purlin.cli", "purlin.cli.terminal", "purlin.index.errors"])
+def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Cap
         return "--content all also searches" in capsys.readouterr().err
 
     assert hint("session kept")
+    assert hint("where is a receipt kept")
     assert not hint("send_receipt")
     assert not hint("session kept", "--content", "all")
     assert not hint("session kept", "--filter", "language=python")

@@ -60,6 +60,8 @@ def test_the_build_extends_the_server() -> None:
     assert build["profiles"] == ["build"]
     assert re.fullmatch(r"\$\{SOURCES:\?.+\}:/sources:ro", build["volumes"][0])
     assert build["restart"] == "no"
+    # Beside those of the server.
+    assert build["environment"] == ["PURLIN_MILVUS_TOKEN"]
 
 
 def test_the_server_runs_without_a_network() -> None:

@@ -17,8 +17,6 @@ from purlin.training.models.padding import pad, pad_texts
 from purlin.training.models.settings import ModelSettings
 from purlin.training.santa.recipe import Stage
 
-SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
-
 
 class PassageMasker:
     """Masks the passages of pairs as a stage says."""
@@ -49,9 +47,5 @@ class PassageMasker:
         stage, sentinels = self.stage, self.sentinels
         spans = entities(pair) if stage.mask == "entity" else ()
         if not spans:
-            share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
-            return masks.mask_spans(pair.passage, sentinels, rng, share)
-
-        return masks.mask_entities(
-            pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind
-        )
+            return masks.mask_spans(pair.passage, sentinels, rng)
+        return masks.mask_entities(pair.passage, spans, sentinels, kind=pair.kind)

@@ -48,9 +48,8 @@ class Stage:
     pairs, where the source names the packages.
 
     The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
-    same) plus `mep` times that of masked entity prediction, eq. 7. `mask_share` is the share of
-    different entities that is masked, by default all, or of words with the "span" mask, by default
-    T5's 0.15.
+    same) plus `mep` times that of masked entity prediction, eq. 7. With the "span"
+    mask, random words are masked instead of entities: T5's 15 %.
 
     `hard_negatives` are drawn for each pair: `labelled_share` of them from its labelled negatives,
     if it has any, the others from the `depth` best passages of the current model, which are mined
@@ -71,7 +70,6 @@ class Stage:
     sda: float = ranged(1.0, 0.0, 1000.0)
     mep: float = ranged(0.0, 0.0, 1000.0)
     mask: Mask = "entity"
-    mask_share: float | None = ranged(None, 0.01, 1.0)
     temperature: float = ranged(1.0, 1e-3, 100.0)
     hard_negatives: int = ranged(0, 0, 32)
     depth: int = 100

@@ -24,21 +24,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
 from purlin.index.search.lexical.spelling import (
-    FEWEST_IN_PART,
     LONGEST_WORD,
     MOST_CODES,
-    MOST_COMPOUNDS,
     corrected,
     fewest_in_stem,
     most_edits,
     words_near,
 )
-from purlin.index.search.lexical.tokens import split, tokens
+from purlin.index.search.lexical.tokens import FEWEST_IN_PART, ends_compounds, tokens
 
-Rows = NDArray[np.int64]
-LexicalScores = NDArray[np.float32]
 K1 = 1.2
 # If a filter leaves no more rows than this, all of them are scored.
 _FEW = 4096
@@ -47,6 +44,17 @@ _ROUNDING = 1e-6
 _COUNTED_TOKENS = 65_536
 _CORRECTED_WORDS = 4096
 _ROWS_PER_OCCURRENCE = 50_000
+# So many compounds that end with a word are searched by it; each counts this share of what the word does.
+_MOST_COMPOUNDS = 16
+_COMPOUND_SHARE = 0.5
+
+
+class _Term(NamedTuple):
+    """What is looked up for a token of a query: the token, or a compound that ends with it."""
+
+    token: str
+    term: str
+    weight: float
 
 
 class _Unread(NamedTuple):
@@ -59,7 +67,7 @@ class _Unread(NamedTuple):
 
 @dataclass(slots=True)
 class _Token:
-    """A token of a query: its idf, and its unread tiers, those first that can add most."""
+    """A term of a query: its idf, and its unread tiers, those first that can add most."""
 
     idf: float
     unread: list[_Unread]
@@ -108,7 +116,7 @@ class Lexical:
     removed; None means that none was. `rows` is the number of all rows.
     """
 
-    def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, segments: Sequence[Postings], live: Mask | None = None) -> None:
         lengths = np.concatenate([segment.lengths for segment in segments])
         self.rows = len(lengths)
         # That of all segments.
@@ -139,12 +147,13 @@ class Lexical:
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
 
-        The idf is the most that the token can add to a BM25 score.
+        The idf is the most that the token can add to a BM25 score. A token that passages have only in
+        compounds is as frequent as these.
         """
         return {token: self._idf(token) for token in dict.fromkeys(tokens(query, self.language))}
 
     def _idf(self, token: str) -> float:
-        df = self.df(token)
+        df = self.df(token) or min(sum(map(self.df, self.compounds(token))), self._count)
         return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
 
     def _df(self, token: str) -> int:
@@ -213,21 +222,24 @@ class Lexical:
         )
         return list(islice(filter(self.df, codes), MOST_CODES))
 
-    def _compounds(self, word: str) -> list[str]:
-        """Return some words that end with a word, the most frequent first."""
-        stems = split(word, self.language)
-        if len(stems) != 1 or len(stems[0]) < FEWEST_IN_PART or not stems[0].isascii():
-            return []
+    def _compounds(self, token: str) -> tuple[str, ...]:
+        """Return the tokens that end with a token, the most frequent first; in most languages none."""
+        if not ends_compounds(token, self.language):
+            return ()
+        compounds = self._by_frequency(lambda segment: segment.words_ending(token, FEWEST_IN_PART))
+        return tuple(islice(filter(self.df, compounds), _MOST_COMPOUNDS))
 
-        # As the word is written, not as the stemmer leaves it.
-        ends = self._by_frequency(lambda segment: segment.words_ending(stems[0], FEWEST_IN_PART))
-        compounds = ((token, token.removesuffix(stems[0]) + word) for token in ends)
-        whole = (
-            compound
-            for token, compound in compounds
-            if split(compound, self.language) == (token,) and self.df(token)
-        )
-        return list(islice(whole, MOST_COMPOUNDS))
+    def _terms(self, weights: Mapping[str, float]) -> list[_Term]:
+        """Return the tokens of a query and the compounds that end with them, each with its weight."""
+        terms = [_Term(token, token, weight) for token, weight in weights.items()]
+        for token, weight in weights.items():
+            share = _COMPOUND_SHARE if self.df(token) else 1.0
+            terms += [
+                _Term(token, compound, weight * share)
+                for compound in self.compounds(token)
+                if compound not in weights
+            ]
+        return terms
 
     # ---- search
 
@@ -235,7 +247,7 @@ class Lexical:
         self,
         weights: Mapping[str, float],
         depth: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Mask | None = None,
     ) -> tuple[Rows, LexicalScores]:
         """Return rows and scores of the `depth` best rows with any of the tokens, best first.
 
@@ -252,11 +264,11 @@ class Lexical:
         best = top(scores, depth)
         return rows[best], scores[best]
 
-    def _candidates(
-        self, weights: Mapping[str, float], depth: int, allowed: NDArray[np.bool_] | None
-    ) -> Rows:
+    def _candidates(self, weights: Mapping[str, float], depth: int, allowed: Mask | None) -> Rows:
         """Return rows, in ascending order, that include the best `depth`."""
-        query = [_Token(idf, self._tiers(token, idf)) for token, idf in weights.items()]
+        query = [
+            _Token(weight, self._tiers(term, weight)) for _, term, weight in self._terms(weights)
+        ]
         slack = 1.0 - _ROUNDING * (len(query) + 10)
         # Records without tiers come first. As long as these give too few rows, one more tier of each token.
         chosen = [
@@ -346,7 +358,7 @@ class Lexical:
         return idf / (1.0 + K1 * burden) * (1.0 + _ROUNDING)
 
     def _entries(
-        self, token: _Token, unread: _Unread, allowed: NDArray[np.bool_] | None
+        self, token: _Token, unread: _Unread, allowed: Mask | None
     ) -> tuple[Rows, LexicalScores]:
         """Return the allowed rows of a tier, ascending, and what the token adds to their scores."""
         tier_rows, counts = self._read(unread.segment, unread.tier)
@@ -377,13 +389,14 @@ class Lexical:
     def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
         """Return BM25 (len(rows),) of these rows as a share of the sum of `weights`.
 
-        It is 0 without a match, and always below 1.
+        It is 0 without a match, and 1 only for rows with several compounds of a word.
         """
         scores = np.zeros(len(rows), dtype=np.float32)
-        for token, idf in weights.items():
-            for positions, counts in self._counts(token, rows):
-                scores[positions] += self._gains(idf, rows[positions], counts)
-        return scores / np.float32(sum(weights.values()) or 1.0)
+        for _, term, weight in self._terms(weights):
+            for positions, counts in self._counts(term, rows):
+                scores[positions] += self._gains(weight, rows[positions], counts)
+        shares: LexicalScores = scores / np.float32(sum(weights.values()) or 1.0)
+        return shares.clip(max=1.0)
 
     def _counts(
         self, token: str, rows: Rows
@@ -397,15 +410,12 @@ class Lexical:
                 positions, entries = _common(local, tier_rows)
                 yield own[positions], counts[entries]
 
-    def matching(
-        self, weights: Mapping[str, float], allowed: NDArray[np.bool_] | None = None
-    ) -> Rows:
+    def matching(self, weights: Mapping[str, float], allowed: Mask | None = None) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
-        return np.flatnonzero(self._having(weights, self._live if allowed is None else allowed))
+        terms = [each.term for each in self._terms(weights)]
+        return np.flatnonzero(self._having(terms, self._live if allowed is None else allowed))
 
-    def _having(
-        self, tokens: Iterable[str], allowed: NDArray[np.bool_] | None
-    ) -> NDArray[np.bool_]:
+    def _having(self, tokens: Iterable[str], allowed: Mask | None) -> Mask:
         """Mask (rows,) of the allowed rows with any of the tokens."""
         # `np.unique` of their rows takes a second where frequent words match a million.
         mask = np.zeros(self.rows, dtype=np.bool_)
@@ -416,16 +426,19 @@ class Lexical:
         return mask if allowed is None else mask & allowed
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
-        """Map, for each of the rows, each token that adds to its score to what it adds."""
+        """Map, for each of the rows, each token that adds to its score to what it adds.
+
+        What a compound adds counts for the token that it ends with.
+        """
         total = sum(weights.values())
         parts: list[dict[str, float]] = [{} for _ in rows]
 
-        for token, idf in weights.items():
-            for positions, counts in self._counts(token, rows):
+        for token, term, weight in self._terms(weights):
+            for positions, counts in self._counts(term, rows):
                 norms = self._norms[rows[positions]].astype(np.float64)
-                added = idf * counts / (counts + norms) / total
+                added = weight * counts / (counts + norms) / total
                 for position, part in zip(positions.tolist(), added.tolist(), strict=True):
-                    parts[position][token] = part
+                    parts[position][token] = parts[position].get(token, 0.0) + part
 
         return parts
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.search.lexical.languages import Language
-from purlin.index.search.lexical.tokens import fold, matches, split
+from purlin.index.search.lexical.tokens import FEWEST_IN_PART, fold, matches, split
 from purlin.index.texts.quantities import quantities
 
 # It imports this module.
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 _FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
 # Fewer letters begin too many words.
 _FEWEST_BEGUN = 3
-FEWEST_IN_PART = 3
-# So many compounds replace a word that the catalogue has only in compounds.
-MOST_COMPOUNDS = 8
 # So many codes replace the beginning of one.
 MOST_CODES = 8
 # At least so many passages must have both parts of a compound; a single one may have them by chance.
@@ -49,12 +46,11 @@ _Y_ENDINGS = ("y", "ies", "ied")
 def corrected(query: str, vocabulary: Lexical) -> str:
     """Return the query as it should be searched; the same if all its words are in the vocabulary.
 
-    A word that no passage has is replaced by the two words that it consists of; else, in a language
-    that writes compounds as one word, by the compounds that end with it; else by the nearest word. For
-    two words that are mostly written as one, and for two pieces of a code, that one is appended. The last
-    word of the query may be the beginning of one, as it is while people type, and any word with digits
-    the beginning of a code. The unit of a quantity stays as it is, because passages are searched by
-    another spelling of it.
+    A word that no passage has, not even in compounds, is replaced by the two words that it consists of,
+    else by the nearest word. For two words that are mostly written as one, and for two pieces of a code,
+    that one is appended. The last word of the query may be the beginning of one, as it is while people
+    type, and any word with digits the beginning of a code. The unit of a quantity stays as it is, because
+    passages are searched by another spelling of it.
     """
     query = _with_whole_codes(query, vocabulary)
     lookups, language = 0, vocabulary.language
@@ -77,11 +73,7 @@ def corrected(query: str, vocabulary: Lexical) -> str:
             return match[0]
 
         lookups += 1
-        spelling = None if len(word) < _FEWEST_LETTERS else _catalogue_spelling(word, vocabulary)
-        if spelling is None and is_last:
-            spelling = _completed(word, vocabulary)
-
-        return spelling or match[0]
+        return _catalogue_spelling(word, vocabulary, is_last=is_last) or match[0]
 
     text = _WORD.sub(spelled, query)
     return " ".join([text, *_compounds(text, vocabulary), *_joined_codes(text, vocabulary)])
@@ -129,13 +121,19 @@ def _with_whole_codes(query: str, vocabulary: Lexical) -> str:
     return _CODE.sub(completed, query, count=_MOST_LOOKED_UP)
 
 
-def _catalogue_spelling(word: str, vocabulary: Lexical) -> str | None:
-    """Return an unknown word in the passages' spelling; None if they have nothing like it."""
-    if two_words := _two_words(word, vocabulary):
+def _catalogue_spelling(word: str, vocabulary: Lexical, *, is_last: bool) -> str | None:
+    """Return an unknown word in the passages' spelling; None if they have nothing like it.
+
+    None also for a word that some compounds end with, which are searched by it.
+    """
+    is_long = len(word) >= _FEWEST_LETTERS
+    if is_long and (two_words := _two_words(word, vocabulary)):
         return two_words
-    if vocabulary.language.links and (compounds := vocabulary.compounds(word.lower())):
-        return " ".join(compounds)
-    return vocabulary.nearest(word.lower())
+    if any(map(vocabulary.compounds, split(word.lower(), vocabulary.language))):
+        return None
+    if is_long and (nearest := vocabulary.nearest(word.lower())):
+        return nearest
+    return _completed(word, vocabulary) if is_last else None
 
 
 def _two_words(word: str, vocabulary: Lexical) -> str:

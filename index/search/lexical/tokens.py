@@ -6,7 +6,8 @@ import re
 import threading
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from itertools import accumulate, chain
 
@@ -16,6 +17,8 @@ from purlin.index.search.lexical.languages import ENGLISH, FRENCH, Language
 from purlin.index.texts.unspaced import HAN, KATAKANA, OTHER_UNSPACED
 
 _MAX_TOKEN_CHARS = 64
+# Letters of each part of a compound.
+FEWEST_IN_PART = 3
 
 # Regular expressions of a run of letters and digits, and of one of a script without spaces.
 LETTERS = rf"[^\W_{KATAKANA}{OTHER_UNSPACED}]+"
@@ -26,7 +29,7 @@ _UNSPACED, _HAN_CHARACTER = f"[{KATAKANA}{OTHER_UNSPACED}]", f"[{HAN}]"
 _JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
 
 # The option of a command: -a.
-_OPTION = r"-(?<![^\s(\[{|,/'\"`]-)[A-Za-z](?![-\w])"
+_OPTION = r"-(?<![^\s|,/'\"`]-)[A-Za-z](?![-\w])"
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(rf"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*|{_OPTION}")
 # The same for a text with scripts without spaces, each run of which is a word.
@@ -98,6 +101,26 @@ def tokens(text: str, language: Language = ENGLISH) -> list[str]:
     return [token for word in words(text) for token in split(word, language)]
 
 
+def ends_compounds(token: str, language: Language) -> bool:
+    """Return whether compounds that end with a token are searched by it, too: "uhr" finds "damenuhr"."""
+    is_word = len(token) >= FEWEST_IN_PART and token.isascii() and token.isalpha()
+    return is_word and bool(language.links)
+
+
+def have_any(
+    text_tokens: Collection[str], query_tokens: AbstractSet[str], language: Language = ENGLISH
+) -> bool:
+    """Return whether a text's tokens have any of a query's, or a compound that ends with one."""
+    if not query_tokens.isdisjoint(text_tokens):
+        return True
+    endings = [token for token in query_tokens if ends_compounds(token, language)]
+    return any(
+        token.endswith(ending) and len(token) >= len(ending) + FEWEST_IN_PART
+        for token in text_tokens
+        for ending in endings
+    )
+
+
 def distinct_tokens(text: str) -> str:
     """Return the distinct tokens of `text`, separated by spaces, which no token has."""
     return " ".join(dict.fromkeys(tokens(text)))
@@ -106,7 +129,10 @@ def distinct_tokens(text: str) -> str:
 def matches(
     text: str, query_tokens: frozenset[str], language: Language = ENGLISH
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) character offsets of words, or parts of words, that match the query."""
+    """Yield (start, end) character offsets of words, or parts of words, that match the query.
+
+    Where `ends_compounds`, compounds match as a whole.
+    """
     if text.isascii():
         yield from _matches(text, query_tokens, language)
         return
@@ -135,17 +161,17 @@ def _matches(
         lines = _lines_to_search(folded, query_tokens)
     for match in chain.from_iterable(pattern.finditer(folded, *line) for line in lines):
         word = match.group()
-        if query_tokens.isdisjoint(split(word, language)):
+        if not have_any(split(word, language), query_tokens, language):
             continue
         if _is_run(word):
             yield from _gram_matches(word, match.start(), query_tokens)
             continue
-        if _stem(_joined(word), language) in query_tokens:
+        if have_any([_stem(_joined(word), language)], query_tokens, language):
             yield match.span()
             continue
 
         for part in _PART.finditer(word):
-            if _stem(part.group().lower(), language) in query_tokens:
+            if have_any([_stem(part.group().lower(), language)], query_tokens, language):
                 yield match.start() + part.start(), match.start() + part.end()
 
 
@@ -279,8 +305,9 @@ def _split_name(word: str, language: Language) -> tuple[str, ...]:
         names = [_joined(word), *map(str.lower, parts)]
 
     common = language.common
-    if word[0] == "-" and names[0] in common:
-        return (word,)  # tar -a: no article
+    if word[0] == "-":
+        # A name of its own: `-a` is no article, and `-N` is not `-n`.
+        names = [word, *names]
     kept = (name for name in names if name not in common and len(name) <= _MAX_TOKEN_CHARS)
     return tuple(dict.fromkeys(_stem(name, language) for name in kept))
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from purlin.index.records import Document
 from purlin.index.search.lexical.languages import Language
-from purlin.index.search.lexical.tokens import split, tokens, words
+from purlin.index.search.lexical.tokens import have_any, split, tokens, words
 
 # On the score of an accessory.
 FACTOR = 0.8
@@ -46,7 +46,8 @@ def is_accessory(query: str, document: Document, language: Language) -> bool:
         forms for forms in _query_words(query, language) if forms and forms.isdisjoint(brand)
     ]
     return bool(telling) and all(
-        forms.isdisjoint(own_tokens) and not forms.isdisjoint(fitting_tokens) for forms in telling
+        not have_any(own_tokens, forms, language) and have_any(fitting_tokens, forms, language)
+        for forms in telling
     )
 
 

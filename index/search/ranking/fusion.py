@@ -15,7 +15,7 @@ import numpy as np
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Architecture, Kind
-from purlin.index.search.lexical.bm25 import LexicalScores
+from purlin.index.search.arrays import LexicalScores
 
 
 @dataclass(frozen=True, slots=True)

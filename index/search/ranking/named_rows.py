@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from purlin.index.records import Kind
-from purlin.index.search.contracts import LexicalRetriever, PassageStore, Rows
+from purlin.index.search.arrays import NO_ROWS, Rows
+from purlin.index.search.contracts import LexicalRetriever, PassageStore
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, in_frame, places
@@ -34,7 +35,6 @@ _MOST_CODES = 20  # of a query, each of which is looked up
 _PIECE = re.compile(r"[^\W_]+")
 _MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 class NamedRows:
@@ -75,7 +75,7 @@ class NamedRows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
         if not names or "name" not in self._passages.field_types:
-            return _NO_ROWS
+            return NO_ROWS
         return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
     def used_symbol(self, query: str) -> str | None:
@@ -112,7 +112,7 @@ class NamedRows:
         existing = self._passages.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
         if file is None:
-            return _NO_ROWS
+            return NO_ROWS
 
         rows = self._passages.rows_where({"path": file})
         documents = [stored.document for stored in self._passages.fetch(rows.tolist())]
@@ -123,7 +123,7 @@ class NamedRows:
     def _coded(self, query: str) -> Rows:
         """Return the rows with the query as a code, such as a barcode; a word of letters is no code."""
         if not _CODE.fullmatch(query):
-            return _NO_ROWS
+            return NO_ROWS
 
         codes = [*spellings(query), query.upper(), query.casefold()]
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
@@ -132,12 +132,12 @@ class NamedRows:
             for name in self._passages.field_types
             if is_code(name)
         ]
-        return np.concatenate([_NO_ROWS, *rows])
+        return np.concatenate([NO_ROWS, *rows])
 
     def _coded_alike(self, query: str) -> Rows:
         """Return the rows with a code of the query's letters and digits: AB-12 for "ab 12" and "ab12"."""
         if not _SPLIT_CODE.fullmatch(query):
-            return _NO_ROWS
+            return NO_ROWS
 
         joined = letters_and_digits(query)
         rows, _ = self._lexical.search(self._weights(f"{query} {joined}"), _CODES_COMPARED)
@@ -152,7 +152,7 @@ class NamedRows:
         """
         spans = _codes_within(query)
         if not spans:
-            return _NO_ROWS
+            return NO_ROWS
 
         rows, _ = self._lexical.search(self._weights(query), _CODES_COMPARED)
         rows_by_span: dict[tuple[int, int], list[int]] = {}
@@ -163,7 +163,7 @@ class NamedRows:
             self._with_all_words(f"{query[:start]} {query[end:]}", np.array(coded))
             for (start, end), coded in rows_by_span.items()
         ]
-        return np.unique(np.concatenate([_NO_ROWS, *complete_rows]))
+        return np.unique(np.concatenate([NO_ROWS, *complete_rows]))
 
     def _with_all_words(self, words: str, rows: Rows) -> Rows:
         """Return those of the rows that have all tokens of the words, except tokens that no passage has."""

@@ -9,17 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
-from purlin.index.search.contracts import Allowed, Rows
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
+from purlin.index.search.contracts import Allowed
 from purlin.index.search.highlights import HighlightTerms
-from purlin.index.search.lexical.bm25 import LexicalScores
 from purlin.index.search.ranking.query_log import Nearness
 from purlin.index.search.ranking.repository import Evidence
-
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,8 @@ class Ranking:
     All arrays are (n,). `cosines` and `lexical` are the retrievers' scores, and `text_scores` their
     fusion. `scores` also count names and, for the first rows of a repository's code, the `evidence`
     of its ranking model. `similarities` to the first hits are part of the text scores where there is
-    feedback, NaN elsewhere. `reading` tells how a reranker scored the first rows again.
+    feedback, NaN elsewhere. `accessories` masks products that score less because they only go with what
+    the query names. `reading` tells how a reranker scored the first rows again.
     """
 
     rows: Rows
@@ -52,12 +50,19 @@ class Ranking:
     cosines: Vectors
     lexical: LexicalScores
     similarities: Vectors
+    accessories: Mask
     evidence: Evidence | None = None
     reading: Reading | None = None
 
-    def take(self, kept: Rows | NDArray[np.bool_] | slice) -> Ranking:
+    def take(self, kept: Rows | Mask | slice) -> Ranking:
         """Return some of the rows, without evidence."""
         return Ranking(**{name: getattr(self, name)[kept] for name in _ARRAYS})
+
+    def by(self, scores: Vectors, **others: Vectors | Mask) -> Ranking:
+        """Return the rows by these scores (n,), with the `others` in place of their own arrays."""
+        order = np.argsort(-scores, kind="stable")
+        arrays: dict[str, Any] = {"scores": scores, **others}
+        return replace(self.take(order), **{name: array[order] for name, array in arrays.items()})
 
     def then(self, others: Ranking) -> Ranking:
         """Append other rows, with their scores scaled down if any is higher than these rows' scores."""
@@ -72,7 +77,7 @@ class Ranking:
         return Ranking(**joined, evidence=self.evidence)
 
 
-_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities")
+_ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities", "accessories")
 
 
 @dataclass(slots=True)
@@ -101,9 +106,9 @@ class Query:
     vector: Vectors | None = None
     nearness: Nearness | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
-    named: Rows = field(default_factory=_NO_ROWS.copy)
-    defining: Rows = field(default_factory=_NO_ROWS.copy)
-    excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    named: Rows = field(default_factory=NO_ROWS.copy)
+    defining: Rows = field(default_factory=NO_ROWS.copy)
+    excluded: Rows = field(default_factory=NO_ROWS.copy)
     used_symbol: str | None = None
     highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
     has_evidence: bool = False

@@ -29,12 +29,11 @@ from functools import lru_cache
 from itertools import chain, islice, takewhile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.arrays import Mask, Rows
+from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.ranking import lengths
 
 # So many documents are ranked by the model, whatever the page: those with the highest text scores among
 # the first ones of each retriever.
@@ -116,9 +115,9 @@ def weigh(
     weights: Mapping[str, float],
     documents: Details,
     text: Vectors,
-    named: NDArray[np.bool_],
+    named: Mask,
     existing_paths: Callable[[Iterable[str]], set[str]],
-    users: NDArray[np.bool_] | None = None,
+    users: Mask | None = None,
     quoted: Vectors | None = None,
 ) -> Evidence:
     """Weigh documents (n,) with their text scores, best first.
@@ -130,7 +129,6 @@ def weigh(
     it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
     query each document has word for word.
     """
-    text = text * lengths.factors(documents.lengths, lengths.LONG_IN_FILES)
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
     files = [path for path in tokens_of if path is not None]
@@ -335,7 +333,7 @@ def _earlier_equals(values: Rows) -> Rows:
     return counts
 
 
-def _is_first_of_file(files: Rows, order: Rows) -> NDArray[np.bool_]:
+def _is_first_of_file(files: Rows, order: Rows) -> Mask:
     """Return the mask (n,) of the passages that are the first of their file in this order."""
     is_first = np.zeros(len(files), dtype=np.bool_)
     is_first[order] = _earlier_equals(files[order]) == 0

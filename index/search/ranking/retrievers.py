@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
-from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore, Rows
-from purlin.index.search.lexical.bm25 import LexicalScores
-from purlin.index.search.ranking import accessories, feedback, lengths, quotes, repository
+from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
+from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore
+from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
+from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
@@ -22,7 +22,6 @@ from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
@@ -37,17 +36,18 @@ class Retrievers:
         *,
         hybrid: Fusion,
         demote: bool,
-        demote_short: bool,
+        short: Short | None,
     ) -> None:
         """`hybrid` fuses the scores in hybrid mode.
 
-        With `demote`, tests and the like score lower, with `demote_short` short documents.
+        With `demote`, tests and the like score lower; `short` tells what short passages keep of their
+        scores, unless these are ranked by the model of a repository.
         """
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
         self._passages = passages
-        self._demotes_short = demote_short
+        self._short = short
         self._has_roles = demote and "role" in passages.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
@@ -100,7 +100,7 @@ class Retrievers:
             query.used_symbol or query.text,
             query.weights,
             details,
-            ranking.text_scores,
+            ranking.text_scores * IN_FILES.factors(self._passages.lengths(ranking.rows)),
             np.isin(ranking.rows, query.named),
             self._passages.existing_paths,
             self._using(query, ranking.rows),
@@ -111,14 +111,14 @@ class Retrievers:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _using(self, query: Query, rows: Rows) -> NDArray[np.bool_] | None:
+    def _using(self, query: Query, rows: Rows) -> Mask | None:
         """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
         if query.used_symbol is None:
             return None
         find = heirs if asks_for_heirs(query.text) else users
         return find(query.used_symbol, self._documents(rows))
 
-    def _tests(self, rows: Rows) -> NDArray[np.bool_]:
+    def _tests(self, rows: Rows) -> Mask:
         """Return which rows are those of tests."""
         return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
 
@@ -152,30 +152,21 @@ class Retrievers:
         cosines = feedback.mean_cosines(ranking.cosines, similarities)
         texts = self._text_scores(query, ranking.rows, cosines, ranking.lexical)
         scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
-
-        order = np.argsort(-scores, kind="stable")
-        return replace(
-            ranking.take(order),
-            scores=scores[order],
-            text_scores=texts[order],
-            similarities=similarities[order],
-        )
+        return ranking.by(scores, text_scores=texts, similarities=similarities)
 
     def _accessories_last(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank accessories after the products that they go with; those that are named stay."""
+        is_accessory = np.zeros(len(ranking.rows), dtype=np.bool_)
         others = (ranking.lexical > 0) & ~np.isin(ranking.rows, query.named)
-        factors = np.ones(len(ranking.rows), dtype=np.float32)
-        factors[others] = [
-            accessories.FACTOR if self.is_accessory(query, document) else 1.0
+        is_accessory[others] = [
+            accessories.is_accessory(query.text, document, self._lexical.language)
             for document in self._documents(ranking.rows[others])
         ]
-        scores = ranking.scores * factors
-        order = np.argsort(-scores, kind="stable")
-        return replace(ranking.take(order), scores=scores[order])
 
-    def is_accessory(self, query: Query, document: Document) -> bool:
-        """Return whether a document is a product that only goes with what the query names."""
-        return accessories.is_accessory(query.text, document, self._lexical.language)
+        scores = np.where(
+            is_accessory, ranking.scores * np.float32(accessories.FACTOR), ranking.scores
+        )
+        return ranking.by(scores, accessories=is_accessory)
 
     def _best(
         self, query: Query, depth: int, clock: Clock, *, distinct: bool
@@ -187,7 +178,7 @@ class Retrievers:
         """
         named = np.concatenate([query.named, query.defining])
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
-        dense_rows = lexical_rows = _NO_ROWS
+        dense_rows = lexical_rows = NO_ROWS
         cosines = shares = _NO_SCORES
         least_cosine, least_share, more = 0.0, 0.0, False
 
@@ -278,9 +269,14 @@ class Retrievers:
         if distinct:
             _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
-        similarities = np.full(len(order), np.nan, dtype=np.float32)
         return Ranking(
-            rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
+            rows[order],
+            scores[order],
+            texts[order],
+            cosines[order],
+            shares[order],
+            similarities=np.full(len(order), np.nan, dtype=np.float32),
+            accessories=np.zeros(len(order), dtype=np.bool_),
         )
 
     def _text_scores(
@@ -290,21 +286,22 @@ class Retrievers:
         documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
-            texts = texts * self.priors(documents, query.mode)
+            texts = texts * self.priors(rows, query.mode)
         if query.nearness is not None:
             texts = blend(texts, query.nearness.of(documents))
         return texts
 
-    def priors(self, documents: Rows, mode: Mode) -> Vectors:
-        """Return factors (n,) on the scores of passages by what their documents are.
+    def priors(self, rows: Rows, mode: Mode) -> Vectors:
+        """Return factors (n,) on the scores of these passages by what they are.
 
-        Short documents keep their cosines where these alone count, as of documents like another one.
+        Short ones keep their cosines where these alone count, as of documents like another one.
         """
-        priors = np.ones(len(documents), dtype=np.float32)
+        priors = np.ones(len(rows), dtype=np.float32)
         if self._has_roles:
-            priors[self._passages.secondary(documents)] = _SECONDARY_PRIOR
-        if self._demotes_short and mode != "dense":
-            priors *= lengths.factors(self._passages.lengths(documents), lengths.LONG_RECORD)
+            secondary = self._passages.secondary(self._passages.document_of(rows))
+            priors[secondary] = _SECONDARY_PRIOR
+        if self._short is not None and mode != "dense":
+            priors *= self._short.factors(self._passages.lengths(rows))
         return priors
 
     def fusion(self, query: Query) -> Fusion:

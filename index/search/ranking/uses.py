@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.records import Document
+from purlin.index.search.arrays import Mask
 from purlin.index.search.ranking.repository import SEPARATOR
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
@@ -81,7 +81,7 @@ def asks_for_heirs(query: str) -> bool:
     return _QUESTION_ON_HEIRS.fullmatch(" ".join(query.split()).rstrip("?.! ")) is not None
 
 
-def users(symbol: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
+def users(symbol: str, documents: Sequence[Document]) -> Mask:
     """Return which (n,) of the documents use a symbol, but do not define its name.
 
     The outline of a class that defines the name does not count; a comment with the name does.
@@ -127,7 +127,7 @@ def _may_have(receiver: str | None, owner: str | None) -> bool:
     return receiver.isupper() and not owner.isupper()
 
 
-def heirs(symbol: str, documents: Sequence[Document]) -> NDArray[np.bool_]:
+def heirs(symbol: str, documents: Sequence[Document]) -> Mask:
     """Return which (n,) of the documents inherit from a symbol: by their heads, or by lines inside.
 
     Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is

@@ -30,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.search.arrays import Mask
 from purlin.index.search.store.filters import Clause, FieldType, Scalar
 from purlin.index.storage.blocks import BlockFile, BlockWriter, Buffer, FileReader
 
@@ -85,7 +86,7 @@ class Column:
 
     # ---- conditions
 
-    def select(self, clause: Clause, mask: NDArray[np.bool_]) -> None:
+    def select(self, clause: Clause, mask: Mask) -> None:
         """Set `mask` (documents,) for those with a value that fulfils a clause."""
         ranges: list[tuple[Scalar | None, Scalar | None]]
         ranges = [(value, value) for value in clause.values] or [(clause.gte, clause.lte)]
@@ -165,7 +166,7 @@ class Column:
         """Document rows (entries,), by value."""
         return self._read_rows(0, self.layout.entries)
 
-    def has_any(self, rows: NDArray[np.bool_]) -> bool:
+    def has_any(self, rows: Mask) -> bool:
         """Whether any document of a mask has a value."""
         return any(
             rows[self._read_rows(start, min(start + _READ_TOGETHER, self.layout.entries))].any()
@@ -231,7 +232,7 @@ class Columns:
         """Release the file."""
         self._file.close()
 
-    def types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, FieldType]:
+    def types(self, rows: Mask | None = None) -> dict[str, FieldType]:
         """Map each field to its type, in the documents of the mask `rows` (documents,) if given."""
         types: dict[str, FieldType] = {}
         for column in self.columns:
@@ -241,7 +242,13 @@ class Columns:
                 types[name] = own if types.get(name, own) == own else "both"
         return types
 
-    def matching(self, clauses: Sequence[Clause], count: int) -> NDArray[np.bool_]:
+    def texts(self, field: str) -> Iterator[str]:
+        """Yield the sorted distinct texts of a field."""
+        for column in self._by_field.get(field, ()):
+            if column.layout.type == "text":
+                yield from map(bytes.decode, column.texts())
+
+    def matching(self, clauses: Sequence[Clause], count: int) -> Mask:
         """Mask (count,) of the documents that fulfil every clause."""
         mask = np.ones(count, dtype=np.bool_)
         for clause in clauses:
@@ -346,10 +353,12 @@ class ColumnsWriter:
         layouts = []
         with BlockWriter(self._directory / COLUMNS_FILE) as file:
             for (field, type_), parts in sorted(self._parts.items(), key=lambda item: item[0]):
-                merge = _Merge([_Part.of(column, rows) for column, rows in parts])
-                values = merge.texts() if type_ == "text" else merge.numbers()
+                merged = [_Part(column, rows) for column, rows in parts]
+                values = _merged_texts(merged) if type_ == "text" else _merged_numbers(merged)
                 layout = _write_values(file, field, type_, values)
-                layout = _write_entries(file, layout, *merge.entries())
+                numbers = np.concatenate([part.merged[part.numbers] for part in merged])
+                rows = np.concatenate([part.rows for part in merged])
+                layout = _write_entries(file, layout, numbers, rows)
                 if layout.entries:
                     layouts.append(asdict(layout))
 
@@ -397,73 +406,51 @@ def _write_entries(
     return replace(layout, entries=len(keys))
 
 
-@dataclass(slots=True)
 class _Part:
-    """A column to merge: the numbers of the values and the rows of its entries."""
+    """A column to merge: the numbers of the values and the rows of its entries.
 
-    column: Column
-    numbers: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    # Number of each value after the merge; those that no row has any more keep -1.
-    merged: NDArray[np.int32]
+    `new_rows` maps rows to those after the merge, -1 for entries that are left out; None keeps all.
+    """
 
-    @classmethod
-    def of(cls, column: Column, new_rows: NDArray[np.int32] | None) -> _Part:
-        """Entries of a column, of those documents that have a new row."""
-        numbers = np.repeat(np.arange(column.layout.distinct, dtype=np.int32), column.counts())
+    def __init__(self, column: Column, new_rows: NDArray[np.int32] | None) -> None:
+        distinct = column.layout.distinct
+        numbers = np.repeat(np.arange(distinct, dtype=np.int32), column.counts())
         rows = column.rows()
         if new_rows is not None:
             rows = new_rows[rows]
             numbers, rows = numbers[rows >= 0], rows[rows >= 0]
-        return cls(column, numbers, rows, np.full(column.layout.distinct, -1, np.int32))
 
-    def used(self) -> NDArray[np.bool_]:
-        """Mask of the values that some row has."""
-        used = np.zeros(self.column.layout.distinct, dtype=np.bool_)
-        used[self.numbers] = True
-        return used
+        self.column, self.numbers, self.rows = column, numbers, rows
+        # Whether some row has each value, and its number after the merge.
+        self.used = np.zeros(distinct, dtype=np.bool_)
+        self.used[numbers] = True
+        self.merged = np.full(distinct, -1, np.int32)
+
+    def texts(self, part: int) -> Iterator[tuple[bytes, int, int]]:
+        """Yield the texts that some row has, each with this number of the `part` and its own."""
+        used = self.used.tolist()
+        return ((text, part, own) for own, text in enumerate(self.column.texts()) if used[own])
 
 
-class _Merge:
-    """Merges the columns of one field and type."""
+def _merged_texts(parts: Sequence[_Part]) -> Iterator[bytes]:
+    """Yield the distinct texts of all parts, sorted, and number them in these."""
+    previous, position = None, -1
+    for text, part, own in heapq.merge(*(each.texts(number) for number, each in enumerate(parts))):
+        if text != previous:
+            previous = text
+            position += 1
+            yield text
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        self._parts = parts
+        parts[part].merged[own] = position
 
-    def texts(self) -> Iterator[bytes]:
-        """Yield the distinct texts of all parts, sorted."""
-        streams = [self._numbered(number, part) for number, part in enumerate(self._parts)]
-        previous, position = None, -1
 
-        for text, number, own in heapq.merge(*streams):
-            if text != previous:
-                previous = text
-                position += 1
-                yield text
+def _merged_numbers(parts: Sequence[_Part]) -> Iterator[int | float]:
+    """Yield the distinct numbers of all parts, sorted, and number them in these."""
+    kept = [part.column.read_numbers(0, len(part.used))[part.used] for part in parts]
+    values, numbers = np.unique(np.concatenate(kept), return_inverse=True)
 
-            self._parts[number].merged[own] = position
-
-    def _numbered(self, number: int, part: _Part) -> Iterator[tuple[bytes, int, int]]:
-        used = part.used().tolist()
-        for own, text in enumerate(part.column.texts()):
-            if used[own]:
-                yield text, number, own
-
-    def numbers(self) -> Iterator[int | float]:
-        """Yield the distinct numbers of all parts, sorted."""
-        kept = []
-        for part in self._parts:
-            used = part.used()
-            kept.append(part.column.read_numbers(0, len(used))[used])
-        values, numbers = np.unique(np.concatenate(kept), return_inverse=True)
-
-        start = 0
-        for part, own in zip(self._parts, kept, strict=True):
-            part.merged[part.used()] = numbers[start : start + len(own)]
-            start += len(own)
-        yield from values.tolist()
-
-    def entries(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The value's number after the merge, and the row, of each entry."""
-        numbers = [part.merged[part.numbers] for part in self._parts]
-        return np.concatenate(numbers), np.concatenate([part.rows for part in self._parts])
+    start = 0
+    for part, own in zip(parts, kept, strict=True):
+        part.merged[part.used] = numbers[start : start + len(own)]
+        start += len(own)
+    yield from values.tolist()

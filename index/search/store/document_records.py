@@ -33,11 +33,11 @@ class Head(NamedTuple):
 class Entry(NamedTuple):
     """What a store writes of a document. `path` is empty for a record of a list.
 
-    `length` is that of its body in characters, `digests` are those of its passages' rendered texts.
+    `lengths` are those of its passages in characters, `digests` those of their rendered texts.
     """
 
     record: bytes
-    length: int
+    lengths: Sequence[int]
     id_hash: int
     title_hash: int
     path: str
@@ -55,7 +55,7 @@ def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> E
 
     return Entry(
         _record(document, [passage for passage, _ in listed]),
-        len(document.body),
+        [passage.end - passage.start for passage, _ in listed],
         hash_of(document.id),
         hash_of(folded_title(document.title)),
         path_of(document),

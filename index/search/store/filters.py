@@ -141,6 +141,26 @@ def unknown_field(name: str, names: list[str]) -> str:
     )
 
 
+def no_document_passes(name: str, condition: Condition, texts: Sequence[str]) -> str:
+    """Return a warning that a condition passes no document, with those of the field's `texts` that are similar."""
+    values = [condition] if isinstance(condition, Scalar) else condition
+    if isinstance(values, Mapping):
+        return f"No document has a {name!r} that the filter passes."
+
+    similar = {
+        text: None
+        for value in values
+        if isinstance(value, str)
+        for text in get_close_matches(str(_folded(value)), texts, 3)
+    }
+    shown = ", ".join(repr(value)[:80] for value in values[:3])
+    if similar:
+        hint = f" Did you mean {', '.join(map(repr, similar))}?"
+    else:
+        hint = f" It has: {', '.join(texts)}." if 0 < len(texts) <= _LISTED else ""
+    return f"No document has {name!r} {shown}.{hint}"
+
+
 def _one_of(
     name: str, field: str, condition: Scalar | Sequence[Scalar], *, is_mixed: bool
 ) -> Clause:

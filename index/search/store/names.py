@@ -59,7 +59,8 @@ class Names:
         # Rows of one hash may begin in the block before the first one that begins with it.
         firsts = np.maximum(np.searchsorted(self._firsts, hashes, "left") - 1, 0)
         lasts = np.maximum(np.searchsorted(self._firsts, hashes, "right") - 1, 0)
-        blocks = np.unique(np.concatenate([firsts, lasts, _between(firsts, lasts)]))
+        spans = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        blocks = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in spans]))
         stops = np.minimum((blocks + 1) * BLOCK, self._file.size)
         entries = np.frombuffer(b"".join(self._file.parts(blocks * BLOCK, stops)), _ENTRY)
 
@@ -72,10 +73,3 @@ class Names:
         entries = np.frombuffer(self._file.read(0, self._file.size), _ENTRY)
         entries = entries[np.argsort(entries["row"], kind="stable")]
         return entries["row"], entries["hash"]
-
-
-def _between(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers between each first and last one; almost always there are none."""
-    wide = np.flatnonzero(lasts - firsts > 1)
-    ranges = [np.arange(firsts[position] + 1, lasts[position]) for position in wide]
-    return np.concatenate([*ranges, np.zeros(0, dtype=np.int64)])

@@ -4,8 +4,8 @@
                       which ranking needs, and a line with the rest and the passages, both JSON
     record_ends.npy   int64 (documents,): where each record ends
     file_of.npy       int32 (documents,): the source file of each document, ascending
-    lengths.npy       int32 (documents,): the length of each document's body in characters
     document_of.npy   int32 (passages,): the document of each passage, ascending
+    lengths.npy       int32 (passages,): the length of each passage in characters
     digests.bin       uint64 (passages, 2): the digest of each passage's rendered text
     skipped.bin       a JSON line for each thing that the readers skipped
     ids.*, titles.*   rows by id and title, see `purlin.index.search.store.names`
@@ -78,12 +78,12 @@ class Store:
         self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
         # Document row -> number of its source file; ascending.
         self.file_of = read_array(files.read(directory / FILE_OF_FILE))
-        # Document row -> length of its body. Stores of earlier versions have none, which 0 stands for.
+        # Passage row -> its length. Stores of earlier versions have none, which 0 stands for.
         lengths_file = directory / LENGTHS_FILE
         self.lengths = (
             read_array(files.read(lengths_file))
             if files.has(lengths_file)
-            else np.zeros(len(self.file_of), np.int32)
+            else np.zeros(len(self.document_of), np.int32)
         )
         # Document row -> start of its record; the last is the end of them all.
         ends = read_array(files.read(directory / ENDS_FILE))

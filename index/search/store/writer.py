@@ -80,7 +80,6 @@ class StoreWriter:
         self._records.write(entry.record)
         self._ends.append(self._records.tell())
         self._file_of.append(file)
-        self._lengths.append(entry.length)
         self._ids.append(entry.id_hash)
         self._titles.append(entry.title_hash)
 
@@ -90,6 +89,7 @@ class StoreWriter:
         self._last_path = entry.path
 
         self._document_of.extend([row] * len(entry.digests))
+        self._lengths.extend(entry.lengths)
         for digest in entry.digests:
             self._digests.write(digest)
 
@@ -125,9 +125,9 @@ class StoreWriter:
         self._path_rows.frombytes((copied.path_rows[paths] + (row - first)).tobytes())
         self._last_path = ""
         self._file_of.extend([number] * (last - first))
-        self._lengths.frombytes(store.lengths[first:last].tobytes())
         documents = store.document_of[first_passage:last_passage] + np.int32(row - first)
         self._document_of.frombytes(documents.tobytes())
+        self._lengths.frombytes(store.lengths[first_passage:last_passage].tobytes())
 
     def close(self) -> None:
         """Complete the files."""

@@ -286,9 +286,22 @@ MAKE = PatternLanguage(
 
 # ---- Scripts
 
+# A name and a block of code, which a call is given: `test_that("lamps glow", {`.
+_R_BLOCK = r"""\( *["'](?P<name>[^"'\n]++)["'] *, *\s{0,20}+(?:\{|function *\(|\\\()"""
+
 R = PatternLanguage(
     heads=(
-        _head(r"`?(?P<name>[\w.]++|`[^`\n]++`) *(?:<-|=) *function\b(?= *\()", "line", "function"),
+        _head(
+            r"(?:[\w.]++\$)?`?(?P<name>[\w.]++|`[^`\n]++`) *(?:<-|=) *(?:function\b(?= *\()|\\(?=\())",
+            "line",
+            "function",
+        ),
+        _head(rf"(?:test_that|it){_R_BLOCK}", "parens", "test"),
+        _head(
+            rf"(?!(?:test_that|it|describe|set\w++)\()(?P<word>(?:[\w.]++::)?[\w.]++){_R_BLOCK}",
+            "parens",
+            "block",
+        ),
         _head(
             r"(?P<name>[\w.]++) *(?:<-|=) *(?:[\w.]++::)?(?:R6Class|setRefClass|setClass)\b(?=\()",
             "parens",
@@ -298,7 +311,12 @@ R = PatternLanguage(
         _head(r"(?:library|require|source) *\([^()\n]*+\)", "line", DULL),
     ),
     hidden=_hidden(_HASH, r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
-    marker=re.compile(r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*)?", re.MULTILINE),
+    # Of roxygen's tags, `@export` and the like speak to its tools alone.
+    marker=re.compile(
+        r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*|@(?:export|inherit|import)\w*\b.*"
+        r"|@(?:aliases|docType|include|keywords|md|noRd|order|rdname|template|useDynLib)\b.*)?",
+        re.MULTILINE,
+    ),
 )  # fmt: skip
 
 AWK = PatternLanguage(

@@ -7,6 +7,7 @@ All patterns and passes take time in proportion to the source.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from purlin.index.sources.code.definitions import (
     Definition,
     Outline,
 )
-from purlin.index.sources.code.syntax import blanked
+from purlin.index.sources.code.syntax import MAX_BLOCK_LINES, MIN_BLOCK_LINES, blanked
 
 # What a definition spans: to the brace that closes the one after its head, or to a semicolon; to
 # the end of its first parentheses; to the end of the line on which all brackets are closed; to the
@@ -34,8 +35,13 @@ Body = Literal["braces", "parens", "line", "form", "words", "indent", "block", "
 DULL, PREFIX = "dull", "prefix"
 _NO_WORDS = BlockWords(re.compile(rb"(?!)"))
 _LEAVES = LEAVES | {"constant"}
+# The fewest and the most lines of definitions of a kind.
+_LINES: Mapping[str, tuple[int, float]] = {
+    "constant": (MIN_CONSTANT_LINES, math.inf),
+    "block": (MIN_BLOCK_LINES, MAX_BLOCK_LINES),
+}
 # Functions inside other kinds are methods.
-_AROUND_FUNCTIONS = frozenset({"module", "package"})
+_AROUND_FUNCTIONS = frozenset({"module", "package", "block"})
 
 # Between a name and the bracket that opens the body.
 _OPENER = re.compile(rb"[^(){};]{0,4000}+([({;])")
@@ -64,8 +70,9 @@ class Head:
     """How definitions of a kind begin.
 
     The pattern has a group `name`, and may have a group `word`, which tells the kind where `kind`
-    is empty. `within` are the kinds of definitions that it must be in; without them it may be in
-    any that is looked into. With `needs_body`, one that a semicolon ends is none.
+    is empty, and begins the name of a block. `within` are the kinds of definitions that it must be
+    in; without them it may be in any that is looked into. With `needs_body`, one that a semicolon
+    ends is none.
     """
 
     pattern: re.Pattern[bytes]
@@ -180,6 +187,8 @@ class _Scan:
                 kind = head.kind or self._language.kinds.get(word, word)
                 name_start, name_end = match.span("name") if "name" in groups else (0, 0)
                 name = self._source[name_start:name_end].decode().strip("\"'`")
+                if kind == "block":
+                    name = f"{self._source[slice(*match.span('word'))].decode()} {name}"
                 if len(name) > MAX_NAME_BYTES or not (name or kind in (DULL, PREFIX)):
                     continue
 
@@ -367,12 +376,9 @@ class _Scan:
                 open_definitions.append(definition)
 
     def _is_definition(self, spot: _Spot, parent: Definition | None, depth: int) -> bool:
-        is_short = (
-            spot.kind == "constant"
-            and self._plain.count(b"\n", spot.start, spot.end) + 1 < MIN_CONSTANT_LINES
-        )
-
-        if spot.kind in (DULL, PREFIX) or is_short or depth >= MAX_NESTING:
+        fewest, most = _LINES.get(spot.kind, (1, math.inf))
+        lines = self._plain.count(b"\n", spot.start, spot.end) + 1
+        if spot.kind in (DULL, PREFIX) or not fewest <= lines <= most or depth >= MAX_NESTING:
             return False
         if parent is None:
             return not spot.head.within

@@ -46,7 +46,7 @@ from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unr
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 18
+VERSION = 19
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"

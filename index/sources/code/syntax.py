@@ -36,6 +36,11 @@ def blanked(source: bytes) -> bytes:
     return source.translate(_BLANK)
 
 
+# A block of code that a call names says something by itself, and shorter ones are read with what is
+# around them, longer ones by what is inside.
+MIN_BLOCK_LINES, MAX_BLOCK_LINES = 3, 100
+
+
 class Block(NamedTuple):
     """What a node defines by a kind, a name and a body of its own, as a call with a callback does."""
 

@@ -19,6 +19,7 @@ MAX_HEAD_CHARS = 64_000
 MAX_TERM_CHARS = 300
 MAX_TABLE_ROWS = 10_000
 MAX_NAMES = 64  # of one page
+MAX_BEFORE_DESCRIPTION = 6  # sections of a page, such as LIBRARY
 
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 _FIRST_SECTION = re.compile(
@@ -27,6 +28,7 @@ _FIRST_SECTION = re.compile(
 _SECTION = re.compile(r"\(\w{1,20}\)\Z")
 _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
+_OPTION_ITEM = re.compile(rf"{BOLD}-[^\n]{{1,{MAX_TERM_CHARS}}}:")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
 _FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
@@ -35,6 +37,7 @@ _NAMED_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
 _MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 # The sections of commands, system calls, functions, games and Tcl's commands.
 _CALLABLE = re.compile(r".*\((?:[12368n]\w*)\)")
+_OF_LIBRARY = re.compile(r".*\([23]\w*\)")
 _INTRODUCTION = re.compile(
     r"(?P<names>[^\s,]+(?:, [^\s,]+)*) (?:-|\u2013|\u2014|\u2212) (?P<purpose>\S.*)"
 )
@@ -242,6 +245,9 @@ class _Reader:
             # As help2man writes options: a hanging paragraph, then what it means.
             if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM_CHARS:
                 self._page.term(self._page.take_paragraph())
+            elif _OPTION_ITEM.fullmatch(self._page.paragraph) and (term := self._page.take_item()):
+                # As Ronn writes options that stand in a list of items.
+                self._page.term(term.rstrip(":"))
             else:
                 self._page.blank_line()
         elif _BULLET.fullmatch(plain):
@@ -381,24 +387,49 @@ def name_command(page: page_sections.Page, page_format: str) -> None:
 
 
 def _define(page: page_sections.Page) -> None:
-    """Make an entry of the first section if the next one, the synopsis, calls what it names."""
-    if len(page.sections) < 2 or page.sections[0].title != page.title:
+    """Make an entry of the first section if the synopsis, which follows, calls what it names.
+
+    What it passes to a call is an option.
+    """
+    # Before the synopsis, pages of C's library name the library.
+    sections = [section for section in page.sections[:3] if section.title != "LIBRARY"]
+    if len(sections) < 2 or sections[0].title != page.title:
         return
 
-    introduction, synopsis = page.sections[:2]
+    introduction, synopsis = sections[:2]
     stated = _INTRODUCTION.fullmatch(introduction.blocks[0].text) if introduction.blocks else None
     names = stated["names"].split(", ")[:MAX_NAMES] if stated else []
-    if stated and any(_calls(synopsis, name) for name in names):
-        introduction.directive = "function"
+    is_called = any(_calls(synopsis, name) for name in names)
+    if stated and (is_called or any(_passes(synopsis, name) for name in names)):
+        introduction.directive = "function" if is_called else "option"
         introduction.names = names
         introduction.signatures = _declarations(synopsis, names) or [stated["names"]]
         introduction.blocks[0] = page_sections.Block(stated["purpose"])
+        if _OF_LIBRARY.fullmatch(page.title):
+            _describe(page)
+
+
+def _describe(page: page_sections.Page) -> None:
+    """Take the section DESCRIPTION, which has none of the names, into the entry of its page."""
+    for section in page.sections[2:MAX_BEFORE_DESCRIPTION]:
+        if section.title == "DESCRIPTION" and section.directive == "section":
+            entry = page.sections[0]
+            entry.blocks += section.blocks
+            entry.anchors += section.anchor, *section.anchors
+            page.sections.remove(section)
+            return
 
 
 def _calls(synopsis: page_sections.Section, name: str) -> bool:
     """Whether a line begins with a name, or with its type: `int name(`."""
     call = re.compile(rf"^(?:[\w ]{{0,80}}[ *])?{re.escape(name)}(?![\w.-])", re.MULTILINE)
     return any(call.search(block.text) for block in synopsis.blocks)
+
+
+def _passes(synopsis: page_sections.Section, name: str) -> bool:
+    """Whether a call has a name among its arguments: `setopt(handle, MAXREDIRS, long amount)`."""
+    argument = re.compile(rf"[(,]\s*{re.escape(name)}\s*[,)]")
+    return any(argument.search(block.text) for block in synopsis.blocks)
 
 
 def _declarations(synopsis: page_sections.Section, names: Sequence[str]) -> list[str]:

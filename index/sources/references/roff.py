@@ -452,6 +452,13 @@ class Page:
         self._items = number
         self._parts.append("<li>")
 
+    def take_item(self) -> str:
+        """Remove the item that has only begun, and return its text; empty if there is more of it."""
+        if self._parts[-1:] != ["<li>"]:
+            return ""
+        self._parts.pop()
+        return self.take_paragraph()
+
     @property
     def next_item(self) -> int:
         """The number that an item here would have; 0 in a list of terms."""

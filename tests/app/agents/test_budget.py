@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,39 @@ def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: 
         items = [*fields.values()][-2 if "left_out" in fields else -1]
 
         assert len(items) >= 1
+
+
+def long_parts(*weights: float) -> list[budget.Part]:
+    """Hits whose code is too long for any budget of these tests."""
+    code = "\n".join(f"    line {number} of the code" for number in range(400))
+    fields = {"path": "src/app.py", "start_line": 1, "end_line": 400, "why": "words " * 10}
+    return [budget.Part("src/app.py:1-400", fields, "code", code, weight=one) for one in weights]
+
+
+def shown_lines(parts: list[budget.Part], max_tokens: int) -> list[int]:
+    """Lines of code of each hit that a result shows."""
+    result = budget.fit(lambda _: budget.Result("head", {}), "hits", parts, max_tokens)
+    return [len(hit["code"].splitlines()) for hit in result.structured["hits"]]
+
+
+@pytest.mark.parametrize("max_tokens", [400, 500, 800, 1_000])
+def test_a_small_budget_shows_few_hits_rather_than_lines_of_none(max_tokens: int) -> None:
+    lines = shown_lines(long_parts(1, 1, 1, 1, 1), max_tokens)
+    assert 1 <= len(lines) < 5
+    assert min(lines) >= 10
+
+
+def test_a_better_hit_has_more_room() -> None:
+    best, second, last = shown_lines(long_parts(0.8, 0.4, 0.0), 4_000)
+    assert best == pytest.approx(2 * second, abs=4)
+    # Of a hit that is hardly like the query, something is shown as well.
+    assert last >= 10
+
+
+def test_what_short_hits_do_not_need_is_left_for_long_ones() -> None:
+    (long,) = long_parts(0.2)
+    short = replace(long, text="pass", weight=0.9)
+    assert shown_lines([short, long], 2_000)[1] > 2 * shown_lines(long_parts(0.9, 0.2), 2_000)[1]
 
 
 def test_origins_of_many_corpora_leave_room_for_hits(tmp_path: Path) -> None:

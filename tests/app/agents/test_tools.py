@@ -286,7 +286,7 @@ def test_tool_descriptions_are_complete(client: TestClient) -> None:
         assert " Not for " in tool["description"]
         assert tool["inputSchema"]["type"] == "object"
         assert tool["inputSchema"]["additionalProperties"] is False
-        assert tool["inputSchema"]["properties"]["max_tokens"]["default"] == 2_000
+        assert tool["inputSchema"]["properties"]["max_tokens"]["default"] == budget.DEFAULT_TOKENS
         for schema in tool["inputSchema"]["properties"].values():
             assert schema["type"] in ("string", "integer", "array", "boolean", "object")
             assert schema["description"]

@@ -11,3 +11,20 @@ half <- function(x) x / 2
 setMethod("show", "Tide", function(object) {
   cat("tide\n")
 })
+
+#' @export
+harbour$depth <- \(at) {
+  at
+}
+
+# Reads the gauge.
+onRequest("/gauge", function(request) {
+  level <- function() 1
+  level()
+})
+
+test_that("the tide turns", {
+  half <- function(x) x / 2
+  expect_equal(half(2), 1)
+})
+warn("dry", { 1 })

@@ -233,11 +233,19 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
     return rewritten
 
 
-@pytest.mark.parametrize(("old", "new"), [('"format": 5', '"format": 9'), ('"demote": true,', "")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"format": 6', '"format": 7'), ('"format": 6', '"format": 4'), ('"demote": true,', "")],
+)
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         read_manifest(directory)
+
+
+def test_build_of_the_format_before_is_read(tmp_path: Path) -> None:
+    directory = _rewritten(tmp_path, '"format": 6', '"format": 5')
+    assert read_manifest(directory).format == 5
 
 
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from purlin.cli import evaluate
 from purlin.index.classify.trained import publish_classifier
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.evaluation.labels import evaluate_labels, evaluate_several
+from purlin.index.evaluation.labels import confusions, evaluate_labels, evaluate_several
 from purlin.index.evaluation.ranking import read_list
 from purlin.index.records import Classification, LabelScore
 from tests.support.files import write_file, write_jsonl
@@ -55,6 +55,37 @@ def test_accuracy_score_recall_and_precision_are_means_over_texts() -> None:
     # No text got b.
     names = [measure.name for measure in evaluate_labels(results[:1], ["b"])]
     assert names == ["accuracy", "score", "recall of b"]
+
+
+def test_confusions_are_pairs_of_labels_with_the_texts_of_each() -> None:
+    results = [_result(label, 0.5) for label in ("a", "b", "b", None, "b", "a")]
+    truth = ["a", "a", "c", "a", "a", None]
+    assert confusions(results, truth) == [
+        ("a", "b", [1, 4]),
+        ("c", "b", [2]),
+        ("a", None, [3]),
+        (None, "a", [5]),
+    ]
+
+
+def test_command_shows_which_labels_are_taken_for_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [f"sports {number}" for number in range(7)]
+    wrong = [{"text": text, "label": "business [b]"} for text in texts]
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"text": "sports", "label": "sports"}, *wrong])
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness [b]\n")
+    encoder = staged(tmp_path / "staged") / "encoder"
+    options = {"labels": labels, "template": ["{label}"], "encoder": encoder}
+
+    evaluate.evaluate_classify(rows, **options)  # type: ignore[arg-type]
+    *_, heading, pair = capsys.readouterr().out.strip().splitlines()
+    assert heading.split() == ["label", "taken", "for", "texts", "rows"]
+    assert pair.split() == "business [b] sports 7 2, 3, 4, 5, 6, …".split()
+
+    right = write_jsonl(tmp_path / "right.jsonl", [{"text": "sports", "label": "sports"}])
+    evaluate.evaluate_classify(right, **options)  # type: ignore[arg-type]
+    assert "taken for" not in capsys.readouterr().out
 
 
 def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

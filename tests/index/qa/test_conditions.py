@@ -18,6 +18,8 @@ from purlin.index.qa.question import parse_question
             ['"weft"'],
         ),
         ("True on success, or False on failure.", "what comes back on failure", ["False"]),
+        ("0 if a line is cut, 1 if no lines were cut.", "which status if no line is cut", ["1"]),
+        ("0 if a line is cut, 1 if no lines were cut.", "which status if a line was cut", ["0"]),
         # Each sentence is for itself, and one that does not tell its values apart has none.
         ("Returns 0 if it is torn. Returns 1 if it is whole.", "what if torn", []),
         ("0 if the thread is long, 1 if the thread is wet.", "what if the thread is red", []),

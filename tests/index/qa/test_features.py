@@ -286,6 +286,22 @@ def test_a_constant_may_be_the_code_of_an_error() -> None:
         assert (candidates[0, 19].get("own", 0.0) > 0.5) == is_own
 
 
+def test_a_number_of_an_error_of_the_system_is_an_error() -> None:
+    question = parse_question("which error does wind give if the spool does not exist")
+    structure = PassageStructure("term", signature_end=5, names=((0, 5),))
+    candidates = span_candidates(question, "ESRCH\n\nNo spool. Not EXCEPT.", structure)
+    assert candidates[0, 5]["own"] > 0.5
+    assert candidates[0, 5]["typed"] > 0.5
+    assert not any(candidates[span].get("typed") for span in candidates if span != (0, 5))
+
+
+def test_a_number_that_is_a_term_may_be_a_status() -> None:
+    structure = PassageStructure("term", signature_end=1, names=((0, 1),))
+    question = parse_question("which exit status does loom return if the thread breaks")
+    assert span_candidates(question, "4\n\nThe thread broke.", structure)[0, 1]["own"] > 0.5
+    assert not span_candidates(question, "q\n\nThe thread broke.", structure)[0, 1].get("own")
+
+
 def test_the_range_of_a_number_is_a_candidate() -> None:
     text = "Turns must be in the [0.5, 100.0] range."
     start = text.index("[")

@@ -33,6 +33,7 @@ from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.postings import B
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking.fusion import HYBRID
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.store.filters import Filter
 from purlin.index.texts.passages import lexical_text, render
@@ -240,6 +241,9 @@ def expected(
             continue
         weight = {"dense": 1.0, "lexical": 0.0, "hybrid": fusion.dense_weight}[mode]
         score = weight * max(cosine, 0.0) + (1 - weight) * share**fusion.lexical_power
+        if mode != "dense":
+            passage = whole(document)
+            score *= SHORT["reference"].factors(np.array([passage.end - passage.start]))[0]
         scores[document.id] = 1.0 if named and mode != "dense" else score
     return {document.id: scores[document.id] for document in allowed if document.id in scores}
 

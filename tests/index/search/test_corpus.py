@@ -10,7 +10,9 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_K, MAX_RANK
-from purlin.index.search.ranking.lengths import LONG_RECORD, factors
+from purlin.index.search.ranking.lengths import SHORT
+from purlin.index.search.several import search_corpora
+from purlin.index.search.store.filters import Filter
 from tests.support.corpora import new_corpus
 from tests.support.documents import functions, paged, source
 from tests.support.hash_encoder import HashEncoder
@@ -36,7 +38,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     documents = [stored.document for stored in corpus._passages.fetch(range(len(fused)))]
     roles = np.array([document.fields["role"] for document in documents])
     sizes = np.array([len(document.body) for document in documents])
-    by_length = 1.0 if mode == "dense" else factors(sizes, LONG_RECORD)
+    by_length = 1.0 if mode == "dense" else SHORT["code"].factors(sizes)
     return fused * np.where(roles == "test", 0.9, 1.0) * by_length
 
 
@@ -57,7 +59,7 @@ def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> 
     ranked = corpus.rank(query, 10, vector=np.zeros(HashEncoder().dim, np.float32))
     hits = corpus.hits(ranked, 0, 10)
     power = corpus.manifest.lexical_power
-    [factor] = factors(np.array([len(hits[0].text)]), LONG_RECORD)
+    [factor] = SHORT["code"].factors(np.array([len(hits[0].text)]))
     assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power * factor, abs=1e-3)
 
 
@@ -77,6 +79,27 @@ def test_filters_restrict_hits_and_total(corpus: Corpus) -> None:
     assert result.total == len(result.hits) == 34
     assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in result.hits)  # type: ignore[operator]
     assert corpus.search("upload", filter={"language": "none"}).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "warning"),
+    [
+        ({"language": "pithon"}, "No document has 'language' 'pithon'. Did you mean 'python'?"),
+        ({"n": {"lte": 2000}, "language": ["Perl", "Tcl"]}, "'Perl', 'Tcl'. It has: go, python"),
+        ({"n": {"gte": 5000}}, "No document has a 'n' that the filter passes."),
+        ({"n": [1, 4], "language": "go"}, "though some fulfil each of them"),
+        ({"language": "go"}, None),
+    ],
+)
+def test_a_filter_that_passes_nothing_says_why(
+    corpus: Corpus, conditions: Filter, warning: str | None
+) -> None:
+    for result in (
+        corpus.search("upload", filter=conditions),
+        search_corpora([corpus], "upload", filter=conditions),
+    ):
+        assert bool(result.hits) is (warning is None)
+        assert (warning or "") in (result.warning or "")
 
 
 def test_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:

@@ -232,13 +232,13 @@ def test_documents_whose_lengths_are_not_known_are_not_taken_over(
         for module in (reading, indexing.build):
             earlier_version.setattr(module, "TEXTS_VERSION", 5)
         entry = document_records.Entry
-        earlier_version.setattr(document_records, "Entry", lambda r, _, *rest: entry(r, 0, *rest))
+        earlier_version.setattr(document_records, "Entry", lambda r, _, *rest: entry(r, [0], *rest))
         build(tmp_path, "c", "code", listed, HashEncoder())
 
     manifest = build(tmp_path, "c", "code", listed, HashEncoder())
     directory = builds.current(tmp_path, "c")
     with closing(segments.open_documents(directory, manifest)) as documents:
-        assert documents.details(np.array([0])).lengths.tolist() == [1]
+        assert documents.lengths(np.array([0])).tolist() == [1]
     assert manifest.reused == 1  # the vector is
 
 

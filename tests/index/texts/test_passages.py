@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span, Value
 from purlin.index.sources.references import manual
-from purlin.index.texts.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
+from purlin.index.texts.passages import (
+    LONG_WORD_CHARS,
+    TEXTS_VERSION,
+    Splitter,
+    lexical_query,
+    lexical_text,
+    render,
+    split,
+)
 from tests.support.paths import DATA
 
 REFERENCE = DATA / "reference"
@@ -238,3 +246,9 @@ def test_passage_is_rendered_with_its_context() -> None:
     first, second = split(document, max_words=12)
     assert render(document, first) == f"range\n{document.body[: first.end]}"
     assert render(document, second) == f"range step\n{document.body[second.start :]}"
+
+
+def test_options_are_searched_without_their_dash_in_earlier_builds() -> None:
+    query = "what does rsync -a do with a read-only file"
+    assert lexical_query(query, "reference", TEXTS_VERSION) == query
+    assert lexical_query(query, "reference", 5) == query.replace("-a", " a")

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from sentence_transformers import SentenceTransformer
 
 from purlin import cli
@@ -41,7 +42,7 @@ from purlin.training.exporting.model_card import Card
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.models.restore import HEAD
-from purlin.training.reader.export import _softmax, export_reader
+from purlin.training.reader.export import export_reader
 from purlin.training.reader.losses import reading_loss
 from purlin.training.reader.model import HIDDEN, load_reader_model
 from purlin.training.reader.questions import Questions, read_source_questions
@@ -771,7 +772,7 @@ def test_an_mpnet_is_trained_exported_and_served(squad: Path, tmp_path: Path) ->
         with torch.inference_mode():
             starts, ends, _ = model(torch.from_numpy(logits.packed.ids)[None])
         for graph, expected in ((logits.start, starts[0]), (logits.end, ends[0])):
-            overlap = np.minimum(_softmax(graph), expected.softmax(0).numpy()).sum()
+            overlap = np.minimum(softmax(graph), expected.softmax(0).numpy()).sum()
             assert overlap > 0.95
 
 

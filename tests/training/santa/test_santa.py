@@ -167,7 +167,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("mask", ["entity", "span"])
 def test_a_batch_depends_on_number_and_seed_only(bert: Path, tmp_path: Path, mask: Any) -> None:
-    stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask, mask_share=0.5)
+    stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask)
     task, again, other_seed = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
     again.batch(7)  # earlier batches make no difference
     names = ("rows", "queries", "passages", "masked", "query_texts", "passage_texts")
@@ -228,12 +228,8 @@ def hidden(task: SantaTask) -> list[int]:
     return [sum(token in spare for token in row) for row in batch.masked[2].tolist()]
 
 
-def test_a_share_of_the_entities_can_be_masked(bert: Path, tmp_path: Path) -> None:
+def test_all_entities_are_masked(bert: Path, tmp_path: Path) -> None:
     assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))) == [4] * 8
-    assert (
-        hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0, mask_share=0.5)))
-        == [2] * 8
-    )
 
 
 def test_spans_are_masked_without_entities(bert: Path, tmp_path: Path) -> None:
@@ -241,7 +237,6 @@ def test_spans_are_masked_without_entities(bert: Path, tmp_path: Path) -> None:
     assert hidden(task_of(bert, tmp_path, stage)) == [1] * 8  # 15 % of 16 words, in runs of three
     prose = [replace(pair, kind="reference") for pair in PAIRS]
     assert hidden(task_of(bert, tmp_path, replace(stage, mask="entity"), prose)) == [1] * 8
-    assert min(hidden(task_of(bert, tmp_path, replace(stage, mask_share=0.9)))) >= 1
 
 
 def test_pairs_without_anything_to_mask_train(bert: Path, tmp_path: Path) -> None:
@@ -1231,7 +1226,6 @@ def test_two_processes_train_as_one_does(bert: Path, shared: Path, tmp_path: Pat
         ("max_target_tokens = 32", "max_target_tokens = 32, scratch = {dim = 16}", "leave base_share out"),
         ("seed = 3", "seed = -1", "seed must be from 0"),
         ("max_tokens = 48", "max_tokens = 65", "export.max_tokens is 65, but the model has 64 positions"),
-        ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
         ("mep = 1.0", "part = 0", "part must be from 1"),
         ("mep = 1.0", 'teacher = {base = "none"}', "none does not exist"),
         ("mep = 1.0", 'teacher = {base = ".", weight = 0}', "weight must be from 0.001"),

@@ -35,18 +35,15 @@ def mask_entities(
     text: str,
     spans: Iterable[Span],
     sentinels: Sequence[str],
-    rng: random.Random,
-    max_share: float = 1.0,
     *,
     kind: Kind = "code",
 ) -> Masked:
     """Replace every entity by a sentinel, numbered in the order of first occurrence.
 
     Occurrences of the same entity get the same sentinel. In code the same entities are spelled
-    alike; in products case and number are ignored too, and the target has the first spelling. With
-    `max_share` below 1, a random choice of that share of the different entities is masked, at
-    least one. If there are more entities than sentinels, those that occur first are masked, since
-    the encoder's limit cuts off the end.
+    alike; in products case and number are ignored too, and the target has the first spelling. If
+    there are more entities than sentinels, those that occur first are masked, since the encoder's
+    limit cuts off the end.
 
     Of overlapping spans the first counts. A sentinel that occurs in the text itself is not used,
     and a span that contains one is not masked.
@@ -56,11 +53,7 @@ def mask_entities(
         word = text[span.start : span.end]
         groups.setdefault(singular(word) if kind == "product" else word, []).append(span)
 
-    chosen = list(groups.values())
-    if chosen and max_share < 1:
-        rows = rng.sample(range(len(chosen)), max(1, round(max_share * len(chosen))))
-        chosen = [chosen[row] for row in sorted(rows)]
-    return _replace(text, chosen, sentinels)
+    return _replace(text, list(groups.values()), sentinels)
 
 
 def mask_spans(
@@ -115,10 +108,7 @@ def _random_parts(total: int, count: int, rng: random.Random) -> list[int]:
 
 
 def entity_share(text: str, spans: Iterable[Span]) -> float:
-    """Return the share of the text's words (see `mask_spans`) that lie in the spans.
-
-    With this `share`, `mask_spans` masks as much as is masked by entities.
-    """
+    """Return the share of the text's words (see `mask_spans`) that lie in the spans."""
     words = len(_WORD.findall(text))
     inside = sum(
         len(_WORD.findall(text[span.start : span.end])) for span in _separate(text, spans, ())

@@ -16,8 +16,9 @@ from purlin.index.sources.code.languages.nodes import (
     node_text,
     parts,
     types,
+    unquoted,
 )
-from purlin.index.sources.code.syntax import COMMON_NAMES, KindOf, Language, blanked
+from purlin.index.sources.code.syntax import COMMON_NAMES, Block, KindOf, Language, blanked
 
 # ---- C and C++
 
@@ -111,6 +112,16 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
         return _conversion(node) or _c_name(node)
     parameters = first_child(child(node, "declarator"), "parameter_list")
     return ".".join(map(node_text, parameters.named_children)) if parameters else None
+
+
+def _cpp_case(statement: ts.Node) -> Block | None:
+    """What a macro with a sentence before a block tests: `TEST_CASE("lamps glow") { … }`."""
+    call, body = first_child(statement, "call_expression"), statement.next_named_sibling
+    macro = node_text(child(call, "function"))
+    name = first_child(child(call, "arguments"), "string_literal")
+    is_test = macro.isupper() and ("TEST" in macro or macro == "SCENARIO") and name is not None
+    has_body = body is not None and body.type == "compound_statement"
+    return Block("test", unquoted(name), statement) if is_test and has_body else None
 
 
 def _conversion(node: ts.Node) -> str | None:
@@ -226,6 +237,7 @@ CPP = Language(
     definitions=_C_DEFINITIONS
     | {
         "function_definition": _cpp_kind,
+        "expression_statement": _cpp_case,
         "class_specifier": _has_body("class"),
         "namespace_definition": "namespace",
         "alias_declaration": "type",
@@ -239,6 +251,7 @@ CPP = Language(
     identifiers=types(COMMON_NAMES + " namespace_identifier"),
     wrappers=types("template_declaration"),
     annotations=types("template_parameter_list requires_clause"),
+    is_tail=lambda kind, after: kind == "test" and after.type == "compound_statement",
     body_starts=types(
         "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
     ),

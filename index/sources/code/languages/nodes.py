@@ -8,7 +8,7 @@ from inspect import cleandoc
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.syntax import Block
+from purlin.index.sources.code.syntax import MAX_BLOCK_LINES, MIN_BLOCK_LINES, Block
 
 STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 
@@ -51,10 +51,8 @@ def first_part(node: ts.Node | None) -> ts.Node | None:
 
 
 # Calls that give a block of code a name: tests, what groups them, and others such as routes and tasks.
-# Longer blocks of the last kind are read by what is inside of them.
-_TESTS = frozenset(["it", "test", "specify", "scenario", "bench"])
+_TESTS = frozenset(["it", "test", "subtest", "specify", "scenario", "bench"])
 _GROUPS = frozenset(["describe", "context", "suite", "feature"])
-_MIN_BLOCK_LINES, _MAX_BLOCK_LINES = 3, 100
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -69,7 +67,7 @@ def named_block(call: ts.Node, callee: str, name: str, body: ts.Node) -> Block |
     if words & _TESTS:
         return Block("test", name, body)
     lines = call.end_point.row - call.start_point.row + 1
-    is_telling = _MIN_BLOCK_LINES <= lines <= _MAX_BLOCK_LINES
+    is_telling = MIN_BLOCK_LINES <= lines <= MAX_BLOCK_LINES
     return Block("block", f"{callee} {name}", body) if is_telling else None
 
 

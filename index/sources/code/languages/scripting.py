@@ -228,16 +228,40 @@ def _perl_file_docstring(root: ts.Node) -> str | None:
     return None
 
 
+def _perl_block(call: ts.Node) -> Block | None:
+    """A statement that calls something with a name and a sub: `get '/lamps' => sub { … };`."""
+    arguments = child(call, "arguments")
+    name, function = (
+        first_part(arguments),
+        first_child(arguments, "anonymous_subroutine_expression"),
+    )
+    is_statement = call.parent is not None and call.parent.type == "expression_statement"
+    if not is_statement or function is None or name is None or name.type not in _PERL_NAMES:
+        return None
+    text = node_text(name).strip("\"'")
+    return named_block(call, node_text(child(call, "function", "method")), text, function)
+
+
+_PERL_NAMES = types("string_literal interpolated_string_literal autoquoted_bareword")
+_PERL_CALLS = (
+    "ambiguous_function_call_expression",
+    "function_call_expression",
+    "method_call_expression",
+)
+
 PERL = Language(
     name="perl",
     suffixes=(".pl", ".pm", ".t"),
     module="tree_sitter_perl",
-    definitions=kinds(
-        function="subroutine_declaration_statement method_declaration_statement",
-        class_="class_statement",
-        namespace="package_statement",
-    ),
-    inside=types("block phaser_statement conditional_statement"),
+    definitions={
+        **kinds(
+            function="subroutine_declaration_statement method_declaration_statement",
+            class_="class_statement",
+            namespace="package_statement",
+        ),
+        **dict.fromkeys(_PERL_CALLS, _perl_block),
+    },
+    inside=types("block phaser_statement conditional_statement expression_statement"),
     identifiers=types("scalar array bareword function method"),
     # The POD of a function; that of a module is as long as a page.
     is_prefix=lambda node: (
@@ -288,6 +312,14 @@ def _julia_name(node: ts.Node) -> ts.Node | None:
     return first_child(first_child(node, "signature") or node, "identifier", "field_expression")
 
 
+def _julia_test(macro: ts.Node) -> Block | None:
+    """What `@testset "parsing" begin … end` tests; one with a loop has no name of its own."""
+    arguments = first_child(macro, "macro_argument_list")
+    name, body = (first_child(arguments, kind) for kind in ("string_literal", "compound_statement"))
+    is_test = node_text(first_part(macro)) == "@testset" and name is not None and body is not None
+    return Block("test", unquoted(name), body) if is_test and body is not None else None
+
+
 def _julia_docstring(_definition: ts.Node, prefixes: Sequence[ts.Node]) -> str | None:
     """The string before a definition, without the signatures that it begins with."""
     match = STRING.fullmatch(node_text(prefixes[-1])) if prefixes else None
@@ -312,6 +344,7 @@ JULIA = Language(
             module="module_definition",
         ),
         "assignment": lambda node: "function" if _julia_call(node) is not None else "constant",
+        "macrocall_expression": _julia_test,
     },
     find_name=_julia_name,
     inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),

@@ -192,13 +192,52 @@ def test_what_is_found_is_told_and_highlighted(shop: tuple[str, Corpus]) -> None
     assert why(query, hit) == f"text: {query}"
 
 
-def test_words_that_only_compounds_have_are_searched_as_these(tmp_path: Path) -> None:
+def test_words_find_compounds_that_end_with_them(tmp_path: Path) -> None:
+    """A word that the catalogue has itself, too, finds these after it; "uhr" is in no other word."""
+    rows = [
+        *CATALOGUES[0].rows,
+        "A7;Box für eine Uhr;Aus Holz, mit einem Kissen und auch mit Schloss",
+        "A8;Damenuhr;Eine Armbanduhr aus Edelstahl, damit sie lange hält",
+        "A9;Zeltabspannung;Damit das Zelt bei Sturm nicht wegfliegt",
+    ]
+    corpus = _built(tmp_path, _home(tmp_path, rows, CATALOGUES[0].heads))
+
+    [box, watch] = corpus.search("uhr", mode="lexical", explain=True).hits
+    assert (box.document_id, watch.document_id) == ("A7", "A8")
+    assert watch.explanation is not None
+    assert watch.explanation["terms"].keys() == {"uhr"}
+    assert why("uhr", watch) == "name: uhr"
+    assert [watch.text[start:end] for start, end in watch.highlights] == ["Armbanduhr"]
+
+    tables = corpus.search("runde tische", mode="lexical")
+    assert [hit.document_id for hit in tables.hits] == ["A3", "A2"]
+    assert tables.total == 2
+    # As frequent as its compounds: the rarer word counts for more.
+    assert tables.hits[0].score > 2 * tables.hits[1].score > 0.2
+    assert tables.corrected is None
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_the_first_rows_by_compounds_are_those_of_all_scores(seed: int, depth: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = ["uhr", "damenuhr", "herrenuhr", "holz", "buchenholz", "buch", "damen", "rot"]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 6))) for _ in range(60)]
+    lexical = Lexical([_postings(texts, GERMAN)])
+
+    weights = lexical.weights("rote uhr holz")
+    _, scores = lexical.search(weights, depth)
+    every = lexical.scores(weights, np.arange(60))
+    np.testing.assert_allclose(scores, np.sort(every[every > 0])[::-1][:depth], rtol=1e-5)
+
+    assert len(lexical.matching(weights)) == np.count_nonzero(every)
+    explained = [sum(each.values()) for each in lexical.explain(weights, np.arange(60))]
+    np.testing.assert_allclose(np.minimum(explained, 1.0), every, rtol=1e-5)
+
+
+def test_the_ends_of_compounds_are_no_typos(tmp_path: Path) -> None:
     corpus = _built(tmp_path, _home(tmp_path, CATALOGUES[0].rows, CATALOGUES[0].heads))
-    result = corpus.search("runde tische", mode="lexical")
-    assert result.corrected == "runde couchtische esstische"
-    assert [hit.document_id for hit in result.hits] == ["A3", "A2"]
-    # A word that the catalogue has stays, and a typo in a compound is corrected.
     assert corpus.search("wasser", mode="lexical").corrected is None
+    assert corpus.search("regale", mode="lexical").corrected is None
     assert corpus.search("bücheregal", mode="lexical").corrected == "bücherregal"
 
 

@@ -47,7 +47,7 @@ def _all_scores(index: Lexical, weights: Mapping[str, float]) -> LexicalScores:
         ("Foo::barBaz", ["foobarbaz", "foo", "barbaz", "bar", "baz"]),
         ("C++ and C#", ["c++", "c", "c#", "c"]),
         ("the uploads are retried", ["upload", "retri"]),
-        ("a list: ls -a, `grep -i` or x-a", ["list", "ls", "-a", "grep", "-i", "xa", "x"]),
+        ("a list: ls -a, `grep -V` or x-a", ["list", "ls", "-a", "grep", "-V", "v", "xa", "x"]),
         ("Größe", ["gross"]),
         ("検索エンジン", ["検", "検索", "索", "エン", "ンジ", "ジン"]),
         ("ｶﾞﾗｽ 猫", ["ガラ", "ラス", "猫"]),

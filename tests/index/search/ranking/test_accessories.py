@@ -35,6 +35,8 @@ def _product(title: str, brand: str = "") -> Document:
         ("bosch akkuschrauber", "Bosch Akku für Akkuschrauber", "Bosch", GERMAN, True),
         ("bosch akkuschrauber", "Bosch Akku für Akkuschrauber", "", GERMAN, False),
         ("akkus", "Bosch Akku für Akkuschrauber", "Bosch", GERMAN, False),
+        ("bohrmaschine", "Ständer für Schlagbohrmaschine", "", GERMAN, True),
+        ("bohrmaschine", "Tischbohrmaschine für Holz", "", GERMAN, False),
         ("aspirateur", "Sac pour aspirateur", "", FRENCH, True),
         ("forum", "Forum poster, platform format", "", ENGLISH, False),
     ],

@@ -8,7 +8,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking import lengths
+from purlin.index.search.ranking.lengths import SHORT, Short
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 
@@ -21,8 +21,8 @@ WORK = (
 
 def test_factors_rise_with_the_logarithm_of_the_length() -> None:
     # From 32, 64 is half way to 128. The length of the last is not known.
-    factors = lengths.factors(np.array([5, 32, 64, 128, 5000, 0]), 128)
-    assert factors.tolist() == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0, 1.0])
+    factors = Short(128, 0.6).factors(np.array([5, 32, 64, 128, 5000, 0]))
+    assert factors.tolist() == pytest.approx([0.6, 0.6, 0.8, 1.0, 1.0, 1.0])
 
 
 def test_short_records_of_code_rank_after_longer_ones(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_short_records_of_code_rank_after_longer_ones(tmp_path: Path) -> None:
 
         # The words alone would have the getter first, and so the named one is.
         assert second.scores["lexical"] > first.scores["lexical"]
-        [factor] = lengths.factors(np.array([len(GETTER)]), lengths.LONG_RECORD).tolist()
+        [factor] = SHORT["code"].factors(np.array([len(GETTER)])).tolist()
         assert first.explanation is not None
         assert second.explanation is not None
         assert (first.explanation["prior"], second.explanation["prior"]) == (1.0, factor)

@@ -17,7 +17,8 @@ from purlin.index.records import Document, Hit, Location, SourceFile
 from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.tokens import tokens
-from purlin.index.search.ranking import lengths, repository
+from purlin.index.search.ranking import repository
+from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.repository import Evidence
 from tests.support.corpora import new_corpus
 from tests.support.documents import source
@@ -43,12 +44,10 @@ def details(
     paths: Sequence[str | None],
     secondary: NDArray[np.bool_],
     modules: NDArray[np.bool_],
-    lengths: Sequence[int] | None = None,
 ) -> Details:
     tokens_of_paths = [" ".join(tokens((path or "").rpartition(".")[0])) for path in paths]
     tokens_of_titles = [" ".join(dict.fromkeys(tokens(title))) for title in titles]
-    lengths_ = np.array(lengths or [0] * len(paths), np.int64)
-    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules, lengths_)
+    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules)
 
 
 def evidence(
@@ -58,7 +57,6 @@ def evidence(
     text: Sequence[float],
     secondary: Sequence[bool] | None = None,
     named: Sequence[bool] | None = None,
-    lengths: Sequence[int] | None = None,
 ) -> Evidence:
     """Evidence for documents in row order, every word of the query with the weight 1."""
     none = np.zeros(len(paths), dtype=np.bool_)
@@ -66,7 +64,7 @@ def evidence(
     return repository.weigh(
         query,
         dict.fromkeys(tokens(query), 1.0),
-        details(titles, paths, mask, none, lengths),
+        details(titles, paths, mask, none),
         np.array(text, np.float32),
         np.array(named) if named else none,
         set(paths).intersection,
@@ -141,12 +139,6 @@ def test_the_words_of_a_path_count_for_the_best_hit_of_a_file() -> None:
     paths = ["zebra.py", "zebra.py", "other.py", "zebra.py"]
     actual = evidence("zebra stripes", paths, ["x", "x", "x", "stripes"], [0.5, 0.4, 0.3, 0.5])
     assert actual.path.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.5**repository.SHARE_POWER])
-
-
-def test_short_documents_keep_less_of_their_text_score() -> None:
-    # 226 is the geometric mean of 32 and 1,600.
-    parts = evidence("zebra", [*PATHS], ["x"] * 5, [0.8] * 5, lengths=[9, 226, 1600, 9000, 0])
-    np.testing.assert_allclose(parts.text, [0.4, 0.6, 0.8, 0.8, 0.8], atol=1e-3)
 
 
 def test_name_share_counts_the_words_of_the_title() -> None:
@@ -278,16 +270,13 @@ def test_records_of_a_list_are_ranked_by_their_text_and_its_length(tmp_path: Pat
         Document(f"d{n}", "code", f"f{n}", "upload " * n, location=Location(f"lib/upload{n}.py"))
         for n in range(1, 9)
     ]
-    bodies = {record.id: record.body for record in records}
     with closing(new_corpus(tmp_path, "code", [source("corpus.jsonl", records)])) as corpus:
         hits = corpus.search("upload retry", explain=True).hits
         fusion = corpus.manifest
         for hit in hits:
             share = hit.scores["lexical"] ** fusion.lexical_power
             fused = fusion.dense_weight * hit.scores["dense"] + (1 - fusion.dense_weight) * share
-            [factor] = lengths.factors(
-                np.array([len(bodies[hit.document_id])]), lengths.LONG_RECORD
-            )
+            [factor] = SHORT["code"].factors(np.array([len(hit.text)]))
             assert hit.score == pytest.approx(fused * factor, abs=1e-3)
             assert "parts" not in (hit.explanation or {})
 

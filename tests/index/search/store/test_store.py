@@ -1,3 +1,4 @@
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
 from purlin.index.search.documents import Documents
@@ -61,6 +63,18 @@ def stored(directory: Path, *files: list[Document]) -> Iterator[Store]:
     writer.close()
     with closing(Store(directory, "code")) as store:
         yield store
+
+
+def test_a_record_that_earlier_versions_would_misread_is_of_another_format() -> None:
+    whole = (Passage(DOCUMENTS[0].id, 0, 0, 13), b"d" * 16)
+    record = entry_of(DOCUMENTS[0], [whole]).record
+    head, rest = map(json.loads, record.splitlines())
+
+    # Whoever changes what this test compares raises the format.
+    assert MANIFEST_FORMAT == 6
+    assert head == ["a.py::f", "f", 4, "f", ""]
+    assert list(rest) == ["body", "summary", "context", "location", "fields", "atoms", "passages"]
+    assert rest["passages"] == [[0, 0, 13, ""]]
 
 
 def add_file(writer: StoreWriter, documents: list[Document]) -> None:
@@ -258,18 +272,24 @@ def test_heads_are_the_same_however_many_stay_in_memory(
             assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
 
 
-def test_lengths_are_those_of_bodies_in_characters(tmp_path: Path) -> None:
-    listed = [Document(str(n), "code", "f", body) for n, body in enumerate(["", "x", "äöü\n"])]
-    second = tmp_path / "second"
-    second.mkdir()
-    with stored(tmp_path / "first", listed) as store:
-        assert store.lengths.tolist() == [0, 1, 4]
+def test_lengths_are_those_of_passages_in_characters(tmp_path: Path) -> None:
+    document = Document("d", "code", "f", "äöü y")
+    passages = [(Passage("d", 0, 0, 5), bytes(16)), (Passage("d", 1, 4, 5), bytes(16))]
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+    writer = StoreWriter(first)
+    writer.add(entry_of(document, passages), writer.add_file())
+    writer.close()
+
+    with closing(Store(first, "code")) as store:
+        assert store.lengths.tolist() == [5, 1]
         writer = StoreWriter(second)
-        add_file(writer, listed[1:2])
+        add_file(writer, DOCUMENTS[:1])
         writer.copy(store, 0, writer.add_file())
         writer.close()
     with closing(Store(second, "code")) as store:
-        assert store.lengths.tolist() == [1, 0, 1, 4]
+        assert store.lengths.tolist() == [1, 1, 5, 1]
 
 
 def test_stores_of_earlier_versions_are_read(
@@ -284,7 +304,7 @@ def test_stores_of_earlier_versions_are_read(
     (tmp_path / LENGTHS_FILE).unlink()
 
     with closing(Store(tmp_path, "code")) as store:
-        assert store.lengths.tolist() == [0] * len(DOCUMENTS)
+        assert store.lengths.tolist() == [0] * len(store.document_of)
         heads = store.heads(range(len(DOCUMENTS)))
         assert [head.title for head in heads] == [document.title for document in DOCUMENTS]
 

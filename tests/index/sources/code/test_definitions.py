@@ -142,6 +142,14 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          "  it([[refuses]], function() local function c() end end)\nend)\n"
          "client:on('d', function(e)\n  local function f() end\n  e:g()\nend)\nh('i', 1)\n",
          [("A.refuses", "test"), ("client:on d", "block"), ("client:on d.f", "function"), ("one", "module")]),
+        (".t", "package A;\nsubtest 'adds' => sub { b() };\nget '/c' => sub {\n  my $d = shift;\n};\n"
+         "has e => sub {\n  f();\n};\n$g->hook(h => sub {\n  i();\n});\n"
+         "j(k => sub { l() });\nm(1, sub {\n  n();\n});\n",
+         [("adds", "test"), ("get /c", "block"), ("has e", "block"), ("hook h", "block"), ("one", "module")]),
+        (".cpp", 'TEST_CASE("glows", "[lamp]") {\n  SECTION("when dim") { a(); }\n}\nLOG("b");\n{ c(); }\n',
+         [("glows", "test"), ("one", "module")]),
+        (".jl", '@testset "adds" begin\n  @test 1 == 1\nend\n@testset for a in b\n  c()\nend\n',
+         [("adds", "test"), ("one", "module")]),
         (".php", "<?php\nit('refuses', function () { a(); });\n"
          "describe('B', function () {\n  test('c', fn () => 1)->group('d');\n});\n"
          "Route::middleware('e')->group(function () {\n  Route::get('/f/{g}', function ($g) {\n    return 1;\n"

@@ -103,6 +103,33 @@ def test_commands_and_functions_are_entries(
     assert other.fields["directive"] == "term"
 
 
+def test_pages_of_a_library_are_entries_with_their_description(tmp_path: Path) -> None:
+    head = (
+        ".TH {name} 3\n.SH NAME\n{name} \\- {purpose}\n.SH LIBRARY\nLoom (-lloom)\n.SH SYNOPSIS\n"
+    )
+    (tmp_path / "wind.3").write_text(
+        head.format(name="wind", purpose="winds threads")
+        + "int wind(int turns);\n.SH DESCRIPTION\nMind the turns.\n.SH ERRORS\nNone.\n"
+    )
+    (tmp_path / "LOOM_TURNS.3").write_text(
+        head.format(name="LOOM_TURNS", purpose="most turns")
+        + "int loom_set(LOOM *loom, LOOM_TURNS, long turns);\n.SH DESCRIPTION\nPass a long.\n"
+    )
+
+    documents = read(tmp_path)[0].values()
+    entries = {
+        document.title: (document.fields["directive"], document.body) for document in documents
+    }
+
+    assert entries["wind(3)"] == (
+        "function",
+        "int wind(int turns);\n\nwinds threads\n\nMind the turns.",
+    )
+    assert entries["LOOM_TURNS(3)"] == ("option", "LOOM_TURNS\n\nmost turns\n\nPass a long.")
+    assert "DESCRIPTION" not in entries
+    assert "ERRORS" in entries
+
+
 def test_functions_of_c_have_their_declarations_as_signature(tmp_path: Path) -> None:
     synopsis = "\n".join(
         ("#include <loom.h>", ".PP", ".BI \"char *spool(const char *\" thread ,",
@@ -169,6 +196,18 @@ def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
     assert "<h1>git-add(1)</h1>" in html
     assert '<dt id="onto"><span class="term">--onto</span> &lt;base&gt;</dt>' in html
     assert "<li><p>an item</p>" in html
+
+
+def test_items_that_begin_with_an_option_alone_are_terms() -> None:
+    html = manual_pages.html(
+        '.TH "LOOM" "1"\n.SH "OPTIONS"\n'
+        '.IP "\\[ci]" 4\n\\fB\\-\\-warp\\fR/\\fB\\-w\\fR:\n.IP\nStretch the threads\\.\n'
+        '.IP "\\[ci]" 4\n\\fBNote\\fR:\n.IP\nWind slowly\\.\n'
+    )
+
+    names = '<span class="term">--warp</span>/<span class="term">-w</span>'
+    assert f'<dt id="warp">{names}</dt><dd><p>Stretch the threads.</p>' in html
+    assert "<li><p>Note:</p><p>Wind slowly.</p>" in html
 
 
 # Of a page whose macros quote words, show code, describe an argument and end an option.

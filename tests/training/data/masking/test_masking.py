@@ -207,7 +207,7 @@ def test_other_kinds_have_no_entities() -> None:
 
 def test_same_entity_gets_the_same_sentinel() -> None:
     text = "def add(a, b):\n    return b + a"
-    masked = mask_entities(text, at(text, "add", "a", "b"), T5, random.Random(0))
+    masked = mask_entities(text, at(text, "add", "a", "b"), T5)
     assert masked == Masked(
         "def <extra_id_0>(<extra_id_1>, <extra_id_2>):\n    return <extra_id_2> + <extra_id_1>",
         "<extra_id_0> add <extra_id_1> a <extra_id_2> b",
@@ -217,15 +217,15 @@ def test_same_entity_gets_the_same_sentinel() -> None:
 
 def test_case_matters_in_code_only() -> None:
     text = "Cable Cables cable"
-    assert mask_entities(text, at(text, r"\w+"), T5, random.Random(0)).entities == 3
-    masked = mask_entities(text, at(text, r"\w+"), T5, random.Random(0), kind="product")
+    assert mask_entities(text, at(text, r"\w+"), T5).entities == 3
+    masked = mask_entities(text, at(text, r"\w+"), T5, kind="product")
     assert masked == Masked("<extra_id_0> <extra_id_0> <extra_id_0>", "<extra_id_0> Cable", 1)
     assert unmask(masked, T5) == "Cable Cable Cable"
 
 
 def test_entities_beyond_the_last_sentinel_stay() -> None:
     text = " ".join(f"v{number}" for number in range(120)) + " v0 v119"
-    masked = mask_entities(text, at(text, r"v\d+"), T5, random.Random(0))
+    masked = mask_entities(text, at(text, r"v\d+"), T5)
     assert masked.entities == 100
     assert masked.text.split() == [
         *T5,
@@ -234,35 +234,20 @@ def test_entities_beyond_the_last_sentinel_stay() -> None:
         "v119",
     ]
     assert (
-        mask_entities(text, at(text, r"v\d+"), T5[:2], random.Random(0)).target
-        == "<extra_id_0> v0 <extra_id_1> v1"
+        mask_entities(text, at(text, r"v\d+"), T5[:2]).target == "<extra_id_0> v0 <extra_id_1> v1"
     )
-    assert mask_entities(text, at(text, r"v\d+"), (), random.Random(0)) == Masked(text, "", 0)
-
-
-def test_max_share_is_drawn_at_random() -> None:
-    text = " ".join(f"v{number}" for number in range(20)) + " v3"
-    draws = [
-        mask_entities(text, at(text, r"v\d+"), T5, random.Random(seed), 0.3) for seed in range(50)
-    ]
-    assert {draw.entities for draw in draws} == {6}
-    assert len({draw.target for draw in draws}) > 40
-    for draw in draws:
-        assert re.findall("<.*?>", draw.target) == list(T5[:6])
-        assert list(dict.fromkeys(re.findall("<.*?>", draw.text))) == list(T5[:6])
-        assert ("v3" in draw.text.split()) == ("v3" not in draw.target.split())
-    assert mask_entities(text, at(text, "v3"), T5, random.Random(0), 0.01).entities == 1
+    assert mask_entities(text, at(text, r"v\d+"), ()) == Masked(text, "", 0)
 
 
 def test_invalid_spans_are_ignored() -> None:
     spans = [Span(2, 4), Span(0, 2), Span(1, 3), Span(4, 4), Span(5, 4), Span(-1, 1), Span(5, 99)]
-    masked = mask_entities("abcdef", spans, T5, random.Random(0))
+    masked = mask_entities("abcdef", spans, T5)
     assert masked == Masked("<extra_id_0><extra_id_1>ef", "<extra_id_0> ab <extra_id_1> cd", 2)
 
 
 def test_sentinel_in_the_text_is_not_used() -> None:
     text = "use <extra_id_0> of T5, not <extra_id_2> of T5"
-    masked = mask_entities(text, at(text, "T5", "use", "not <extra_id_2>"), T5, random.Random(0))
+    masked = mask_entities(text, at(text, "T5", "use", "not <extra_id_2>"), T5)
     assert (
         masked.text == "<extra_id_1> <extra_id_0> of <extra_id_3>, not <extra_id_2> of <extra_id_3>"
     )
@@ -278,11 +263,9 @@ SPANS = st.lists(st.builds(Span, st.integers(-3, 90), st.integers(-3, 90)), max_
 
 
 @settings(max_examples=300)
-@given(TEXTS, SPANS, SPARE, st.integers(0, 9), st.sampled_from([1.0, 0.5]))
-def test_unmask_restores_entities(
-    text: str, spans: list[Span], spare: tuple[str, ...], seed: int, share: float
-) -> None:
-    masked = mask_entities(text, spans, spare, random.Random(seed), share)
+@given(TEXTS, SPANS, SPARE)
+def test_unmask_restores_entities(text: str, spans: list[Span], spare: tuple[str, ...]) -> None:
+    masked = mask_entities(text, spans, spare)
     assert unmask(masked, spare) == text
     assert masked.entities <= len(spare)
 
@@ -343,7 +326,7 @@ def test_entity_share_masks_the_same_amount() -> None:
     text = FUNCTIONS[0]["code"]
     spans = entities(pair(text))
     share = entity_share(text, spans)
-    by_entity = mask_entities(text, spans, T5, random.Random(0))
+    by_entity = mask_entities(text, spans, T5)
     assert hidden_words(text, by_entity) == hidden_words(
         text, mask_spans(text, T5, random.Random(0), share)
     )
@@ -388,7 +371,7 @@ def spaced() -> Any:
 
 def masked_functions(spare: tuple[str, ...]) -> list[Masked]:
     rows = [(row["code"], entities(pair(row["code"], row["language"]))) for row in FUNCTIONS]
-    return [mask_entities(code, spans, spare, random.Random(0)) for code, spans in rows]
+    return [mask_entities(code, spans, spare) for code, spans in rows]
 
 
 def test_prepare_keeps_berts_unused_tokens_whole(
@@ -450,7 +433,6 @@ def test_limits_cut_targets_between_entities(bert: Any) -> None:
         "alpha = beta(gamma, alpha)",
         at("alpha = beta(gamma, alpha)", r"\w+"),
         spare,
-        random.Random(0),
     )
 
     def decoded(max_tokens: int, max_target_tokens: int) -> tuple[str, str]:
