@@ -66,6 +66,20 @@ def current_trace() -> Trace | None:
     return _trace.get()
 
 
+class Sent:
+    """ASGI's `send` of a request, which notes the status of the response: 0 until that begins."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
 class RequestLog:
     """ASGI middleware that gives a request its ids, returns `X-Request-ID` and logs one line.
 
@@ -84,22 +98,21 @@ class RequestLog:
 
         trace = trace_of(Headers(scope=scope))
         started = time.perf_counter()
-        status = 0
+        sent = Sent(send)
 
-        async def watch(message: Message) -> None:
-            nonlocal status
+        async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                status = message["status"]
                 MutableHeaders(scope=message)["X-Request-ID"] = trace.request_id
-            await send(message)
+            await sent(message)
 
         token = _trace.set(trace)
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, receive, with_id)
         finally:
             # Before the reset, so that the line has the ids.
-            if status != 200 or scope["path"] not in PROBES:
-                _log.info("request", extra={"request": _request_fields(scope, status, started)})
+            if sent.status != 200 or scope["path"] not in PROBES:
+                fields = _request_fields(scope, sent.status, started)
+                _log.info("request", extra={"request": fields})
             _trace.reset(token)
 
 

@@ -24,9 +24,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from purlin.app.corpora.open_builds import Status
+from purlin.app.logs import Sent
 from purlin.app.merging import MergedMetrics
 from purlin.app.shared import Shared
 from purlin.index import builds
@@ -224,20 +225,13 @@ class Meter:
             return
 
         started = time.perf_counter()
-        status = "none"
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = str(message["status"])
-            await send(message)
-
+        sent = Sent(send)
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, receive, sent)
         finally:
             route = self._route(scope)
             method = scope["method"] if route != "other" and scope["method"] in METHODS else "other"
-            self._metrics.requests.labels(method, route, status).inc()
+            self._metrics.requests.labels(method, route, sent.status or "none").inc()
             if "route" in scope:
                 took_s = time.perf_counter() - started
                 self._metrics.request_seconds.labels(route).observe(took_s)

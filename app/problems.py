@@ -12,10 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from purlin.app.corpora.open_builds import ENGINE_RETRY_S
 from purlin.app.errors import MAX_QUOTED_CHARS, ClientLeft, NotJson, Opening, explain
+from purlin.app.logs import Sent
 from purlin.index.errors import (
     Altered,
     Busy,
@@ -181,18 +182,12 @@ class UnexpectedErrors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
-        response_started = False
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal response_started
-            response_started = True
-            await send(message)
-
+        sent = Sent(send)
         try:
-            await self._app(scope, receive, send_and_note)
+            await self._app(scope, receive, sent)
         except Exception:
             # Half a response cannot be turned into a problem any more.
-            if response_started or scope["type"] != "http":
+            if sent.status or scope["type"] != "http":
                 raise
             path = ascii(scope["path"][:MAX_QUOTED_CHARS])
             _log.exception("%s %s failed", scope["method"], path)

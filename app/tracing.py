@@ -30,9 +30,9 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from purlin.app.logs import MAX_PATH_CHARS, Trace, current_trace
+from purlin.app.logs import MAX_PATH_CHARS, Sent, Trace, current_trace
 from purlin.app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # to send the remaining spans when the server stops
@@ -199,21 +199,14 @@ class Tracing:
             return
 
         started = time.time_ns()
-        status = 0
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        sent = Sent(send)
         stages: list[Stages] = []
         token = recorded_stages.set(stages)
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, receive, sent)
         finally:
             recorded_stages.reset(token)
-            self._record(scope, trace, status, started, stages)
+            self._record(scope, trace, sent.status, started, stages)
 
     def _record(
         self, scope: Scope, trace: Trace, status: int, started: int, stages: Sequence[Stages]

@@ -20,7 +20,7 @@ from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, no_document
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
-from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask
+from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
@@ -127,7 +127,7 @@ class MilvusDense:
     def scores(self, query: Vectors, rows: Rows) -> Vectors:
         """Return the cosines (len(rows),) of `query` (dim,) with these passages."""
         if not len(rows):
-            return np.zeros(0, dtype=np.float32)
+            return NO_SCORES
         cosines: Vectors = np.vecdot(self._vectors(rows), query)
         return cosines
 
@@ -181,7 +181,7 @@ class MilvusLexical:
         """Return rows and scores of the `depth` best allowed passages with any of the tokens."""
         vector = self._vector(weights)
         if not vector:
-            return NO_ROWS, np.zeros(0, dtype=np.float32)
+            return NO_ROWS, NO_SCORES
         rows, scores = self._collection.search(vector, layout.SPARSE, depth, allowed)
         return rows[scores > 0], scores[scores > 0]
 

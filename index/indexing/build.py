@@ -343,8 +343,9 @@ class _Builder:
         self._describe(listing)
         plan.progress("read", self._content.documents, self._content.documents)
 
-        # What takes long from now on is not to be read again.
-        if encoding.takes_long and not reader.failed:
+        # A build that is killed while it encodes or makes a graph is not to read the sources again.
+        makes_graph = reader.segment == BASE and self.passages > dense.EXACT_ROWS
+        if (encoding.takes_long or makes_graph) and not reader.failed:
             entries = build_files.checksums(self.directory, self._linked)
             prefix = f"{reader.segment}/"
             files = {

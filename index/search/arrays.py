@@ -11,3 +11,4 @@ Mask = NDArray[np.bool_]
 LexicalScores = NDArray[np.float32]
 
 NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+NO_SCORES: LexicalScores = np.zeros(0, dtype=np.float32)

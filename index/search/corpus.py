@@ -616,5 +616,5 @@ def check_encoder(manifest: Manifest, encoder: TextEncoder) -> None:
         raise EncoderMismatch(
             f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
             f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
-            f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
+            f"({encoder.fingerprint[:12]}) is loaded; set PURLIN_ENCODER to that one, or build the corpus again."
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, Vectors
 from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Hit, Mode, SearchedCorpus
+from purlin.index.search.arrays import NO_SCORES
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus, SearchResult
 from purlin.index.search.limits import check_search
@@ -28,7 +29,6 @@ MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
 # Their cosines are of one scale, see docs/decisions.md.
 _ONE_SCALE = {ENSEMBLE_ENCODER.name, TRANSFORMER_ENCODER.name}
-_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
 def search_corpora(
@@ -166,7 +166,7 @@ def _reranked(
 
 def _merged(rankings: Sequence[Ranked | None], depth: int) -> NDArray[np.int64]:
     """Return for each of the first `depth` hits, best first, the number of its corpus."""
-    scores = [ranked.scores[:depth] if ranked else _NO_SCORES for ranked in rankings]
+    scores = [ranked.scores[:depth] if ranked else NO_SCORES for ranked in rankings]
     numbers = np.repeat(np.arange(len(rankings)), [len(each) for each in scores])
     # Stable, so that ties stay in the order of the corpora, and each ranking in its own order.
     return numbers[np.argsort(-np.concatenate(scores), kind="stable")][:depth]

@@ -205,12 +205,21 @@ def _trained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEncod
 
 
 def _labels(options: argparse.Namespace) -> list[str]:
-    """Names of the labels. Raises NotFound and InvalidInput for a file that cannot be read."""
+    """Names of the labels. Raises NotFound and InvalidInput for a file that cannot be read, or JSON."""
     from purlin.index.classify.texts import read_label_lines
+    from purlin.index.errors import InvalidInput
 
     if options.labels_file:
         return read_label_lines(options.labels_file)
-    names = ",".join(options.labels).split(",")
+
+    text = ",".join(options.labels)
+    if text.lstrip().startswith(('["', '{"')):
+        raise InvalidInput(
+            "--labels takes names, not JSON: write them with commas between them, or one a line in a "
+            "file, --labels-file.",
+            field="labels",
+        )
+    names = text.split(",")
     return [name.strip() for name in names if name.strip()]
 
 

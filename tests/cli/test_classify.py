@@ -150,6 +150,7 @@ def test_doubtful_among_several_are_near_to_fitting(
         (("x", "--multi-label", *BY_NAMES), "unrecognized arguments: --multi-label; --multi is"),
         (("--text=a.txt", *BY_NAMES), "unrecognized arguments: --text=a.txt; --texts is one"),
         (("--texts", "a.txt", "--format", "csv", *BY_NAMES), "--texts - --format csv < FILE reads"),
+        (("x", "--labels", '["a", "b"]'), "--labels takes names, not JSON: write them with commas"),
         (("x", "--labels", "send receipt"), "There is one label, 'send receipt', so nothing"),
     ],
 )

@@ -24,7 +24,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from purlin.index.encoder import encoder_directory, encoder_name
+from purlin.index.encoder import ENCODERS, encoder_directory, encoder_name
 from purlin.index.encoder.exported import MODEL
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.config import in_range
@@ -116,7 +116,11 @@ def load_config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     # tokenizers raises bare Exceptions.
     except Exception as error:  # noqa: BLE001
-        remedy = "Give a model's directory, or its name on the hub if that can be reached."
+        released = ", ".join(ENCODERS)
+        remedy = (
+            f"Give a model's directory, one of {released} for a released encoder, or its name on the "
+            "hub if that can be reached."
+        )
         raise NotFound(
             f"The base model {base} cannot be loaded: {first_line(error)} {remedy}", field="base"
         ) from None

@@ -9,7 +9,7 @@ import numpy as np
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
-from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
+from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask, Rows
 from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
@@ -22,7 +22,6 @@ from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
-_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
 class Retrievers:
@@ -179,7 +178,7 @@ class Retrievers:
         named = np.concatenate([query.named, query.defining])
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
         dense_rows = lexical_rows = NO_ROWS
-        cosines = shares = _NO_SCORES
+        cosines = shares = NO_SCORES
         least_cosine, least_share, more = 0.0, 0.0, False
 
         if query.vector is not None:

@@ -246,7 +246,8 @@ def test_another_encoder_encodes_everything(tmp_path: Path, encoder: HashEncoder
     second_encoder = HashEncoder()
     second_encoder.dim, second_encoder.fingerprint = 32, "other"
     with pytest.raises(
-        EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"
+        EncoderMismatch,
+        match=r"'c' was built with encoder 'hash'.*set PURLIN_ENCODER to that one, or build",
     ):
         Corpus.load(builds.current(tmp_path, "c"), second_encoder)
     assert _build(tmp_path, second_encoder).reused == 0

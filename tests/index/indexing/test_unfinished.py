@@ -27,6 +27,7 @@ from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.search import dense
 from purlin.index.search.segments import left_out, open_documents
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import open_source
@@ -193,6 +194,36 @@ def test_read_documents_are_taken_over_unless_the_sources_changed(
     assert read == ["body"]
     manifest = build(tmp_path, "c", "product", listed("other"), encoder)
     assert (read, manifest.documents, len(encoder.encoded)) == (["body", "other"], 100, 100)
+
+
+def test_a_build_killed_while_it_makes_a_graph_reads_nothing_again(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "BLOCK", 2048)
+    monkeypatch.setattr(dense, "EXACT_ROWS", 300)
+    read: list[str] = []
+
+    def reading() -> Iterator[Document | Skipped]:
+        read.append("f")
+        yield from _documents(400)
+
+    def interrupt(stage: str, _: int, __: int | None) -> None:
+        if stage == "index":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("purlin.index.indexing.build.SHOWN_ROWS", 300)
+    with pytest.raises(KeyboardInterrupt):
+        build(
+            tmp_path,
+            "c",
+            "product",
+            [SourceFile("f", "digest", reading)],
+            encoder,
+            progress=interrupt,
+        )
+
+    manifest = build(tmp_path, "c", "product", [SourceFile("f", "digest", reading)], encoder)
+    assert (read, manifest.documents) == (["f"], 400)
 
 
 @pytest.mark.parametrize("position", [0, 30, 200, 1000, -1])

@@ -286,7 +286,7 @@ def test_a_constant_may_be_the_code_of_an_error() -> None:
         assert (candidates[0, 19].get("own", 0.0) > 0.5) == is_own
 
 
-def test_a_number_of_an_error_of_the_system_is_an_error() -> None:
+def test_a_term_may_be_an_error_of_the_system() -> None:
     question = parse_question("which error does wind give if the spool does not exist")
     structure = PassageStructure("term", signature_end=5, names=((0, 5),))
     candidates = span_candidates(question, "ESRCH\n\nNo spool. Not EXCEPT.", structure)

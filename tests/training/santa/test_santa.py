@@ -1270,8 +1270,11 @@ def test_missing_libraries_are_named(
 
 
 def test_a_recipe_needs_pairs_and_a_stage() -> None:
-    with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
-        SantaRecipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
+    pairs, stage = (PairSource("pairs", Path("pairs.jsonl")),), (Stage(name="a"),)
+    with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\]"):
+        SantaRecipe(name="tiny", pairs=(), stage=stage)
+    with pytest.raises(PurlinError, match=r"at least one \[\[stage\]\]"):
+        SantaRecipe(name="tiny", pairs=pairs, stage=())
 
 
 def test_a_stage_weighs_the_sources_it_takes() -> None:

@@ -13,12 +13,13 @@ from purlin.index.sources.code.languages.nodes import (
     first_child,
     first_part,
     kinds,
+    named_block,
     node_text,
     parts,
     types,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Language, blanked
+from purlin.index.sources.code.syntax import Block, Language, blanked
 
 # ---- Dart
 
@@ -53,6 +54,41 @@ def _dart_name(node: ts.Node) -> ts.Node | str | None:
     )
 
 
+def _dart_block(statement: ts.Node) -> Block | None:
+    """A call with a name and a function: `test('adds', () { … });`, and `group`, which has such inside."""
+    callee = node_text(first_child(statement, "identifier"))
+    arguments = statement
+    for kind in ("selector", "argument_part", "arguments"):
+        if (inner := first_child(arguments, kind)) is None:
+            return None
+        arguments = inner
+
+    values = [first_part(argument) or argument for argument in arguments.named_children]
+    function = next((value for value in values if value.type == "function_expression"), None)
+    if function is None or values[0].type != "string_literal":
+        return None
+
+    name = unquoted(values[0])
+    if callee in _DART_KINDS:
+        return Block(_DART_KINDS[callee], name, function)
+    return named_block(statement, callee, name, function)
+
+
+_DART_KINDS = {"group": "namespace", "testWidgets": "test"}
+
+
+def _dart_function(signature: ts.Node) -> str | None:
+    """The kind; a `main` of tests is read by what is inside."""
+    body = first_child(signature.next_named_sibling, "block")
+    is_main = node_text(child(signature, "name")) == "main"
+    return None if is_main and any(map(_is_dart_test, parts(body))) else "function"
+
+
+def _is_dart_test(statement: ts.Node) -> bool:
+    block = _dart_block(statement) if statement.type == "expression_statement" else None
+    return block is not None and block.kind in ("test", "namespace")
+
+
 DART = Language(
     name="dart",
     suffixes=(".dart",),
@@ -62,7 +98,7 @@ DART = Language(
         "declaration": lambda node: "method" if first_child(node, *_DART_SIGNATURES) else None,
         "extension_declaration": lambda node: "extension" if child(node, "name") else "scope",
         **kinds(
-            function="function_signature getter_signature setter_signature",
+            function="getter_signature setter_signature",
             method="method_signature",
             class_="class_definition",
             mixin="mixin_declaration",
@@ -71,10 +107,13 @@ DART = Language(
             type="type_alias",
             constant="static_final_declaration initialized_identifier",
         ),
+        "function_signature": _dart_function,
+        "expression_statement": _dart_block,
     },
     find_name=_dart_name,
     inside=types(
         "class_body enum_body extension_body static_final_declaration_list initialized_identifier_list"
+        " function_body block selector argument_part arguments argument function_expression function_expression_body"
     ),
     comments=types("comment documentation_comment"),
     wrappers=types("static_final_declaration_list initialized_identifier_list"),

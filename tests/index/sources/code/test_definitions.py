@@ -148,6 +148,10 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("adds", "test"), ("get /c", "block"), ("has e", "block"), ("hook h", "block"), ("one", "module")]),
         (".cpp", 'TEST_CASE("glows", "[lamp]") {\n  SECTION("when dim") { a(); }\n}\nLOG("b");\n{ c(); }\n',
          [("glows", "test"), ("one", "module")]),
+        (".dart", "void main() {\n  setUp(() { a(); });\n  group('b', () {\n    test('adds', () { c(); });\n"
+         "    testWidgets('glows', (d) async { e(); });\n  });\n}\nvoid f() { test('g', () {}); }\n",
+         [("b.adds", "test"), ("b.glows", "test"), ("f", "function"), ("one", "module")]),
+        (".dart", "void main() {\n  run('a', () { b(); });\n}\n", [("main", "function")]),
         (".jl", '@testset "adds" begin\n  @test 1 == 1\nend\n@testset for a in b\n  c()\nend\n',
          [("adds", "test"), ("one", "module")]),
         (".php", "<?php\nit('refuses', function () { a(); });\n"
