@@ -29,7 +29,7 @@ from purlin.app.agents.tools import TOOLS
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.workspaces import workspace
-from tests.app.agents.test_mcp import FILES, META
+from tests.support.agents import FILES, META
 from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, until
@@ -460,7 +460,7 @@ def test_corpora_of_a_home_are_searched_where_there_is_no_workspace(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
-    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+    make(tmp_path / "home", "shared", FUNCTIONS)
     replies = talk(
         LocalCorpora(tmp_path, tmp_path / "home"),
         call(1, "search_code", query="sort numbers", corpus="shared", k=1),
@@ -485,7 +485,7 @@ def test_corpora_of_a_home_are_searched_by_name(
 ) -> None:
     monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
     monkeypatch.setenv("PURLIN_READER", str(reader_directory))
-    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+    make(tmp_path / "home", "shared", FUNCTIONS)
 
     replies = talk(
         local,
