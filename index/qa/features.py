@@ -201,6 +201,10 @@ def _sentence_tells(answer_type: AnswerType, text: str, span: CharSpan) -> bool:
 
 # -- calibration
 
+# The first passage is compared with so many, itself among them. Relative to it, another one has these
+# odds in the mean of the tuning questions.
+_COMPARED, _MEAN_ODDS = 12, 0.15
+
 
 def calibration_features(
     hits: Sequence[Hit],
@@ -214,7 +218,7 @@ def calibration_features(
     They are the best dense and the best lexical score, the idf (from `word_weights`) of the rarest
     word of the question that the best answer's document lacks, the log odds of the reader's own
     estimate, and the share of the first passage in the odds of all that were read, whose logarithms
-    relative to it are the `priors`.
+    relative to it are the `priors`. Passages that a small reference lacks count as others mostly do.
     """
     dense = max((hit.scores.get("dense", 0.0) for hit in hits), default=0.0)
     lexical = max((hit.scores.get("lexical", 0.0) for hit in hits), default=0.0)
@@ -226,7 +230,8 @@ def calibration_features(
     probability = min(max(reader_probability, PROBABILITY_MARGIN), 1.0 - PROBABILITY_MARGIN)
     log_odds = math.log(probability / (1.0 - probability))
 
-    first_share = 1.0 / sum(map(math.exp, priors)) if priors else 0.0
+    lacking = max(0, _COMPARED - len(hits))
+    first_share = 1.0 / (sum(map(math.exp, priors)) + lacking * _MEAN_ODDS) if priors else 0.0
     return dense, lexical, rarest_missing, log_odds, first_share
 
 

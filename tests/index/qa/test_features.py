@@ -402,17 +402,20 @@ def test_calibration_takes_the_best_retrieval_scores() -> None:
     hit, document = retrieved("shop.open", "Opens doors.", score=0.8)
     worse, _ = retrieved("shop.close", score=0.6)
     weights = {"open": 2.0, "door": 3.0, "yacht": 7.0, "sail": 5.0}
-    features = calibration_features([worse, hit], document, weights, 0.5, [0.0])
+    features = calibration_features([worse, hit] * 6, document, weights, 0.5, [0.0])
     assert features == (0.8, 0.4, 7.0, 0.0, 1.0)
 
 
 def test_calibration_tells_how_far_the_first_passage_is_ahead() -> None:
     hit, document = retrieved("shop.open", "Opens doors.")
-    near, far = (
-        calibration_features([hit], document, {}, 0.5, [0.0, prior])[-1] for prior in (0.0, -3.0)
+    near, far, few = (
+        calibration_features([hit] * count, document, {}, 0.5, [0.0, prior])[-1]
+        for count, prior in ((12, 0.0), (12, -3.0), (2, -3.0))
     )
     assert near == 0.5
     assert far == pytest.approx(1 / (1 + math.exp(-3.0)))
+    # Ten passages fewer than usual.
+    assert few == pytest.approx(1 / (1 + math.exp(-3.0) + 10 * 0.15))
 
 
 def test_readers_without_a_weight_for_the_last_feature_leave_it_out() -> None:
