@@ -57,7 +57,9 @@ def warned_head(head: Result, reply: SearchReply | QaReply) -> Result:
         return head
 
     warning = reply.warning[:MAX_SHOWN]
-    return Result(f"{head.text}. {warning}", {**head.structured, "warning": warning})
+    return Result(
+        f"{head.text.removesuffix('.')}. {warning}", {**head.structured, "warning": warning}
+    )
 
 
 def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[str, Any]]:

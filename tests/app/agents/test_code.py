@@ -59,13 +59,14 @@ def test_search_filters_by_path_and_language(
     assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
     if not paths:
         assert text(result) == (
-            'Nothing in project fits path nowhere: leave it out, or search content "all".'
+            'Nothing in project fits path nowhere: leave it out, or search content "all". '
+            "No document has a 'path' that the filter passes."
         )
 
 
 def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> None:
     result = call(client, "search_code", query="download a page", path="web/data")
-    assert text(result).endswith(" web/data.py is not indexed (binary: it holds a zero byte).")
+    assert " web/data.py is not indexed (binary: it holds a zero byte). No " in text(result)
 
 
 def test_a_path_without_its_folder_is_completed(client: TestClient) -> None:
