@@ -59,7 +59,8 @@ def test_search_filters_by_path_and_language(
     assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
     if not paths:
         assert text(result) == (
-            'Nothing in project fits path nowhere: leave it out, or search content "all".'
+            'Nothing in project fits path nowhere: leave it out, or search content "all". '
+            "No document has a 'path' that the filter passes."
         )
 
 
