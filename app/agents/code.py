@@ -114,8 +114,10 @@ def _nothing_passes(
     advice = "leave it out" if len(filters) == 1 else "leave one of them out"
     if arguments.content != "all":
         advice += ', or search content "all"'
-    text = f"Nothing in {corpus_names(reply)} fits {' and '.join(filters)}: {advice}."
+    text = f"Nothing in {corpus_names(reply)} fits {' and '.join(filters)}: {advice}"
+    head = warned_head(Result(text, origin_fields(reply)), reply)
 
+    text = f"{head.text.removesuffix('.')}."
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
@@ -125,8 +127,8 @@ def _nothing_passes(
         languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
         text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
 
-    head = warned_head(Result(text, origin_fields(reply)), reply)
-    return fit(lambda _: head, "hits", [], arguments.max_tokens)
+    result = Result(text, head.structured)
+    return fit(lambda _: result, "hits", [], arguments.max_tokens)
 
 
 def _code_result(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # As the largest body of an HTTP request.
 MAX_LINE_BYTES = 16 * 2**20
 MAX_UNDER_WAY = 64
-WORKERS = 4
+# More than an agent calls at once: while there is no index, each call waits for it in a worker.
+WORKERS = 16
 # Time between two notifications of progress.
 PROGRESS_S = 2.0
 # Methods that a worker answers, because they load or run a tool.
