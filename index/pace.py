@@ -95,6 +95,12 @@ def duration(seconds: float) -> str:
     return f"about {seconds / 3600:,.1f} h"
 
 
+def amount(stage: str, finished_count: int, total: int | None) -> str:
+    """Return how much of a stage is finished, such as "read 512 of 2,048 documents"."""
+    unit = _UNITS.get(stage, "")
+    return f"{stage} {finished_count:,}{'' if total is None else f' of {total:,}'}{unit}"
+
+
 class Lines:
     """Progress as plain lines, for output that is not a terminal.
 
@@ -141,10 +147,8 @@ class Lines:
         return advanced and waited_s >= _FIRST_LINE_S
 
     def _line(self, finished_count: int, total: int | None, remaining: str) -> str:
-        unit = _UNITS.get(self._stage, "")
-        if total is None:
-            return f"{self._stage} {finished_count:,}{unit}"
-
-        line = f"{self._stage} {finished_count:,} of {total:,}{unit}"
-        pace = (remaining or str(self._pace)) if finished_count < total else ""
+        line = amount(self._stage, finished_count, total)
+        pace = (
+            (remaining or str(self._pace)) if total is not None and finished_count < total else ""
+        )
         return f"{line}: {pace}" if pace else line

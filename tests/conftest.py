@@ -29,7 +29,8 @@ from tests.support.paths import TESTS
 settings.register_profile(
     "purlin",
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    # Examples may share what a fixture made: they write files of the same names again.
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     derandomize="CI" in os.environ,
 )
 settings.load_profile("purlin")
@@ -157,7 +158,7 @@ def home(tmp_path: Path, built_with: TextEncoder) -> Path:
     """Where one corpus is: `code`, of the functions in tests/support/serving.py."""
     from tests.support.serving import FUNCTIONS, make
 
-    make(tmp_path, "code", FUNCTIONS, built_with)
+    make(tmp_path, "code", FUNCTIONS, encoder=built_with)
     return tmp_path
 
 

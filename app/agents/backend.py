@@ -15,6 +15,8 @@ from purlin.replies import ClassifyReply, QaReply, SearchReply
 if TYPE_CHECKING:
     from purlin.app.corpora.open_builds import OfKind
 
+_MAX_SUGGESTED = 3  # paths that a call may have meant
+
 
 class Backend(Protocol):
     """What the tools work on."""
@@ -43,6 +45,9 @@ class Backend(Protocol):
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Take note of how long the stages of an answer took."""
 
+    def progress(self) -> str | None:
+        """How far the indexing is that answers wait for; None while they wait for none."""
+
     def search(
         self,
         corpora: Sequence[str],
@@ -66,10 +71,13 @@ class Backend(Protocol):
         """
 
 
-def unread(backend: Backend, name: str, beginning: str) -> str | None:
-    """Say which files with this beginning of a path are not indexed, and why; None if all are."""
+def path_advice(backend: Backend, name: str, beginning: str) -> str:
+    """Say which files with this beginning of a path are not indexed, and which paths may be meant."""
     with backend.opened(name) as corpus:
-        return corpus.listing.unread(beginning)
+        unread = corpus.listing.unread(beginning)
+        paths = corpus.listing.ending_in(beginning, _MAX_SUGGESTED)
+    advice = f" {unread}." if unread else ""
+    return advice + (f" Did you mean path {' or '.join(paths)}?" if paths else "")
 
 
 def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) -> SearchReply:

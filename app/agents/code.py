@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from purlin.app.agents.backend import Backend, reply_of, unread
+from purlin.app.agents.backend import Backend, path_advice, reply_of
 from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.choosing import (
     any_corpus,
@@ -118,8 +118,7 @@ def _nothing_passes(
 
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
-        notes = (unread(backend, corpus, beginning) for corpus in corpora)
-        text += "".join(f" {note}." for note in notes if note)[:_MAX_NOTES]
+        text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
 
     if arguments.language:
         nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)

@@ -1,7 +1,9 @@
 """What agents' tools work on without a server: the workspace around a directory, and a home.
 
-The workspace is opened at the first call that needs it, and refreshed before each answer. The
-corpora of the home, the classifier and the reader are loaded at the first call that needs one of
+The workspace is opened at the first call that needs it, and refreshed before each answer. Where that
+takes longer than clients wait, the answer says so, and the indexing goes on.
+
+The corpora of the home, the classifier and the reader are loaded at the first call that needs one of
 them, so that an agent that only searches its repository waits for none.
 """
 
@@ -11,16 +13,18 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.app.agents.backend import marked, reply_of
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import Busy, InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.lookups import Once
+from purlin.index.pace import amount
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.workspaces.better_vectors import BestWorkspace, open_directory
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 WORKSPACES: Mapping[str, Kind] = {"workspace": "code", "workspace-docs": "reference"}
 _CODE, _DOCS = WORKSPACES
 _POLL_S = 0.02
+# How long a call waits for the index: less than the minute after which many clients give up.
+ANSWER_S = 40.0
 
 _log = logging.getLogger("purlin.mcp")
 
@@ -53,7 +59,9 @@ class LocalCorpora:
         self._home = home
         self._encoder = encoder
         self._workspaces: dict[str, Workspace | BestWorkspace] = {}
-        self._workspace_lock = threading.RLock()
+        # Held by the call that uses the workspace, or by the indexing that it no longer waits for.
+        self._turn = threading.Lock()
+        self._indexing: str | None = None
         # The corpora of the home, after waiting until all are open or refused.
         self._in_home = Once(self._open_home)
 
@@ -150,22 +158,74 @@ class LocalCorpora:
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Do nothing: without a server, nobody reads metrics."""
 
+    def progress(self) -> str | None:
+        """How far the indexing of the workspace is; None while nothing is being indexed."""
+        return self._indexing
+
     @contextmanager
     def _fresh(self, corpus: str) -> Iterator[Corpus]:
-        """The workspace's corpus, with the files as they are now; others wait until the block ends."""
-        with self._workspace_lock:
-            workspace = self._workspaces.get(corpus)
-            if workspace is None:
-                workspace = open_directory(
-                    self._path, kind=WORKSPACES[corpus], encoder=self._encoder
-                )
-                self._workspaces[corpus] = workspace
-            else:
-                workspace.refresh()
+        """The workspace's corpus, with the files as they are now; others wait until the block ends.
 
-            for note in workspace.notes:
-                _log.info("%s", note)
-            yield workspace.corpus
+        Raises Busy if that takes more than `ANSWER_S`.
+        """
+        deadline = time.monotonic() + ANSWER_S
+        if not self._turn.acquire(timeout=ANSWER_S):
+            raise self._still_indexing()
+
+        refreshed: Future[Workspace | BestWorkspace] = Future()
+        # A daemon, which a client that ends this process need not wait for.
+        threading.Thread(target=self._refresh, args=(corpus, refreshed), daemon=True).start()
+        wait([refreshed], deadline - time.monotonic())
+        if refreshed.cancel():
+            raise self._still_indexing()
+
+        try:
+            yield refreshed.result().corpus
+        finally:
+            self._turn.release()
+
+    def _refresh(self, corpus: str, refreshed: Future[Workspace | BestWorkspace]) -> None:
+        """Open or refresh a workspace; ends the turn of a call that no longer waits for it."""
+        try:
+            workspace, error = self._refreshed(corpus), None
+        except BaseException as raised:  # noqa: BLE001 - the call raises it
+            workspace, error = None, raised
+        self._indexing = None
+
+        if not refreshed.set_running_or_notify_cancel():
+            self._turn.release()
+        elif workspace is not None:
+            refreshed.set_result(workspace)
+        else:
+            refreshed.set_exception(error)
+
+    def _refreshed(self, corpus: str) -> Workspace | BestWorkspace:
+        self._indexing = "listing the files"
+        workspace = self._workspaces.get(corpus)
+        if workspace is None:
+            workspace = open_directory(
+                self._path,
+                kind=WORKSPACES[corpus],
+                encoder=self._encoder,
+                progress=self._note_progress,
+            )
+            self._workspaces[corpus] = workspace
+        else:
+            workspace.refresh(self._note_progress)
+
+        for note in workspace.notes:
+            _log.info("%s", note)
+        return workspace
+
+    def _note_progress(self, stage: str, finished_count: int, total: int | None) -> None:
+        self._indexing = amount(stage, finished_count, total)
+
+    def _still_indexing(self) -> Busy:
+        progress = f" ({self._indexing})" if self._indexing else ""
+        return Busy(
+            f"{find_root(self._path)} is still being indexed{progress}. "
+            "Call again in a minute; until then, use grep."
+        )
 
     def _open_home(self) -> ServedCorpora:
         # The packages of the server, which take a while to import.

@@ -2,7 +2,7 @@
 
 It serves clients that begin with `initialize` (versions 2024-11-05 to 2025-11-25) and clients that
 send version and capabilities with each request (2026-07-28). There are no sessions, streams or
-batches. https://modelcontextprotocol.io/specification
+batches; over stdio, calls that wait for an index have notifications of progress. https://modelcontextprotocol.io/specification
 
 `purlin.app.agents.mcp_http` and `purlin.app.agents.mcp_stdio` are the transports. The tools are imported when
 they are first asked for, so that `initialize` is answered before that.
@@ -82,7 +82,17 @@ def answer(message: JsonObject, caller: Caller, *, stateless: bool) -> JsonObjec
 
 def encode(reply: JsonObject, message_id: RequestId | None) -> str:
     """Write a reply, `{"result": ...}` or `{"error": ...}`, as one line."""
-    return json.dumps({"jsonrpc": "2.0", "id": message_id, **reply}, separators=(",", ":"))
+    return _line({"id": message_id, **reply})
+
+
+def encode_progress(token: RequestId, seconds: float, text: str) -> str:
+    """Write a notification that a request is under way for so many seconds, as one line."""
+    progress = {"progressToken": token, "progress": round(seconds, 1), "message": text}
+    return _line({"method": "notifications/progress", "params": progress})
+
+
+def _line(message: JsonObject) -> str:
+    return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
 
 
 # ---- messages
@@ -149,6 +159,12 @@ def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
     if not isinstance(value, dict):
         raise Refused(INVALID_PARAMS, f"{key} must be an object.")
     return value
+
+
+def progress_token(message: JsonObject) -> RequestId | None:
+    """Return the token of a request that wants to hear of progress. Raises Refused."""
+    token = meta(message).get("progressToken")
+    return token if isinstance(token, str | int) else None
 
 
 def check_version(requested: Any) -> bool:

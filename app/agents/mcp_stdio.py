@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from purlin.app.agents import mcp
@@ -24,10 +26,20 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 16 * 2**20
 MAX_UNDER_WAY = 64
 WORKERS = 4
+# Time between two notifications of progress.
+PROGRESS_S = 2.0
 # Methods that a worker answers, because they load or run a tool.
 _SLOW = ("tools/list", "tools/call")
 
 _log = logging.getLogger("purlin.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A request that will be answered: when it came, and the token of its notifications of progress."""
+
+    started_s: float
+    progress_token: RequestId | None
 
 
 class StdioServer:
@@ -48,7 +60,7 @@ class StdioServer:
         self._write_lock = threading.Lock()
 
         # Requests that a worker has or will get; a cancelled one is no longer among them.
-        self._under_way: set[RequestId] = set()
+        self._under_way: dict[RequestId, _UnderWay] = {}
         self._lock = threading.Lock()
         self._waiting: queue.SimpleQueue[tuple[JsonObject, RequestId, bool] | None]
         self._waiting = queue.SimpleQueue()
@@ -58,6 +70,8 @@ class StdioServer:
         workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
         for worker in workers:
             worker.start()
+        ended = threading.Event()
+        threading.Thread(target=self._report_progress, args=(ended,), daemon=True).start()
 
         warm_up = None
         while line := self._source.readline(MAX_LINE_BYTES + 1):
@@ -71,6 +85,7 @@ class StdioServer:
             self._waiting.put(None)
         for worker in workers:
             worker.join()
+        ended.set()
 
     def _warm_up(self) -> threading.Thread:
         """Open the backend beside the messages that come before the first call of a tool."""
@@ -112,9 +127,10 @@ class StdioServer:
             cancelled = mcp.params(message).get("requestId")
             if isinstance(cancelled, str | int):
                 with self._lock:
-                    self._under_way.discard(cancelled)
+                    self._under_way.pop(cancelled, None)
 
     def _enqueue(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
+        under_way = _UnderWay(time.monotonic(), mcp.progress_token(message))
         with self._lock:
             if message_id in self._under_way:
                 raise Refused(mcp.INVALID_REQUEST, "Another request with this id is under way.")
@@ -124,7 +140,7 @@ class StdioServer:
                     f"{MAX_UNDER_WAY} requests are under way: wait for their answers.",
                 )
 
-            self._under_way.add(message_id)
+            self._under_way[message_id] = under_way
 
         self._waiting.put((message, message_id, stateless))
 
@@ -147,19 +163,34 @@ class StdioServer:
             reply = {"error": {"code": mcp.INTERNAL_ERROR, "message": text}}
 
         with self._lock:
-            is_awaited = message_id in self._under_way
-            self._under_way.discard(message_id)
+            is_awaited = self._under_way.pop(message_id, None) is not None
         if is_awaited:
             self._write(reply, message_id)
 
     # ---- output
 
-    def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
-        line = mcp.encode(reply, message_id).encode() + b"\n"
+    def _report_progress(self, ended: threading.Event) -> None:
+        """Say how far the indexing is to the calls that wait for it, while it is under way."""
+        while not ended.wait(PROGRESS_S):
+            backend = self._backend.value
+            progress = backend.progress() if backend is not None else None
+            if progress is None:
+                continue
 
+            # Locked, as none may come after the answer.
+            with self._lock:
+                for call in self._under_way.values():
+                    if call.progress_token is not None:
+                        seconds = time.monotonic() - call.started_s
+                        self._send(mcp.encode_progress(call.progress_token, seconds, progress))
+
+    def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
+        self._send(mcp.encode(reply, message_id))
+
+    def _send(self, line: str) -> None:
         with self._write_lock:
             try:
-                self._sink.write(line)
+                self._sink.write(line.encode() + b"\n")
                 self._sink.flush()
             except (BrokenPipeError, ValueError):
                 # The client no longer reads; its input ends, too.

@@ -89,6 +89,9 @@ class ServedCorpora:
         """Count the stages among the server's metrics."""
         self._service.metrics.stages(timings_ms)
 
+    def progress(self) -> None:
+        """Return None: builds that serve answer while others are made."""
+
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
         return qa_reply(QaRequest(question=question, corpus=corpus, k=k), self._service)

@@ -37,7 +37,7 @@ EXACT_ROWS = 30_000
 _BATCH_ROWS = 16_384
 _HEADER_BYTES = 4096  # more than the header of an array of two dimensions has
 _SAMPLE_ROWS = 32_768
-_TIMED_QUERIES, _TIMED_DEPTH = 32, 10
+_TIMED_QUERIES, _TIMED_DEPTH = 8, 10
 _ENGINE_PROBES = 128  # fewer than for a graph: each search of an engine takes longer
 
 

@@ -18,15 +18,14 @@ from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus, SearchResult
-from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, numbered, serving
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, HashEncoder())
-    make(home, "many", numbered(60), HashEncoder(), "reference")
+    make(home, "code", FUNCTIONS)
+    make(home, "many", numbered(60), "reference")
     return home
 
 

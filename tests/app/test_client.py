@@ -43,7 +43,7 @@ PROBLEM = {"content-type": "application/problem+json"}
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, pages = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("pages")
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     (pages / "functions.html").write_text(REFERENCE_PAGE)
     build(home, "library", "reference", open_source("reference", [pages]), HashEncoder())
     return home
@@ -423,7 +423,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 def test_programs_in_the_docs_run(
     tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with listening(tmp_path, HashEncoder()) as url:
         exec(program.replace("http://127.0.0.1:8000", url), {})
     printed = capsys.readouterr().out

@@ -31,7 +31,7 @@ def url(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # type: ig
     monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.1)
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", MAX_CONNECTIONS)
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with listening(tmp_path, HashEncoder(), max_body_bytes=MAX_BODY) as url:
         yield url
 

@@ -2,20 +2,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.app import errors, problems
-from purlin.index.encoder import Vectors
 from purlin.index.errors import PurlinError
-from purlin.index.records import Role
-from tests.support.hash_encoder import HashEncoder
+from tests.support.hash_encoder import FailingEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving
 
 JSON = {"content-type": "application/json"}
@@ -26,7 +24,7 @@ CLASSIFY = {"texts": ["a text"], "labels": ["one", "two"]}
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     with serving(home, max_body_bytes=3 * 2**20) as client:
         yield client
 
@@ -290,17 +288,8 @@ def test_unknown_path_or_method_is_a_problem(client: TestClient) -> None:
     assert problem(client.post("/corpora"), 405)
 
 
-class FailingEncoder(HashEncoder):
-    """Raises an unexpected error for queries; passages are encoded when a corpus is opened."""
-
-    def encode(self, texts: Sequence[str], *, role: Role, **options: Any) -> Vectors:
-        if role == "query":
-            raise ZeroDivisionError("the secret is 42")
-        return super().encode(texts, role=role, **options)
-
-
 def test_unexpected_error_hides_internals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with serving(tmp_path, FailingEncoder()) as client:
         response = client.post("/search", json=SEARCH)
         assert "log" in problem(response, 500)["detail"]
@@ -337,9 +326,7 @@ keys = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(
     path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4)
 )

@@ -18,8 +18,7 @@ from starlette.datastructures import Headers
 
 from purlin.app import logs
 from purlin.app.logs import JsonFormatter, trace_of
-from purlin.index.records import Role
-from tests.support.hash_encoder import HashEncoder
+from tests.support.hash_encoder import FailingEncoder, HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving, until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -76,21 +75,14 @@ def test_a_request_is_one_line_without_its_text(home: Path, written: io.StringIO
 
 
 def test_errors_are_logged_with_the_request_id(home: Path, written: io.StringIO) -> None:
-    class Failing(HashEncoder):
-        def encode(self, *arguments: Any, role: Role, **options: Any) -> Any:
-            # Passages are encoded by the self-check when the corpus is opened.
-            if role == "query":
-                raise ZeroDivisionError("unforeseen")
-            return super().encode(*arguments, role=role, **options)
-
-    with serving(home, Failing()) as client:
+    with serving(home, FailingEncoder()) as client:
         response = client.post("/search", json=SEARCH, headers={"X-Request-ID": "failing"})
         problem(response, 500)
 
     (error,) = lines(written, "purlin.problems")
     assert error["request_id"] == "failing" == response.headers["x-request-id"]
     assert error["level"] == "error"
-    assert "ZeroDivisionError: unforeseen" in error["error"]
+    assert "ZeroDivisionError: the secret is 42" in error["error"]
     assert lines(written)[0]["status"] == 500
 
 
@@ -101,7 +93,7 @@ def test_probes_are_logged_only_if_they_fail(tmp_path: Path, written: io.StringI
             return super().encode(*arguments, **options)
 
     is_asked = threading.Event()
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with serving(tmp_path, Waiting()) as client:
         assert client.get("/readyz").status_code == 503
         is_asked.set()

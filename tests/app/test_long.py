@@ -107,7 +107,7 @@ class Samples:
 
 
 def test_thousands_of_replies_conform_to_the_description(home: Path, released: Encoder) -> None:
-    make(home, "code", [*FUNCTIONS, *numbered(300)], released)
+    make(home, "code", [*FUNCTIONS, *numbered(300)], encoder=released)
     existing = {"corpus": "code", "name": "code", "document_id": FUNCTIONS[0].id}
     with running(home, keys=KEY_LINE) as server:
         statuses = conforms(server, existing, each=sized(150))
@@ -283,7 +283,7 @@ def check_whole(home: Path, encoder: Encoder) -> str:
 def test_damage_to_any_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus is large enough to have every kind of file."""
     monkeypatch.setattr("purlin.index.search.dense.EXACT_ROWS", 4096)
-    make(tmp_path, "code", [*FUNCTIONS, *numbered(4_500)], HashEncoder())
+    make(tmp_path, "code", [*FUNCTIONS, *numbered(4_500)])
     with closing(Corpus.load(builds.current(tmp_path, "code"), HashEncoder())) as corpus:
         expected_hits = search_hits(corpus)
 
@@ -313,7 +313,7 @@ def _cut_to(share: float) -> Any:
 
 
 def test_a_server_with_600_mb_under_heavy_requests(home: Path, released: Encoder) -> None:
-    make(home, "code", [*FUNCTIONS, *numbered(20_000)], released)
+    make(home, "code", [*FUNCTIONS, *numbered(20_000)], encoder=released)
     texts = [f"text {n} about sorting numbers" for n in range(sized(10_000))]
     labels = [f"label {n}" for n in range(20)]
     heavy: Request = ("POST", "/classify", {"texts": texts, "labels": labels})
@@ -351,7 +351,7 @@ def test_a_wall_clock_set_back_changes_nothing(
     with running(home, env=env, keys=f"{KEY_LINE} 100000", log="json") as server:
         for offset in ("+0", "-1d", "+2d", "-30d"):
             clock.write_text(offset)
-            built = make(home, "code", [*FUNCTIONS, *numbered(len(offset))], released).name
+            built = make(home, "code", [*FUNCTIONS, *numbered(len(offset))], encoder=released).name
             until(lambda: search(server)["build"] == built)  # noqa: B023 - called at once
 
             assert search(server)["took_ms"] >= 0
@@ -391,7 +391,7 @@ def test_a_thousand_builds_under_load(home: Path, released: Encoder) -> None:
             sizes[builds.current(home, "code").name] = len(FUNCTIONS)
             for turn in range(sized(1000)):
                 documents = [*FUNCTIONS, *numbered(turn % 7 + 1, f"number {turn % 5}")]
-                build = make(home, "code", documents, released).name
+                build = make(home, "code", documents, encoder=released).name
                 sizes[build] = len(documents)
                 until(lambda: server.client.get("/corpora/code").json()["build"] == build)  # noqa: B023
                 samples.take()
@@ -455,11 +455,11 @@ def day_of(home: Path, encoder: Encoder, seconds: float, samples: Samples) -> It
     started = time.monotonic()
     for hour in range(24):
         samples.every(1.0, started + seconds * (hour + 1) / 24 - time.monotonic())
-        yield make(home, "many", numbered(500 + hour), encoder).name
+        yield make(home, "many", numbered(500 + hour), encoder=encoder).name
 
 
 def test_a_day_of_traffic_in_fifteen_minutes(home: Path, released: Encoder) -> None:
-    make(home, "many", numbered(500), released)
+    make(home, "many", numbered(500), encoder=released)
     seconds = 900 * SHARE
     min_requests = DAY * SHARE
 

@@ -114,7 +114,7 @@ def test_the_encoder_and_builds_are_reported(client: TestClient, home: Path) -> 
     assert values["purlin_corpus_documents", "code"] == 3
     assert values["purlin_corpus", "code", "serving"] == 1
 
-    make(home, "more", numbered(5), HashEncoder())
+    make(home, "more", numbered(5))
     client.post("/search", json=SEARCH | {"corpus": "more"})
 
     assert samples(client)["purlin_corpus_documents", "more"] == 5
@@ -154,7 +154,7 @@ def test_build_times_and_switches_are_reported(client: TestClient, home: Path) -
     assert values["purlin_corpus_switches_total", "code"] == 0
     assert values["purlin_corpus_refused_total", "code"] == 0
 
-    make(home, "code", numbered(5), HashEncoder())
+    make(home, "code", numbered(5))
     until(lambda: samples(client)["purlin_corpus_switches_total", "code"] == 1)
     values = samples(client)
 
@@ -172,7 +172,7 @@ def test_unused_builds_are_reported(client: TestClient, home: Path) -> None:
 
     assert samples(client)["purlin_corpus_withheld", "code"] == 1
 
-    broken = make(home, "code", numbered(5), HashEncoder())
+    broken = make(home, "code", numbered(5))
     (broken / "base" / "dense.json").write_text("{}")
     until(lambda: samples(client)["purlin_corpus_refused_total", "code"] == 1)
 
@@ -200,7 +200,7 @@ def test_cache_lookups_are_counted(client: TestClient) -> None:
 
 def test_cache_counts_survive_a_new_build(client: TestClient, home: Path) -> None:
     client.post("/search", json=SEARCH | {"filter": {"language": "python"}})
-    make(home, "code", FUNCTIONS[:2], HashEncoder())
+    make(home, "code", FUNCTIONS[:2])
     until(lambda: samples(client)["purlin_corpus_documents", "code"] == 2)
     client.post("/search", json=SEARCH | {"filter": {"language": "python"}})
     assert samples(client)["purlin_cache_total", "filters", "miss"] == 2

@@ -12,7 +12,6 @@ from starlette.types import Message, Receive, Scope, Send
 from purlin.app import slots
 from purlin.app.overload import RequestQueue, client_gone
 from tests.support.blocking import BackgroundCall, BlockingEncoder
-from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, ready, until
 
 SCOPE = {"type": "http", "method": "POST", "path": "/search", "headers": []}
@@ -233,7 +232,7 @@ def test_slots_come_back_when_the_app_fails() -> None:
 
 
 def test_a_busy_server_refuses_requests(tmp_path: Path) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     encoder = BlockingEncoder()
     with ready(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
         # The corpus is open: the encoder's first call is that of a search.

@@ -26,7 +26,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, page in PAGES.items():
         (pages / name).write_text(page)
     build(home, "library", "reference", open_source("reference", [pages]), HashEncoder())
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     return home
 
 

@@ -61,8 +61,8 @@ def built_with(released: Encoder) -> Encoder:
 @pytest.fixture
 def described(home: Path, released: Encoder) -> Iterator[tuple[Server, dict[str, Any]]]:
     """A server with keys, and the names of a corpus and a document that exist."""
-    make(home, "code", numbered(30), released)
-    make(home, "code", [*FUNCTIONS, *numbered(20)], released)
+    make(home, "code", numbered(30), encoder=released)
+    make(home, "code", [*FUNCTIONS, *numbered(20)], encoder=released)
     existing = {"corpus": "code", "name": "code", "document_id": FUNCTIONS[0].id}
     with running(home, keys=KEY_LINE) as server:
         yield server, existing
@@ -159,7 +159,7 @@ def test_a_killed_build_leaves_a_whole_corpus(tmp_path: Path, delta: list[str]) 
 
 
 def test_every_damaged_file_is_named(tmp_path: Path) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with closing(Corpus.load(builds.current(tmp_path, "code"), HashEncoder())) as corpus:
         expected_hits = search_hits(corpus)
 
@@ -190,7 +190,7 @@ def answers(server: Server) -> list[tuple[int, Any]]:
 
 
 def test_damage_to_served_files_never_changes_answers(home: Path, released: Encoder) -> None:
-    make(home, "other", numbered(5), released)
+    make(home, "other", numbered(5), encoder=released)
     publish_classifier(home, "tickets", staged(home / "staged"))
     directories = [home / "corpora" / "code", home / "classifiers"]
 
@@ -209,7 +209,7 @@ def test_damage_to_served_files_never_changes_answers(home: Path, released: Enco
             for _ in damaged(path):
                 assert answers(server) == expected
 
-        make(home, "code", FUNCTIONS, released)
+        make(home, "code", FUNCTIONS, encoder=released)
         until(lambda: answers(server) == expected)
 
         assert "Traceback" not in server.log()
@@ -233,8 +233,8 @@ def test_a_restart_refuses_a_damaged_corpus(home: Path) -> None:
 
 def test_a_full_or_read_only_disk_is_still_served(tmp_path: Path, released: Encoder) -> None:
     with small_disk(tmp_path, 16) as remount:
-        older = make(tmp_path, "code", numbered(30), released).name
-        active = make(tmp_path, "code", FUNCTIONS, released).name
+        older = make(tmp_path, "code", numbered(30), encoder=released).name
+        active = make(tmp_path, "code", FUNCTIONS, encoder=released).name
         with running(tmp_path, keys=KEY_LINE) as server:
             server.client.headers.update(ADMIN)
             ballast = tmp_path / "ballast"
@@ -322,7 +322,7 @@ def test_newest_builds_do_not_depend_on_the_clock(
     names: list[str] = []
     for hours in (0, 0, -1, -1, 24, -48):
         Clock.time += timedelta(hours=hours)
-        names.append(make(tmp_path, "code", numbered(len(names) + 3), encoder).name)
+        names.append(make(tmp_path, "code", numbered(len(names) + 3), encoder=encoder).name)
 
     assert builds.builds(tmp_path, "code") == names[-builds.KEPT_BUILDS :]
     assert hosting.roll_back(tmp_path, "code") == names[-2]

@@ -87,9 +87,9 @@ def answers(url: str) -> bool:
 def test_replicas_behind_the_proxy(tmp_path: Path) -> None:
     """A killed replica costs no request, and what the builder activates is served by all."""
     encoder = load_encoder(STATIC_ENCODER)
-    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     first = builds.current(tmp_path, "code").name
-    make(tmp_path, "code", [*FUNCTIONS, *numbered(5)], encoder)
+    make(tmp_path, "code", [*FUNCTIONS, *numbered(5)], encoder=encoder)
     secret, line = new_key("test", ["admin", "search"])
     settings = {"encoder": "static", "keys": line}
 

@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 
 from purlin.index.builds import current
 from purlin.index.builds.manifests import MANIFEST_FORMAT
-from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, serving, until
 
 
@@ -20,14 +19,14 @@ from tests.support.serving import FUNCTIONS, make, numbered, problem, ready, ser
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A server of one corpus, which is open: until then, one of the kind may still come."""
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     with ready(home) as client:
         yield client
 
 
-def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) -> None:
-    make(home, "more", FUNCTIONS[1:], encoder)
-    make(home, "manual", numbered(3, "sort"), encoder, "reference")
+def test_several_corpora_are_searched_at_once(home: Path) -> None:
+    make(home, "more", FUNCTIONS[1:])
+    make(home, "manual", numbered(3, "sort"), "reference")
     with serving(home) as client:
         body = {"query": "sort numbers", "corpus": ["more", "code", "more"], "k": 3}
         reply = client.post("/search", json=body).json()
@@ -70,10 +69,10 @@ def test_wrong_choice_of_corpora_is_explained(
     assert message in problem(response, status)["detail"]
 
 
-def test_only_corpora_of_the_kind_are_waited_for(home: Path, encoder: HashEncoder) -> None:
+def test_only_corpora_of_the_kind_are_waited_for(home: Path) -> None:
     # They are opened one after another: the shop waits for the second one.
-    file = make(home, "more", FUNCTIONS, encoder) / "base" / "record_ends.npy"
-    make(home, "shop", numbered(3), encoder, "product")
+    file = make(home, "more", FUNCTIONS) / "base" / "record_ends.npy"
+    make(home, "shop", numbered(3), "product")
     file.unlink()
     os.mkfifo(file)
     of_code = {"query": "sort numbers", "corpus": {"kind": "code"}}
@@ -109,8 +108,8 @@ def search_code(client: TestClient, **arguments: str) -> str:
     return text
 
 
-def test_a_refused_corpus_is_not_left_out_silently(home: Path, encoder: HashEncoder) -> None:
-    make(home, "old", FUNCTIONS, encoder)
+def test_a_refused_corpus_is_not_left_out_silently(home: Path) -> None:
+    make(home, "old", FUNCTIONS)
     of_another_version(home, "old")
     body = {"query": "sort numbers", "corpus": {"kind": "code"}}
     with ready(home) as client:

@@ -21,8 +21,7 @@ from purlin.app.logs import Trace, current_trace
 from purlin.app.main import create_app, serve
 from purlin.app.settings import Settings, spans_requested
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.records import Role
-from tests.support.hash_encoder import HashEncoder
+from tests.support.hash_encoder import FailingEncoder, HashEncoder
 from tests.support.serving import make, numbered, problem, serving, until
 from tests.support.traffic import run
 
@@ -163,14 +162,7 @@ def test_a_request_without_a_trace_starts_one(home: Path, collector: Collector) 
 
 
 def test_spans_have_route_and_status(home: Path, collector: Collector) -> None:
-    class Failing(HashEncoder):
-        def encode(self, *arguments: Any, role: Role, **options: Any) -> Any:
-            # Passages are encoded by the self-check when the corpus is opened.
-            if role == "query":
-                raise ZeroDivisionError("unforeseen")
-            return super().encode(*arguments, role=role, **options)
-
-    with serving(home, Failing()) as client:
+    with serving(home, FailingEncoder()) as client:
         problem(client.post("/search", json=SEARCH), 500)
 
         client.get("/corpora/none")
@@ -266,7 +258,7 @@ def test_a_collector_that_takes_no_spans_is_logged_once_and_so_is_its_return(
 def test_qa_spans_include_the_reader(
     tmp_path: Path, reader_directory: Path, collector: Collector
 ) -> None:
-    make(tmp_path, "notes", numbered(3), HashEncoder(), "reference")
+    make(tmp_path, "notes", numbered(3), "reference")
     with serving(tmp_path, reader=reader_directory) as client:
         response = client.post("/qa", json={"question": "which number?", "corpus": "notes"})
         assert response.status_code == 200

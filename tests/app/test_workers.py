@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {"workers": WORKERS, "encoder": "static", "log": "jso
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, load_encoder(STATIC_ENCODER))
+    make(home, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
     return home
 
 
@@ -177,7 +177,7 @@ def test_rates_hold_over_all_workers(home: Path) -> None:
 
 def test_all_workers_serve_a_new_build(server: Server, home: Path) -> None:
     encoder = load_encoder(STATIC_ENCODER)
-    make(home, "growing", numbered(1), encoder)
+    make(home, "growing", numbered(1), encoder=encoder)
     with ExitStack() as stack:
         both = clients(server, stack)
 
@@ -186,13 +186,13 @@ def test_all_workers_serve_a_new_build(server: Server, home: Path) -> None:
             return client.post("/search", json=body).json().get("total") == count
 
         until(lambda: all(found(client, 1) for client in both), 10)
-        make(home, "growing", numbered(5), encoder)
+        make(home, "growing", numbered(5), encoder=encoder)
         until(lambda: all(found(client, 5) for client in both), 10)
 
 
 def test_admin_actions_take_effect_in_all_workers(tmp_path: Path) -> None:
     for documents in (FUNCTIONS, numbered(5)):
-        make(tmp_path, "code", documents, load_encoder(STATIC_ENCODER))
+        make(tmp_path, "code", documents, encoder=load_encoder(STATIC_ENCODER))
     secret, line = new_key("test", ["admin", "search"])
     with serving_all(tmp_path, keys=line) as server, ExitStack() as stack:
         both = clients(server, stack)

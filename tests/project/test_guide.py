@@ -144,7 +144,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     """A shell with what the pages' examples need: a server, corpora, a classifier and dev rows."""
     here = tmp_path_factory.mktemp("reader")
     home, manual = here / "var", here / "manual"
-    make(home, "code", FUNCTIONS, released)
+    make(home, "code", FUNCTIONS, encoder=released)
     manual.mkdir()
     (manual / "functions.html").write_text(REFERENCE_PAGE)
     build(home, "python", "reference", open_source("reference", [manual]), released)

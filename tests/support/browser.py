@@ -147,6 +147,14 @@ class Tab:
         self.until(f"document.querySelector({json.dumps(selector)})")
         self.run(f"document.querySelector({json.dumps(selector)}).click()")
 
+    def focus(self, selector: str) -> None:
+        """Focus the first matching element."""
+        self.run(f"document.querySelector({json.dumps(selector)}).focus()")
+
+    def go(self, fragment: str) -> None:
+        """Go to a view of the page that is loaded."""
+        self.run(f"location.hash = {json.dumps(fragment)}")
+
     def type(self, text: str) -> None:
         """Type into the focused element."""
         self.call("Input.insertText", text=text)

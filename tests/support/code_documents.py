@@ -43,3 +43,25 @@ def is_module(document: Document) -> bool:
 
 def definitions(items: list[Document | Skipped]) -> list[Document]:
     return [item for item in items if isinstance(item, Document) and not is_module(item)]
+
+
+def named(documents: list[Document], title: str) -> Document:
+    return next(document for document in documents if document.title == title)
+
+
+Row = tuple[str, object, int | None, int | None, str]
+
+
+def row(document: Document) -> Row:
+    """Return what the tables of expected definitions say of one."""
+    lines = document.location.start_line, document.location.end_line
+    return (document.title, document.fields["kind"], *lines, document.summary.split("\n")[0])
+
+
+def expected_rows(folder: str) -> dict[str, list[Row]]:
+    """Return the expected rows of each file of a folder of tests/data, from the table beside it."""
+    rows_of: dict[str, list[Row]] = {}
+    for line in (DATA / f"{folder}.tsv").read_text().splitlines()[1:]:
+        file, title, kind, summary, first, last = line.split("\t")
+        rows_of.setdefault(file, []).append((title, kind, int(first), int(last), summary))
+    return rows_of

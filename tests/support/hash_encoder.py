@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,3 +43,12 @@ class HashEncoder:
         if progress is not None:
             progress(len(texts))
         return vectors
+
+
+class FailingEncoder(HashEncoder):
+    """Raises an unexpected error for queries; passages are encoded when a corpus is opened."""
+
+    def encode(self, texts: Sequence[str], *, role: Role, **options: Any) -> Vectors:
+        if role == "query":
+            raise ZeroDivisionError("the secret is 42")
+        return super().encode(texts, role=role, **options)

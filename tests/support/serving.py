@@ -87,10 +87,15 @@ def numbered(count: int, word: str = "number") -> list[Document]:
 
 
 def make(
-    home: Path, name: str, documents: list[Document], encoder: TextEncoder, kind: Kind = "code"
+    home: Path,
+    name: str,
+    documents: list[Document],
+    kind: Kind = "code",
+    *,
+    encoder: TextEncoder | None = None,
 ) -> Path:
     """Build and activate a corpus, and return the directory of the build."""
-    build(home, name, kind, [source("all", documents)], encoder)
+    build(home, name, kind, [source("all", documents)], encoder or HashEncoder())
     return current(home, name)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -262,7 +262,6 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(KEYS | st.text(max_size=9), VALUES, max_size=5))
 def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
     refused: InvalidInput | NotFound
@@ -279,7 +278,6 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
     assert len(refused.message) < 500
 
 
-@settings(deadline=None)
 @given(
     name=st.text(),
     seed=st.integers(-(2**63), 2**63 - 1),

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -38,7 +38,6 @@ def by_equation(
     return total / len(queries)
 
 
-@settings(deadline=None)
 @given(
     queries=st.integers(1, 6),
     more=st.integers(0, 8),
@@ -105,7 +104,6 @@ def test_half_precision_vectors_give_a_finite_loss() -> None:
     assert float(loss) == 0.0
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 5), min_size=1, max_size=5),
     words=st.integers(1, 9),
@@ -221,7 +219,6 @@ def in_one_go(
     return value.detach(), gradients(model)
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5), seed=st.integers(0, 1 << 30))
 def test_a_batch_in_parts_gives_the_gradients_of_the_whole(sizes: list[int], seed: int) -> None:
     """With parts of different sizes, and dropout that draws as without parts."""

@@ -96,6 +96,23 @@ class Listing:
         others = f", and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
         return f"{path[:_MAX_SHOWN]} is not indexed ({reason[:_MAX_SHOWN]}){others}"
 
+    def ending_in(self, path: str, most: int) -> list[str]:
+        """Return files and folders, at most `most`, whose paths have all parts of `path` at their end.
+
+        There are none if a file is at or below `path` itself. Those nearest to the root come first.
+        """
+        parts = f"/{path.strip('/')}/"
+        paths: set[str] = set()
+
+        for file in self.files:
+            start = f"/{file.name}/".find(parts)
+            if start == 0:
+                return []
+            if start > 0:
+                paths.add(file.name[: start + len(parts) - 2])
+
+        return sorted(paths, key=lambda path: (path.count("/"), path))[:most]
+
     def of_segment(self, segment: int) -> Iterator[IndexedFile]:
         """Yield the files that one segment has."""
         return (file for file in self.files if file.segment == segment)

@@ -19,15 +19,17 @@ import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
+from purlin.app.agents import local as local_module
 from purlin.app.agents import mcp_stdio
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.local import LocalCorpora
 from purlin.app.agents.mcp import HANDSHAKE, STATELESS
 from purlin.app.agents.mcp_stdio import StdioServer
 from purlin.app.agents.tools import TOOLS
+from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.workspaces import workspace
-from tests.app.agents.test_mcp import FILES, META
+from tests.support.agents import FILES, META
 from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, until
@@ -319,6 +321,71 @@ def test_answers_follow_the_files(local: LocalCorpora, project: Path) -> None:
     assert first("push onto stack")["path"] == "tools/stack.py"
 
 
+class SlowEncoder(HashEncoder):
+    """An encoder that waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def encode(self, *arguments: Any, **options: Any) -> Vectors:
+        assert self.go_on.wait(60)
+        return super().encode(*arguments, **options)
+
+
+@pytest.fixture
+def slow_index(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[LocalCorpora, SlowEncoder]]:
+    """A workspace that is not indexed before its encoder may go on."""
+    encoder = SlowEncoder()
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: encoder)
+    monkeypatch.setattr(local_module, "ANSWER_S", 0.3)
+    yield LocalCorpora(project, tmp_path / "home"), encoder
+    encoder.go_on.set()
+
+
+def test_a_call_does_not_wait_for_a_long_indexing(
+    slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, encoder = slow_index
+    search = call(1, "search_code", query="sort_numbers")
+    # The second call waits for the turn of the first one, which goes on.
+    for _ in range(2):
+        reply = talk(local, search)[1]
+        assert reply["result"]["isError"]
+        assert re.search(
+            r"project is still being indexed \(\w+ .+\)\. Call again in a minute", text(reply)
+        )
+
+    encoder.go_on.set()
+    monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
+    assert "sort_numbers" in text(talk(local, search)[1])
+    assert local.progress() is None
+
+
+def test_a_call_hears_of_progress_if_it_asks_for_it(
+    slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, _ = slow_index
+    monkeypatch.setattr(local_module, "ANSWER_S", 5.0)
+    monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.2)
+    calls = [
+        request(name, "tools/call", name="search_code", arguments={"query": "rows"}, _meta=metadata)
+        for name, metadata in (("quiet", {}), ("loud", {"progressToken": "token"}))
+    ]
+    sink = io.BytesIO()
+    StdioServer(lambda: local, io.BytesIO(b"".join(calls)), sink).run()
+
+    messages = [json.loads(line) for line in sink.getvalue().splitlines()]
+    heard = [message["params"] for message in messages if "params" in message]
+    assert {params["progressToken"] for params in heard} == {"token"}
+    assert re.fullmatch(r"\w+ [\d,]+ of [\d,]+ \w+", heard[-1]["message"])
+    seconds = [params["progress"] for params in heard]
+    assert len(seconds) > 1
+    assert seconds == sorted(set(seconds))
+
+
 def test_a_file_that_changes_meanwhile_is_marked(
     local: LocalCorpora, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +460,7 @@ def test_corpora_of_a_home_are_searched_where_there_is_no_workspace(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
-    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+    make(tmp_path / "home", "shared", FUNCTIONS)
     replies = talk(
         LocalCorpora(tmp_path, tmp_path / "home"),
         call(1, "search_code", query="sort numbers", corpus="shared", k=1),
@@ -418,7 +485,7 @@ def test_corpora_of_a_home_are_searched_by_name(
 ) -> None:
     monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
     monkeypatch.setenv("PURLIN_READER", str(reader_directory))
-    make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
+    make(tmp_path / "home", "shared", FUNCTIONS)
 
     replies = talk(
         local,

@@ -50,7 +50,7 @@ class OtherEncoder(HashEncoder):
 
 @pytest.fixture
 def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
-    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     with opened(tmp_path, encoder) as corpora:
         corpora.open_all()
         yield corpora
@@ -82,9 +82,9 @@ def test_existing_corpora_are_opened(served: OpenCorpora) -> None:
     assert status.build == build_of(served)
 
 
-def test_new_build_is_served(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+def test_new_build_is_served(served: OpenCorpora, tmp_path: Path) -> None:
     first = build_of(served)
-    second = make(tmp_path, "code", numbered(5), encoder).name
+    second = make(tmp_path, "code", numbered(5)).name
     until(lambda: build_of(served) == second)
     builds.activate(tmp_path, "code", first)
     until(lambda: build_of(served) == first)
@@ -113,28 +113,26 @@ def test_the_log_tells_an_interim_build_from_the_final_one(
     ]
 
 
-def test_old_build_closes_after_its_last_use(
-    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_old_build_closes_after_its_last_use(served: OpenCorpora, tmp_path: Path) -> None:
     with served.lease("code") as old:
-        make(tmp_path, "code", numbered(5), encoder)
+        make(tmp_path, "code", numbered(5))
         until(lambda: build_of(served) != old.build)
         assert old.search("sort numbers").hits[0].document_id == FUNCTIONS[1].id
     with pytest.raises(Exception, match="closed"):
         old.document(FUNCTIONS[1].id)
 
 
-def test_corpora_may_come_and_go(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+def test_corpora_may_come_and_go(served: OpenCorpora, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="Corpora: code"):
         build_of(served, "more")
-    make(tmp_path, "more", numbered(5), encoder)
+    make(tmp_path, "more", numbered(5))
     build_of(served, "more")
     assert [status.name for status in served.statuses()] == ["code", "more"]
     builds.delete(tmp_path, "code")
     assert [status.name for status in served.statuses()] == ["more"]
     with pytest.raises(NotFound, match="Corpora: more"):
         build_of(served)
-    make(tmp_path, "code", numbered(3), encoder)
+    make(tmp_path, "code", numbered(3))
     assert build_of(served)
 
 
@@ -151,10 +149,10 @@ def test_name_cannot_be_a_path(served: OpenCorpora) -> None:
 
 
 def test_damaged_build_is_refused(
-    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
+    served: OpenCorpora, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = build_of(served)
-    damaged = make(tmp_path, "code", numbered(5), encoder)
+    damaged = make(tmp_path, "code", numbered(5))
     damage(damaged)
     # The first request that reads the damaged block is refused; the build is verified then.
     until(lambda: served.status("code").build == damaged.name)
@@ -169,7 +167,7 @@ def test_damaged_build_is_refused(
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
         status.problem
     ]
-    third = make(tmp_path, "code", numbered(6), encoder).name
+    third = make(tmp_path, "code", numbered(6)).name
     until(lambda: build_of(served) == third)
     assert served.status("code").problem is None
 
@@ -178,8 +176,8 @@ def test_build_altered_in_use_falls_back(
     tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Builds of the same documents would share the file that is damaged.
-    first = make(tmp_path, "code", numbered(5), encoder)
-    second = make(tmp_path, "code", FUNCTIONS, encoder)
+    first = make(tmp_path, "code", numbered(5), encoder=encoder)
+    second = make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     with opened(tmp_path, encoder) as corpora:
         assert build_of(corpora) == second.name
         damage(second)
@@ -201,10 +199,10 @@ def test_build_altered_in_use_falls_back(
 def test_altered_build_is_verified_whole_before_it_serves_again(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = make(tmp_path, "code", numbered(5), encoder)
+    first = make(tmp_path, "code", numbered(5), encoder=encoder)
     # The damaged block is one that opening the build does not read.
     wide = [replace(document, fields={"padding": "x" * 9000}) for document in numbered(9)]
-    second = make(tmp_path, "code", wide, encoder)
+    second = make(tmp_path, "code", wide, encoder=encoder)
     with opened(tmp_path, encoder) as corpora:
         assert build_of(corpora) == second.name
         sound = (second / "base" / "documents.bin").read_bytes()
@@ -232,8 +230,8 @@ def test_touched_build_stays_in_use(served: OpenCorpora, tmp_path: Path) -> None
 def test_restart_falls_back_to_the_last_sound_build(
     tmp_path: Path, encoder: HashEncoder, harm: str
 ) -> None:
-    first = make(tmp_path, "code", FUNCTIONS, encoder)
-    second = make(tmp_path, "code", numbered(5), encoder)
+    first = make(tmp_path, "code", FUNCTIONS, encoder=encoder)
+    second = make(tmp_path, "code", numbered(5), encoder=encoder)
     if harm == "truncate":
         os.truncate(second / "base" / "vectors.npy", 100)
     elif harm == "remove":
@@ -250,7 +248,7 @@ def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> No
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         home.chmod(0o755)
-        directory = make(home, "code", FUNCTIONS, encoder).parent
+        directory = make(home, "code", FUNCTIONS, encoder=encoder).parent
         directory.chmod(0)
         with opened(home, encoder) as corpora, unprivileged():
             for _ in range(2):
@@ -261,8 +259,8 @@ def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> No
 
 
 def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> None:
-    first = make(tmp_path, "code", FUNCTIONS, encoder)
-    make(tmp_path, "code", numbered(5), encoder)
+    first = make(tmp_path, "code", FUNCTIONS, encoder=encoder)
+    make(tmp_path, "code", numbered(5), encoder=encoder)
     builds.activate(tmp_path, "code", first.name)
     damage(first)
     with opened(tmp_path, encoder) as corpora:
@@ -274,7 +272,7 @@ def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> No
 def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = make(tmp_path, "code", FUNCTIONS, encoder)
+    build = make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     sound = (build / "base" / "record_ends.npy").read_bytes()
     damage(build, "record_ends.npy")
     with opened(tmp_path, encoder) as corpora:
@@ -287,8 +285,8 @@ def test_repaired_build_is_retried(
         assert build_of(corpora) == build.name
 
 
-def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
-    make(tmp_path, "code", FUNCTIONS, encoder)
+def test_corpus_of_another_encoder_is_refused(tmp_path: Path) -> None:
+    make(tmp_path, "code", FUNCTIONS)
     with opened(tmp_path, OtherEncoder()) as corpora:
         with pytest.raises(EncoderMismatch, match="'hash'"):
             build_of(corpora)
@@ -297,7 +295,7 @@ def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncod
 def test_corpus_being_opened_answers_503(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     go_on = threading.Event()
 
     def open_late(*arguments: Any) -> Corpus:
@@ -318,9 +316,9 @@ def test_corpus_being_opened_answers_503(
 
 
 def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncoder) -> None:
-    damage(make(tmp_path, "broken", FUNCTIONS, encoder), "record_ends.npy")
-    make(tmp_path, "code", FUNCTIONS, encoder)
-    make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
+    damage(make(tmp_path, "broken", FUNCTIONS, encoder=encoder), "record_ends.npy")
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
+    make(tmp_path, "foreign", FUNCTIONS, encoder=OtherEncoder())
     with ready(tmp_path, encoder) as client:
         states = {each["name"]: each["state"] for each in client.get("/corpora").json()["corpora"]}
         assert states == {"broken": "refused", "code": "serving", "foreign": "refused"}
@@ -338,7 +336,7 @@ def test_no_query_fails_during_activation(tmp_path: Path, encoder: HashEncoder) 
     def documents(version: int) -> list[Document]:
         return numbered(20 + version)
 
-    make(tmp_path, "code", documents(0), encoder, "reference")
+    make(tmp_path, "code", documents(0), "reference", encoder=encoder)
     served_builds: set[str] = set()
     stop = threading.Event()
 
@@ -355,7 +353,7 @@ def test_no_query_fails_during_activation(tmp_path: Path, encoder: HashEncoder) 
     with serving(tmp_path, encoder) as client, ThreadPoolExecutor(3) as clients:
         asking = [clients.submit(ask) for _ in range(3)]
         names = [
-            make(tmp_path, "code", documents(version), encoder, "reference").name
+            make(tmp_path, "code", documents(version), "reference", encoder=encoder).name
             for version in range(1, 13)
         ]
         until(lambda: names[-1] in served_builds)
@@ -364,14 +362,12 @@ def test_no_query_fails_during_activation(tmp_path: Path, encoder: HashEncoder) 
     assert len(served_builds) > 2
 
 
-def test_activation_leaks_no_files(
-    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_activation_leaks_no_files(served: OpenCorpora, tmp_path: Path) -> None:
     def open_files() -> int:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    names = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
+    names = [make(tmp_path, "code", numbered(5 + n)).name for n in range(2)]
     until(lambda: build_of(served) == names[1])
     before = open_files()
     for turn in range(20):
@@ -389,7 +385,7 @@ def test_unexpected_error_is_logged_as_a_refusal(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("unforeseen")
 
-    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     monkeypatch.setattr(open_builds, "read_manifest", fail)
     with opened(tmp_path, encoder) as corpora:
         with pytest.raises(Damaged, match="ZeroDivisionError"):
@@ -406,8 +402,8 @@ def test_closed_corpora_open_nothing(served: OpenCorpora) -> None:
 def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashEncoder) -> None:
     directory = write_static(tmp_path / "static")
     static = load_encoder(directory)
-    make(tmp_path, "code", FUNCTIONS, encoder)
-    make(tmp_path, "quick", FUNCTIONS, static)
+    make(tmp_path, "code", FUNCTIONS, encoder=encoder)
+    make(tmp_path, "quick", FUNCTIONS, encoder=static)
     encoders = Encoders(encoder, [tmp_path / "none", directory])
     with closing(OpenCorpora(tmp_path, encoders, timeout_s=10)) as corpora:
         with corpora.lease("code") as code, corpora.lease("quick") as quick:
@@ -418,7 +414,7 @@ def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashE
             )
 
         # The better vectors take over.
-        make(tmp_path, "quick", FUNCTIONS, encoder)
+        make(tmp_path, "quick", FUNCTIONS, encoder=encoder)
         until(lambda: encoder_of(corpora, "quick") == "hash")
         assert encoders.of_build({"name": "hash", "fingerprint": "hash-64"}) is encoders.own
 

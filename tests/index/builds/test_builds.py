@@ -63,14 +63,6 @@ def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
         builds.current(tmp_path, name)
 
 
-def test_unknown_corpus_lists_existing_ones(tmp_path: Path) -> None:
-    _publish(tmp_path, "known", "x")
-    with pytest.raises(NotFound, match="Corpora: known"):
-        builds.current(tmp_path, "other")
-    with pytest.raises(NotFound, match="Corpora: known"):
-        builds.delete(tmp_path, "other")
-
-
 def _truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 1)
 

@@ -73,7 +73,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\u
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(TEXT, min_size=1, max_size=4),
     st.sampled_from(sorted(FORMATS)),
@@ -97,7 +97,7 @@ def test_texts_are_the_same_in_every_table(
     assert list(read_texts(path, path.name, id_column="number")) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(TEXT, min_size=1, max_size=4), ENCODINGS, st.booleans())
 def test_lines_are_the_texts_of_any_other_file(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], encoding: str, gzipped: bool
@@ -115,7 +115,7 @@ def test_lines_are_the_texts_of_any_other_file(
 NAMES = ["a.txt", "a.txt.gz", "a.csv", "a.tsv", "a.json", "a.jsonl", "a.jsonl.gz", "a.parquet"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300) | TEXT.map(str.encode), st.sampled_from(NAMES))
 @example(b"\xff\xfea", "a.txt")
 @example(b"\xff\xfe\x00\xd8", "a.txt")
@@ -134,7 +134,7 @@ def test_any_bytes_are_texts_or_refused_by_name(
         assert all(is_text(row.text) and row.text == row.text.strip() for row in rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_one_text_or_refused(content: bytes) -> None:
     rows = rows_or_error(lambda: [whole_text(content, "stdin")])

@@ -103,7 +103,6 @@ def _scored(run: dict[str, list[str]]) -> Iterator[ir_measures.ScoredDoc]:
             yield ir_measures.ScoredDoc(query, document, float(-rank))
 
 
-@settings(deadline=None)
 @given(judgements, runs)
 def test_measures_equal_those_of_ir_measures(
     qrels: dict[str, dict[str, int]], run: dict[str, list[str]]

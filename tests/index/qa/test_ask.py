@@ -14,6 +14,7 @@ from purlin.index.qa.reader import RELEASED_READER, Reader
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_QUERY_CHARS
 from purlin.index.sources import open_source
+from tests.support.corpora import new_corpus
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, REFERENCE_PAGE, make
 
@@ -24,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pages / "functions.html").write_text(REFERENCE_PAGE)
     sources = open_source("reference", [pages], base_url="https://example.org")
     build(home, "library", "reference", sources, HashEncoder())
-    make(home, "code", FUNCTIONS, HashEncoder())
+    make(home, "code", FUNCTIONS)
     return home
 
 
@@ -102,19 +103,11 @@ def test_several_passages_of_a_document_are_retrieved(tmp_path: Path) -> None:
     (pages / "long.html").write_text(
         f"<html><body><section id='s'><h1>Long</h1>{paragraphs}</section></body></html>"
     )
-    build(tmp_path, "long", "reference", open_source("reference", [pages]), HashEncoder())
-    corpus = Corpus.load(current(tmp_path, "long"), HashEncoder())
+    corpus = new_corpus(tmp_path, "reference", open_source("reference", [pages]))
     retrieved = corpus.passages("words number7 number8", 5).passages
     assert len({each.document.id for each in retrieved}) < len(retrieved)
     scores = [each.hit.score for each in retrieved]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None:
-    corpus = Corpus.load(current(home, "code"), HashEncoder())
-    with pytest.raises(InvalidInput, match="'code' is of kind code") as raised:
-        answer_question(corpus, reader, "What?")
-    assert raised.value.field == "corpus"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +195,7 @@ def test_a_section_that_two_pages_have_is_read_once(tmp_path: Path, reader: Read
     pages.mkdir()
     for name in ("functions.html", "manual.html"):
         (pages / name).write_text(REFERENCE_PAGE)
-    build(tmp_path, "twice", "reference", open_source("reference", [pages]), HashEncoder())
-    corpus = Corpus.load(current(tmp_path, "twice"), HashEncoder())
+    corpus = new_corpus(tmp_path, "reference", open_source("reference", [pages]))
 
     result = answer_question(corpus, reader, "What is the default step of range?", max_hits=100)
     texts = [(hit.title, hit.text) for hit in result.hits]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from purlin.index.qa.conditions import values_under_condition
@@ -33,8 +31,7 @@ def test_values_under_conditions(text: str, question: str, values: list[str]) ->
     assert [text[slice(*span)] for span in spans] == values
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("part", ["1 if ", '"a', "a if b, ", "1 if a, ", "'", "1.", "-1 if a\n"])
 def test_odd_texts_are_read_in_time(part: str) -> None:
-    started = time.monotonic()
-    list(values_under_condition(part * 10_000, {"a"}))
-    assert time.monotonic() - started < 2
+    list(values_under_condition(part * 100_000, {"a"}))

@@ -32,7 +32,7 @@ from tests.support.readers import QUESTIONS, RANGE, read_answers, word_packer
 
 @given(question=st.text(max_size=60), text=st.text(max_size=80), context=st.text(max_size=20))
 @example(question="", text="0\r)", context="")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_spans_are_inside_any_text(packer: Packer, question: str, text: str, context: str) -> None:
     passage = ReadingPassage(text, context)
     (packed,) = packer.pack(question, [passage])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index import builds
@@ -301,10 +301,7 @@ def test_filters_are_those_of_a_plain_loop(plain: Backend, conditions: Filter) -
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), CONDITION, min_size=1, max_size=3))
-@settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=60)
 def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter) -> None:
     allowed = {document.id for document in documents() if fulfils(document, conditions)}
     try:

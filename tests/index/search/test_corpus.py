@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purlin.index import builds
 from purlin.index.errors import InvalidInput
-from purlin.index.indexing.build import Options, build
 from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.limits import MAX_K, MAX_RANK
 from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.several import search_corpora
 from purlin.index.search.store.filters import Filter
+from tests.support.corpora import new_corpus
 from tests.support.documents import functions, paged, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -24,9 +23,7 @@ WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 o
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     home = tmp_path_factory.mktemp("home")
-    encoder = HashEncoder()
-    build(home, "c", "code", [source("m.py", functions(900, WORDS))], encoder)
-    return Corpus.load(builds.current(home, "c"), encoder)
+    return new_corpus(home, "code", [source("m.py", functions(900, WORDS))])
 
 
 def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
@@ -66,7 +63,7 @@ def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> 
     assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power * factor, abs=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 40), st.sampled_from(["upload retry", "open", "zzz unknown"]))
 def test_pages_are_consistent(corpus: Corpus, k: int, query: str) -> None:
     whole = corpus.search(query, k=120).hits
@@ -129,14 +126,12 @@ def test_highlights_and_explanation(corpus: Corpus) -> None:
     assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-3)
 
 
-def test_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_document_of_many_passages_is_one_hit(tmp_path: Path) -> None:
     long = Document(
         "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))
     )
     short = Document("short", "reference", "short", "word1 only.")
-    sources, options = [source("p", [long, short])], Options(splitter="simple")
-    build(tmp_path, "r", "reference", sources, encoder, options=options)
-    opened = Corpus.load(builds.current(tmp_path, "r"), encoder)
+    opened = new_corpus(tmp_path, "reference", [source("p", [long, short])], splitter="simple")
     assert opened.manifest.passages > 10
     result = opened.search("word1", k=10)
     assert sorted(hit.document_id for hit in result.hits) == ["long", "short"]
@@ -144,17 +139,14 @@ def test_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncod
 
 
 @pytest.mark.parametrize("count", [300, 900])
-def test_pages_are_consistent_with_many_equal_titles(
-    tmp_path: Path, encoder: HashEncoder, count: int
-) -> None:
+def test_pages_are_consistent_with_many_equal_titles(tmp_path: Path, count: int) -> None:
     rng = np.random.default_rng(1)
     bodies = [
         " ".join(f"w{n}" for n in rng.integers(300, size=rng.integers(2, 40))) for _ in range(count)
     ]
     sections = [Document(f"s{n}", "reference", "Examples", body) for n, body in enumerate(bodies)]
     others = [Document(f"o{n}", "reference", f"other {n}", f"examples w{n}") for n in range(500)]
-    build(tmp_path, "r", "reference", [source("p", [*others, *sections])], encoder)
-    with closing(Corpus.load(builds.current(tmp_path, "r"), encoder)) as opened:
+    with closing(new_corpus(tmp_path, "reference", [source("p", [*others, *sections])])) as opened:
         whole = opened.search("examples", k=1000).hits
         pages = paged(opened, "examples", 1000, 50)
     assert [hit.id for hit in pages] == [hit.id for hit in whole]
@@ -185,29 +177,26 @@ def test_invalid_arguments_are_named(
     assert caught.value.field == field
 
 
-def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path) -> None:
     same = [
         Document(role, "code", "f", "def upload(): pass", fields={"role": role})
         for role in ("test", "source", "vendored")
     ]
-    build(tmp_path, "c", "code", [source("f", same)], encoder)
-    demoted = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
+    demoted = new_corpus(tmp_path, "code", [source("f", same)]).search("upload").hits
     assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
     assert demoted[1].score == pytest.approx(0.9 * demoted[0].score, abs=1e-3)
-    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(secondary="keep"))
-    kept = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
+    kept = new_corpus(tmp_path, "code", [source("f", same)], secondary="keep").search("upload").hits
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
 
 
-def test_exact_id_or_title_ranks_first(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_exact_id_or_title_ranks_first(tmp_path: Path) -> None:
     laptop = "thin and light with many ports and a bright screen"
     documents = [
         Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
         Document("XY-2", "product", "Laptop with a long name", laptop),
         Document("Q-9", "product", "Reading lamp", "light for reading in bed"),
     ]
-    build(tmp_path, "p", "product", [source("f", documents)], encoder)
-    opened = Corpus.load(builds.current(tmp_path, "p"), encoder)
+    opened = new_corpus(tmp_path, "product", [source("f", documents)])
     for query, expected in (("XY-2", "XY-2"), (" reading LAMP ", "Q-9")):
         for mode in ("lexical", "hybrid"):
             hit = opened.search(query, mode=mode, explain=True).hits[0]

@@ -142,7 +142,7 @@ def test_exact_cosines_are_those_of_all_rows() -> None:
     depth=st.sampled_from([1, 10, 200]),
     seed=st.integers(0, 3),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_filter_restricts_rows_without_loss(
     large: tuple[np.ndarray, Dense, dict[str, float]], share: float, depth: int, seed: int
 ) -> None:

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index import builds
 from purlin.index.errors import InvalidInput
-from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.grouping import MAX_VARIANTS, can_group, search_grouped
 from purlin.index.search.several import search_corpora
 from purlin.index.sources.products.records import from_record
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving
 
 COLOURS = "red blue green black".split()
@@ -47,9 +45,7 @@ def _hats(count: int) -> list[Document]:
 
 
 def _corpus(home: Path, name: str, documents: list[Document]) -> Corpus:
-    encoder = HashEncoder()
-    build(home, name, "product", [source("f", documents)], encoder)
-    return Corpus.load(builds.current(home, name), encoder)
+    return new_corpus(home, "product", [source("f", documents)], name=name)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +126,7 @@ def test_an_unknown_field_is_named(corpus: Corpus) -> None:
 @pytest.mark.parametrize("chosen", ["hats", ["hats"], ["hats", "code"]])
 def test_a_catalogue_without_variants_may_be_asked_for_them(tmp_path: Path, chosen: object) -> None:
     _corpus(tmp_path, "hats", _hats(2))
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     request = {"corpus": chosen, "query": "wool hat", "k": 1, "offset": 1}
     with serving(tmp_path) as client:
         plain = client.post("/search", json=request).json()
@@ -141,7 +137,7 @@ def test_a_catalogue_without_variants_may_be_asked_for_them(tmp_path: Path, chos
 
 
 def test_code_has_no_variants(tmp_path: Path) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with serving(tmp_path) as client:
         reply = client.post(
             "/search", json={"corpus": "code", "query": "sort", "group_by": "parent"}

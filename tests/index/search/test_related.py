@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from purlin.index.builds import current
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.texts.passages import render, split
+from tests.support.corpora import new_corpus
 from tests.support.documents import functions, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -26,10 +25,7 @@ NESTED = [
 
 
 def opened(home: Path, documents: list[Document]) -> Corpus:
-    encoder = HashEncoder()
-    options = Options(splitter="simple")
-    build(home, "code", "code", [source("all", documents)], encoder, options=options)
-    return Corpus.load(current(home, "code"), encoder)
+    return new_corpus(home, "code", [source("all", documents)], splitter="simple")
 
 
 def test_related_documents_are_those_of_a_full_comparison(tmp_path: Path) -> None:

@@ -13,18 +13,16 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
-from purlin.index.indexing.build import build
 from purlin.index.qa.reader import RELEASED_READER, Reader
 from purlin.index.records import Document
 from purlin.index.reranker import RELEASED_RERANKER, Reranker, Rerankers, logistic
 from purlin.index.search import corpus as searching
 from purlin.index.search.corpus import RERANK_DEPTH, Corpus
 from purlin.index.search.several import search_corpora
+from tests.support.corpora import new_corpus
 from tests.support.documents import functions, source
-from tests.support.hash_encoder import HashEncoder
 from tests.support.rerankers import WordReranker, tiny_reranker
 from tests.support.serving import FUNCTIONS, make, problem, serving
 
@@ -41,11 +39,11 @@ def documents() -> list[Document]:
 def corpora(
     tmp_path_factory: pytest.TempPathFactory, documents: list[Document]
 ) -> tuple[Corpus, Corpus]:
-    home, encoder = tmp_path_factory.mktemp("home"), HashEncoder()
-    parts = {"one": documents[:50], "two": documents[50:]}
-    for name, part in parts.items():
-        build(home, name, "code", [source(f"{name}.py", part)], encoder)
-    first, second = (Corpus.load(builds.current(home, name), encoder) for name in parts)
+    home, parts = tmp_path_factory.mktemp("home"), {"one": documents[:50], "two": documents[50:]}
+    first, second = (
+        new_corpus(home, "code", [source(f"{name}.py", part)], name=name)
+        for name, part in parts.items()
+    )
     return first, second
 
 
@@ -234,10 +232,9 @@ def test_the_reader_reranks_references(tmp_path: Path) -> None:
         Document("close", "reference", "close(file)", "Closes the file. Returns None."),
         Document("range", "reference", "range(start)", "If step is omitted, it defaults to 1."),
     ]
-    build(tmp_path, "manual", "reference", [source("a", documents)], HashEncoder())
     with_default = Rerankers(RELEASED_RERANKER, lambda: reader)
     chosen = with_default.choose("reference", True)
-    manual = Corpus.load(builds.current(tmp_path, "manual"), HashEncoder())
+    manual = new_corpus(tmp_path, "reference", [source("a", documents)])
     hits = manual.search("What is the default step of range?", reranker=chosen).hits
     assert hits[0].document_id == "range"
     assert hits[0].scores["rerank"] > hits[1].scores["rerank"]
@@ -249,8 +246,8 @@ def test_the_reader_reranks_references(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, directory: Path) -> Iterator[TestClient]:
     home = tmp_path_factory.mktemp("home")
-    make(home, "code", FUNCTIONS, HashEncoder())
-    make(home, "more", FUNCTIONS[:1], HashEncoder())
+    make(home, "code", FUNCTIONS)
+    make(home, "more", FUNCTIONS[:1])
     with serving(home, reranker=directory) as client:
         yield client
 
@@ -294,7 +291,7 @@ def test_rerank_refuses_texts_that_are_too_long(client: TestClient) -> None:
 
 
 def test_a_directory_of_another_component_is_a_clear_error(tmp_path: Path) -> None:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS)
     with serving(tmp_path, reranker=RELEASED_READER) as client:
         body = {"query": "sort", "corpus": "code", "rerank": True}
         refusal = problem(client.post("/search", json=body), 422)

@@ -23,6 +23,7 @@ from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.store import document_records
 from purlin.index.search.store.listing import read_listing
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 
@@ -272,8 +273,7 @@ def test_digests_are_those_of_files_with_a_stamp(tmp_path: Path) -> None:
 
 def test_segments_in_memory_are_shared(tmp_path: Path) -> None:
     files = plain(9)
-    build(tmp_path, "c", "code", sources(files), HashEncoder())
-    with closing(Corpus.load(builds.current(tmp_path, "c"), HashEncoder())) as first:
+    with closing(new_corpus(tmp_path, "code", sources(files))) as first:
         files["f04"] = [("", ["upload"], "source")]
         build(tmp_path, "c", "code", sources(files), HashEncoder())
         second = Corpus.load(builds.current(tmp_path, "c"), HashEncoder(), first)

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from purlin.index import builds
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput, WrongType
-from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import MAX_CORPORA, search_corpora
+from tests.support.corpora import new_corpus
 from tests.support.documents import functions, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -32,8 +31,7 @@ class ShiftedEncoder(HashEncoder):
 
 
 def _corpus(home: Path, name: str, documents: list[Document], encoder: HashEncoder) -> Corpus:
-    build(home, name, "code", [source(f"{name}.py", documents)], encoder)
-    return Corpus.load(builds.current(home, name), encoder)
+    return new_corpus(home, "code", [source(f"{name}.py", documents)], encoder, name=name)
 
 
 @pytest.fixture(scope="module")

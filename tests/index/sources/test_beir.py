@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
@@ -306,9 +306,7 @@ _json = st.recursive(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(
     record=st.dictionaries(st.sampled_from(["_id", "title", "text", "a", "url", "start"]), _json),
     kind=st.sampled_from(KINDS),
@@ -331,9 +329,7 @@ def test_any_json_gives_a_document_or_a_reason(
         assert item.line == 1
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(content=st.binary(max_size=300), name=st.sampled_from(["c.jsonl", "c.jsonl.gz"]))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / name

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import Skipped
@@ -38,9 +38,7 @@ def files_of_git(root: Path) -> list[str]:
 
 
 # Git lists no untracked files of a directory that an ignored one is above, and neither does the walk.
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(
     ignores=st.lists(
         st.tuples(

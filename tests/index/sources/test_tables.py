@@ -346,7 +346,7 @@ def test_row_over_the_limit_is_skipped(tmp_path: Path, name: str) -> None:
     assert [row.line for row in skipped] == [3 if name == "a.csv" else 2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=400),
     st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.tsv", "a.csv.gz", "a.parquet"]),
@@ -365,7 +365,7 @@ cells = st.text(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=5), st.sampled_from(",;\t"))
 def test_csv_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], delimiter: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span, Value
@@ -66,7 +66,6 @@ def documents(draw: st.DrawFn) -> Document:
     return Document("d", kind, "Title", body, fields=fields, atoms=tuple(atoms))
 
 
-@settings(deadline=None)
 @given(documents(), st.sampled_from(SPLITTERS), st.integers(1, 12))
 def test_passages_cover_all_text_in_order_without_overlap(
     document: Document, splitter: Splitter, words: int
@@ -84,7 +83,6 @@ def test_passages_cover_all_text_in_order_without_overlap(
     assert document.body[at:].strip() == ""
 
 
-@settings(deadline=None)
 @given(documents(), st.sampled_from(["structure", "extended"]), st.integers(1, 12))
 def test_no_passage_cuts_an_atom(document: Document, splitter: Splitter, words: int) -> None:
     borders = [
@@ -98,7 +96,6 @@ def test_no_passage_cuts_an_atom(document: Document, splitter: Splitter, words: 
         assert not [border for border in borders if first < border < last]
 
 
-@settings(deadline=None)
 @given(BODIES, st.integers(1, 12))
 def test_passages_without_atoms_keep_the_limit(body: str, words: int) -> None:
     document = Document("d", "reference", "Title", body)

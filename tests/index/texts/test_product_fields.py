@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.records import Value
-from purlin.index.search.corpus import Corpus
 from purlin.index.search.store.filters import Condition
 from purlin.index.sources.products.records import from_record
 from purlin.index.texts.product_fields import is_code, plain, searched_values, spellings, units_of
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 
 
 @pytest.mark.parametrize(
@@ -97,13 +94,12 @@ PATHS = {
     ],
 )
 def test_a_category_has_the_products_of_those_below_it(
-    tmp_path: Path, encoder: HashEncoder, category: Condition, ids: set[str]
+    tmp_path: Path, category: Condition, ids: set[str]
 ) -> None:
     documents = [
         from_record({"sku": sku, "title": "Thing", "category": path}) for sku, path in PATHS.items()
     ]
-    build(tmp_path, "p", "product", [source("f", documents)], encoder)
-    corpus = Corpus.load(builds.current(tmp_path, "p"), encoder)
+    corpus = new_corpus(tmp_path, "product", [source("f", documents)])
 
     result = corpus.search("thing", filter={"category": category})
     assert ({hit.id for hit in result.hits}, result.total) == (ids, len(ids))
@@ -112,17 +108,13 @@ def test_a_category_has_the_products_of_those_below_it(
 
 
 @pytest.mark.parametrize("query", ["04006381333931", "4006381333931", "tv ol 65", "TVOL65"])
-def test_products_are_found_by_their_codes(
-    tmp_path: Path, encoder: HashEncoder, query: str
-) -> None:
+def test_products_are_found_by_their_codes(tmp_path: Path, query: str) -> None:
     records = [
         {"id": 11, "sku": "TV-OL-65", "name": "Aurora", "ean": 4006381333931},
         {"id": 12, "sku": "TV-OL-55", "name": "Borealis", "ean": 4006381333948},
     ]
     documents = [from_record(record) for record in records]
-    build(tmp_path, "p", "product", [source("f", documents)], encoder)
-
-    hit = Corpus.load(builds.current(tmp_path, "p"), encoder).search(query, k=1).hits[0]
+    hit = new_corpus(tmp_path, "product", [source("f", documents)]).search(query, k=1).hits[0]
 
     assert hit.id == "11"
 
@@ -138,7 +130,7 @@ def test_products_are_found_by_their_codes(
     ],
 )
 def test_a_code_as_query_scores_one_and_honours_filters(
-    tmp_path: Path, encoder: HashEncoder, query: str, id_: str
+    tmp_path: Path, query: str, id_: str
 ) -> None:
     records = [
         # As a number, as text with a leading zero too few, and in capitals.
@@ -149,8 +141,7 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         {"id": "e", "name": "Emerald", "variants": [{"sku": "NL-SH-M-T"}], "stock": 1},
     ]
     documents = [from_record(record) for record in records]
-    build(tmp_path, "p", "product", [source("f", documents)], encoder)
-    corpus = Corpus.load(builds.current(tmp_path, "p"), encoder)
+    corpus = new_corpus(tmp_path, "product", [source("f", documents)])
 
     hit, other = corpus.search(query, k=2, explain=True).hits
 
@@ -184,7 +175,7 @@ def test_a_code_as_query_scores_one_and_honours_filters(
     ],
 )
 def test_a_code_scores_one_whatever_separates_its_parts(
-    tmp_path: Path, encoder: HashEncoder, query: str, ids: list[str]
+    tmp_path: Path, query: str, ids: list[str]
 ) -> None:
     records = [
         {"sku": "KT-1700-S", "name": "Steel kettle"},
@@ -198,9 +189,8 @@ def test_a_code_scores_one_whatever_separates_its_parts(
         {"sku": "1-12-23", "name": "Nut"},
         *({"sku": f"x{number}", "name": f"B {number} kt 22"} for number in range(9)),
     ]
-    build(tmp_path, "p", "product", [source("f", list(map(from_record, records)))], encoder)
-
-    hits = Corpus.load(builds.current(tmp_path, "p"), encoder).search(query, k=20).hits
+    documents = [from_record(record) for record in records]
+    hits = new_corpus(tmp_path, "product", [source("f", documents)]).search(query, k=20).hits
 
     assert sorted(hit.id for hit in hits if hit.score == 1.0) == sorted(ids)
 

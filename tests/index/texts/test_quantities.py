@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources.products.records import from_record
 from purlin.index.texts.quantities import in_one_spelling, quantities
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_spelling_is_stable(text: str) -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, encoder: HashEncoder) -> Corpus:
+def shop(tmp_path: Path) -> Corpus:
     records = [
         {"id": "a", "name": "Drive", "description": "Holds 2000 GB."},
         {"id": "b", "name": "Drive", "description": "Holds 2 GB of cache."},
@@ -83,8 +81,7 @@ def shop(tmp_path: Path, encoder: HashEncoder) -> Corpus:
         {"id": "e", "name": "Cable, two meters", "description": "Also 3 m."},
     ]
     documents = [from_record(record) for record in records]
-    build(tmp_path, "shop", "product", [source("f", documents)], encoder)
-    return Corpus.load(builds.current(tmp_path, "shop"), encoder)
+    return new_corpus(tmp_path, "product", [source("f", documents)])
 
 
 @pytest.mark.parametrize("query", ["2 TB", "2tb", "2000 GB", "2,000-GB"])

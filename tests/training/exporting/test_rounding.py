@@ -70,7 +70,7 @@ def test_what_the_layer_computes_is_nearer(pair_limit: int) -> None:
     assert errors[0] < 0.6 * errors[1]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 2 * BLOCK + 3),
     seed=st.integers(0, 1000),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -167,7 +167,6 @@ def by_hand(
     return pcl + by_hand(texts, keys, prompts, labels, has_key, "lct", gamma)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["plct", "lct", "pcl", "lct+pcl"]),
     st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6),

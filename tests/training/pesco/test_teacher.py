@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -207,7 +207,6 @@ def test_absent_labels_are_not_predicted() -> None:
     assert weights.shape == (4, 12)
 
 
-@settings(deadline=None)
 @given(
     arrays.arrays(np.float64, (7, 3), elements=st.floats(-5, 5)),
     st.lists(st.integers(0, 2), min_size=7, max_size=7),
@@ -275,7 +274,6 @@ def one_hot_labels(labels: list[int], confidence: list[float]) -> PseudoLabels:
     return PseudoLabels(np.eye(max(labels) + 1)[labels], np.array(labels), np.array(confidence))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1)), min_size=1, max_size=40),
     st.integers(1, 100),

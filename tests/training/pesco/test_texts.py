@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -245,7 +245,6 @@ def test_sentences_are_limited() -> None:
 TEXTS = st.text(alphabet="ab .!?\n'\")。é", max_size=60) | st.text(max_size=40)
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_sentences_are_verbatim_and_in_order(text: str) -> None:
     parts = split_sentences(text)
@@ -258,7 +257,6 @@ def test_sentences_are_verbatim_and_in_order(text: str) -> None:
         assert [c for c in "".join(parts) if c.isalnum()] == [c for c in text if c.isalnum()]
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_removing_a_sentence_keeps_the_others(text: str) -> None:
     parts = split_sentences(text)
@@ -271,7 +269,6 @@ def test_removing_a_sentence_keeps_the_others(text: str) -> None:
             assert all(part in rest for part in parts if part != sentence)
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_halves_hold_the_text(text: str) -> None:
     first, second = split_halves(text)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
@@ -110,7 +110,6 @@ SIZES = {
 }
 
 
-@settings(deadline=None)
 @given(**SIZES)
 def test_listwise_is_cross_entropy_with_a_choice_of_none(
     seed: int, count: int, size: int, temperature: float
@@ -124,7 +123,6 @@ def test_listwise_is_cross_entropy_with_a_choice_of_none(
     assert loss == pytest.approx(total / count, rel=1e-5, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(**SIZES)
 def test_margin_mse_compares_differences_with_the_first(
     seed: int, count: int, size: int, temperature: float
@@ -141,7 +139,6 @@ def test_margin_mse_compares_differences_with_the_first(
     assert float(margin_mse(scores, teacher + 5)) == pytest.approx(expected, rel=1e-4)
 
 
-@settings(deadline=None)
 @given(**SIZES)
 def test_list_divergence_is_kl_of_the_teacher_from_the_student(
     seed: int, count: int, size: int, temperature: float

@@ -108,7 +108,7 @@ def tokens(draw: st.DrawFn, length: int) -> list[tuple[int, int]]:
 
 
 @given(st.data(), st.floats(0.3, 5.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_alignment_equals_a_loop_over_characters(data: st.DataObject, temperature: float) -> None:
     theirs, ours = data.draw(tokens(30)), data.draw(tokens(30))
     logits = st.lists(st.floats(-4, 4, width=32), min_size=len(theirs), max_size=len(theirs))

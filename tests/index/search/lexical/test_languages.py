@@ -36,6 +36,7 @@ from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.lexical.tokens import fold, matches, tokens, words
 from purlin.index.search.why import why
 from purlin.index.sources import open_source
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import numbered
@@ -116,9 +117,7 @@ def _home(tmp_path: Path, rows: list[str], heads: str, file: str = "a.csv") -> P
 
 
 def _built(home: Path, directory: Path) -> Corpus:
-    encoder = HashEncoder()
-    build(home, "shop", "product", open_source("product", [directory]), encoder)
-    return Corpus.load(builds.current(home, "shop"), encoder)
+    return new_corpus(home, "product", open_source("product", [directory]), name="shop")
 
 
 def _language(home: Path) -> str:
@@ -430,7 +429,7 @@ def test_an_open_build_in_the_language_is_shared(tmp_path: Path) -> None:
     )
 
 
-def test_words_of_a_large_catalogue_that_end_alike(tmp_path: Path) -> None:
+def test_words_of_a_large_catalogue_that_end_alike() -> None:
     texts = [f"w{letter}{second}schuh" for letter in "bcdfghklmn" for second in "bcdfghklmn"]
     postings = _postings([*texts, "schuh", "zschuh", "schuhband"] * 2, GERMAN)
     ending = postings.words_ending("schuh", 3)

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.spelling import edits
 from purlin.index.search.several import search_corpora
 from purlin.index.search.why import why
 from purlin.index.sources import open_source
-from tests.support.hash_encoder import HashEncoder
+from tests.support.corpora import new_corpus
 
 TITLES = [
     "Wireless keyboard, German layout",
@@ -48,10 +46,9 @@ def _catalogue(home: Path, titles: list[str], name: str = "shop") -> Corpus:
 
 
 def _built(home: Path, name: str, rows: str) -> Corpus:
-    path, encoder = home / "a.jsonl", HashEncoder()
+    path = home / "a.jsonl"
     path.write_text(rows)
-    build(home, name, "product", open_source("product", [path]), encoder)
-    return Corpus.load(builds.current(home, name), encoder)
+    return new_corpus(home, "product", open_source("product", [path]), name=name)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.records import Document
-from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.languages import ENGLISH, FRENCH, GERMAN, Language
 from purlin.index.search.lexical.tokens import split
 from purlin.index.search.ranking import accessories
 from purlin.index.search.ranking.accessories import FACTOR, is_accessory
 from purlin.index.search.why import why
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 
 
 def _product(title: str, brand: str = "") -> Document:
@@ -67,10 +64,8 @@ def test_the_words_of_a_query_are_split_once_for_all_products(
 
 def test_accessories_rank_after_what_they_go_with(tmp_path: Path) -> None:
     titles = ["Case for dishwasher", "Dishwasher 60 cm", "Quiet kettle"]
-    encoder = HashEncoder()
-    build(tmp_path, "c", "product", [source("shop.csv", map(_product, titles))], encoder)
-
-    with closing(Corpus.load(builds.current(tmp_path, "c"), encoder)) as corpus:
+    sources = [source("shop.csv", map(_product, titles))]
+    with closing(new_corpus(tmp_path, "product", sources)) as corpus:
         first, second = corpus.search("dishwasher", k=2, explain=True).hits
         assert (first.title, second.title) == (titles[1], titles[0])
         assert second.explanation is not None

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.records import Document, Location, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking import feedback
 from purlin.index.search.why import why
+from tests.support.corpora import new_corpus
 from tests.support.documents import paged, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -37,9 +36,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
         _product(number, " ".join(random.choice(WORDS, size=random.integers(2, 12))))
         for number in range(400)
     ]
-    home, encoder = tmp_path_factory.mktemp("home"), HashEncoder()
-    build(home, "c", "product", [source("shop.csv", products)], encoder)
-    with closing(Corpus.load(builds.current(home, "c"), encoder)) as opened:
+    home = tmp_path_factory.mktemp("home")
+    with closing(new_corpus(home, "product", [source("shop.csv", products)])) as opened:
         yield opened
 
 

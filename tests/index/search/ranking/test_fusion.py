@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index import builds
-from purlin.index.indexing.build import build
 from purlin.index.records import Document, Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.fusion import (
@@ -16,8 +14,8 @@ from purlin.index.search.ranking.fusion import (
     WORDS_LEAD,
     Fusion,
 )
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 
 
 def test_weighted_mean_by_hand() -> None:
@@ -49,9 +47,7 @@ def _corpus(home: Path, kind: Kind) -> Corpus:
     titles = ["EliteBook 8540p", "Drive 1000 GB", "Kettle 1500 W"]
     titles += [f"Pen {n}, box 2024" for n in range(30)]
     made = [Document(f"P{n}", kind, title, title) for n, title in enumerate(titles)]
-    encoder = HashEncoder()
-    build(home, "c", kind, [source("shop.csv", made)], encoder)
-    return Corpus.load(builds.current(home, "c"), encoder)
+    return new_corpus(home, kind, [source("shop.csv", made)])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.places import MAX_PLACES, endings, places
 from purlin.index.search.why import why
-from tests.support.repositories import open_repository
+from tests.support.corpora import open_repository
 
 
 @pytest.mark.parametrize(

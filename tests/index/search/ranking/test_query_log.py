@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from purlin.index import builds
 from purlin.index.errors import Damaged, InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking import query_log
 from purlin.index.search.ranking.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
+from tests.support.corpora import new_corpus
 from tests.support.documents import functions, source
 from tests.support.hash_encoder import HashEncoder
 
@@ -32,8 +32,7 @@ LOG = [
 
 def build_corpus(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
     sources = [source("m.py", functions(count, WORDS))]
-    build(home, "c", "code", sources, encoder, options=Options(log=log))
-    return Corpus.load(builds.current(home, "c"), encoder)
+    return new_corpus(home, "code", sources, encoder, log=log)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def test_explanation_quotes_the_earlier_query(corpus: Corpus) -> None:
     assert last.explanation["earlier"] == ""
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 30), st.sampled_from(["lock up", "upload retry door", "gamma"]))
 def test_pages_are_consistent_with_a_log(corpus: Corpus, k: int, query: str) -> None:
     whole = [hit.id for hit in corpus.search(query, k=90).hits]

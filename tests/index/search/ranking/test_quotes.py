@@ -11,7 +11,7 @@ from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking.quotes import quotes
 from purlin.index.search.why import why
-from tests.support.repositories import open_repository
+from tests.support.corpora import open_repository
 
 
 def share(query: str, body: str, titles: Sequence[str] = ()) -> float | None:

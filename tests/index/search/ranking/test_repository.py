@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from purlin.index import builds
 from purlin.index.indexing import reading
-from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, SourceFile
 from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
@@ -22,8 +20,8 @@ from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.repository import Evidence
+from tests.support.corpora import new_corpus
 from tests.support.documents import source
-from tests.support.hash_encoder import HashEncoder
 
 PATHS = [
     "lib/rack/builder.rb",
@@ -209,12 +207,6 @@ def test_secondary_and_superseded_files_count_less() -> None:
 # ---- in a corpus
 
 
-def opened(home: Path, sources: Sequence[SourceFile]) -> Corpus:
-    encoder = HashEncoder()
-    build(home, "r", "code", sources, encoder)
-    return Corpus.load(builds.current(home, "r"), encoder)
-
-
 def random_sources() -> list[SourceFile]:
     """420 functions in 40 files; every fifth file is a test."""
     random = np.random.default_rng(1)
@@ -231,11 +223,11 @@ def random_sources() -> list[SourceFile]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
-    with closing(opened(tmp_path_factory.mktemp("home"), random_sources())) as corpus:
+    with closing(new_corpus(tmp_path_factory.mktemp("home"), "code", random_sources())) as corpus:
         yield corpus
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(9, 90),
     st.sampled_from(["upload retry", "session cookie context", "authentication provider"]),
@@ -278,7 +270,7 @@ def test_records_of_a_list_are_ranked_by_their_text_and_its_length(tmp_path: Pat
         Document(f"d{n}", "code", f"f{n}", "upload " * n, location=Location(f"lib/upload{n}.py"))
         for n in range(1, 9)
     ]
-    with closing(opened(tmp_path, [source("corpus.jsonl", records)])) as corpus:
+    with closing(new_corpus(tmp_path, "code", [source("corpus.jsonl", records)])) as corpus:
         hits = corpus.search("upload retry", explain=True).hits
         fusion = corpus.manifest
         for hit in hits:
@@ -294,7 +286,7 @@ def test_path_leads_to_code_without_the_words(tmp_path: Path) -> None:
         source(path, [document(path, f"f{n}", "return the value of this thing")])
         for n, path in enumerate(["lib/cookies.rb", "lib/other.rb", "lib/more.rb"])
     ]
-    with closing(opened(tmp_path, files)) as corpus:
+    with closing(new_corpus(tmp_path, "code", files)) as corpus:
         assert corpus.search("cookie storage").hits[0].location.path == "lib/cookies.rb"
 
 
@@ -302,7 +294,7 @@ def test_a_long_definition_comes_before_a_line_that_is_as_near(tmp_path: Path) -
     line = document("a.rb", "x.url", "retry the upload")
     function = document("b.rb", "y.url", "retry the upload\n" + "    .\n" * 300)
     files = [source("a.rb", [line]), source("b.rb", [function])]
-    with closing(opened(tmp_path, files)) as corpus:
+    with closing(new_corpus(tmp_path, "code", files)) as corpus:
         for query in ("retry the upload", "url"):
             hits = corpus.search(query).hits
             assert [hit.title for hit in hits] == ["y.url", "x.url"]
@@ -316,7 +308,7 @@ def test_symbols_lead_to_their_definition(tmp_path: Path) -> None:
         # More passages with the word than the model ranks.
         source("many.rb", [document("many.rb", f"f{n}", "builder " * 9) for n in range(400)]),
     ]
-    with closing(opened(tmp_path, files)) as corpus:
+    with closing(new_corpus(tmp_path, "code", files)) as corpus:
         for query in ("Rack::Builder", "Rack.Builder", "Rack\\Builder"):
             hit = corpus.search(query).hits[0]
             assert (hit.title, hit.score) == ("Rack.Builder", 1.0)
@@ -333,11 +325,11 @@ def test_delta_ranks_as_a_full_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
     first = source("upload.rb", [document("upload.rb", "Upload.run", "upload retry")])
     changed = source("auth.rb", [document("auth.rb", "Auth.run", "upload retry session")])
 
-    with closing(opened(tmp_path / "a", [*files, old, first])):
+    with closing(new_corpus(tmp_path / "a", "code", [*files, old, first])):
         pass
     with (
-        closing(opened(tmp_path / "a", [changed, *files[1:], old])) as delta,
-        closing(opened(tmp_path / "b", [changed, *files[1:], old])) as full,
+        closing(new_corpus(tmp_path / "a", "code", [changed, *files[1:], old])) as delta,
+        closing(new_corpus(tmp_path / "b", "code", [changed, *files[1:], old])) as full,
     ):
         assert len(delta.segments) == 2
         for query in ("upload retry", "Upload.run", "session provider"):

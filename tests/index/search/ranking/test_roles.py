@@ -8,7 +8,7 @@ import pytest
 
 from purlin.index.records import Document
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
-from tests.support.repositories import open_repository
+from tests.support.corpora import open_repository
 
 
 @pytest.mark.parametrize(

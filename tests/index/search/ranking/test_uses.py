@@ -11,7 +11,7 @@ from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.uses import asks_for_heirs, heirs, used_symbol, users
 from purlin.index.search.why import why
-from tests.support.repositories import open_repository
+from tests.support.corpora import open_repository
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 import json
 import os
 import re
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from purlin.index.search.store.writer import StoreWriter
 from purlin.index.storage import blocks
 from purlin.index.storage.blocks import seal
 
+FIELDS = {"language": "python", "price": 10, "tags": ("x", "y"), "hot": True, "long": "w" * 257}
 DOCUMENTS = [
     Document(
         id="a.py::f",
@@ -35,42 +36,33 @@ DOCUMENTS = [
         summary="Does é.",
         context=("A",),
         location=Location("a.py", 3, 9, "http://x/#f"),
-        fields={
-            "language": "python",
-            "price": 10,
-            "tags": ("x", "y"),
-            "hot": True,
-            "long": "w" * 257,
-            "huge": 2**70,
-        },
+        fields=FIELDS | {"huge": 2**70},
         atoms=(Span(0, 8),),
     ),
     Document(
-        id="b/ü#2",
-        kind="code",
-        title="g",
-        body="b",
-        fields={"language": "go", "price": 2.5, "day": "2024-05-01"},
+        "b/ü#2", "code", "g", "b", fields={"language": "go", "price": 2.5, "day": "2024-05-01"}
     ),
-    Document(
-        id="c",
-        kind="code",
-        title="h",
-        body="c",
-        fields={"language": "go", "price": 30, "note": "10"},
-    ),
+    Document("c", "code", "h", "c", fields={"language": "go", "price": 30, "note": "10"}),
 ]
-
-
 SKIPPED = Skipped("a.py", "broken", 7)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    writer = StoreWriter(tmp_path)
-    add_file(writer, DOCUMENTS)
+def store(tmp_path: Path) -> Iterator[Store]:
+    with stored(tmp_path, DOCUMENTS) as store:
+        yield store
+
+
+@contextmanager
+def stored(directory: Path, *files: list[Document]) -> Iterator[Store]:
+    """A store of these files."""
+    directory.mkdir(exist_ok=True)
+    writer = StoreWriter(directory)
+    for documents in files:
+        add_file(writer, documents)
     writer.close()
-    return Store(tmp_path, "code")
+    with closing(Store(directory, "code")) as store:
+        yield store
 
 
 def test_a_record_that_earlier_versions_would_misread_is_of_another_format() -> None:
@@ -142,12 +134,8 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
 
 
 def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "delta").mkdir()
-    writer = StoreWriter(tmp_path / "delta")
     changed = replace(DOCUMENTS[1], title="changed")
-    add_file(writer, [changed])
-    writer.close()
-    with closing(Store(tmp_path / "delta", "code")) as delta:
+    with stored(tmp_path / "delta", [changed]) as delta:
         order = np.array([0, 1, -1, -1, -1, -1, 2, 3], dtype=np.int32)
         opened = Documents([store, delta], {"language": "texts", "price": "numbers"}, order)
         assert len(opened) == 2
@@ -205,11 +193,7 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
 @pytest.mark.parametrize(
     ("conditions", "field", "words"),
     [
-        (
-            {"colour": "red"},
-            "filter.colour",
-            "no filterable field 'colour'. It has: day, hot, huge, language",
-        ),
+        ({"colour": "red"}, "filter.colour", "no filterable field 'colour'. It has: day, hot, huge, language"),
         ({"long": "w"}, "filter.long", "256"),
         ({"prise": 1}, "filter.prise", "Did you mean 'price'?"),
         ({"PRICE": 1}, "filter.PRICE", "Did you mean 'price'?"),
@@ -218,16 +202,8 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
         ({"price": {"gte": True}}, "filter.price.gte", "number"),
         ({"language": {"gte": 1}}, "filter.language.gte", "no numbers"),
         ({"price": {"lte": "2.5"}}, "filter.price.lte", "give lte as a number, 2.5 without quotes"),
-        (
-            {"price": {"gte": 9, "lte": 2.5}},
-            "filter.price",
-            "lower bound 9 is above the upper one, 2.5: swap them",
-        ),
-        (
-            {"day": {"gte": "b", "lte": "a"}},
-            "filter.day",
-            "lower bound 'b' is above the upper one, 'a'",
-        ),
+        ({"price": {"gte": 9, "lte": 2.5}}, "filter.price", "lower bound 9 is above the upper one, 2.5: swap them"),
+        ({"day": {"gte": "b", "lte": "a"}}, "filter.day", "lower bound 'b' is above the upper one, 'a'"),
         ({"price": {"gte": 1, "lte": "x"}}, "filter.price", "both be numbers, or both texts"),
         ({"language": []}, "filter.language", "1 to 1000"),
         ({"language": ["x"] * 1001}, "filter.language", "1001"),
@@ -235,7 +211,7 @@ def test_a_filter_allows_the_rows_that_fulfil_it(
         ({"price": 2**64}, "filter.price", "64 bits"),
         ({f"f{i}": 1 for i in range(33)}, "filter", "at most 32"),
     ],
-)
+)  # fmt: skip
 def test_invalid_filters_are_named(
     documents: Documents, conditions: Filter, field: str, words: str
 ) -> None:
@@ -266,10 +242,7 @@ def test_names_are_those_of_a_loop(together: int, titles: list[str], queries: li
         # As many entries as that fit into a block.
         patch.setattr(names, "BLOCK", together * 16)
         patch.setattr(names, "_ENTRIES_PER_BLOCK", together)
-        writer = StoreWriter(Path(directory))
-        add_file(writer, listed)
-        writer.close()
-        with closing(Store(Path(directory), "code")) as store:
+        with stored(Path(directory), listed) as store:
             ids = [document.id for document in listed]
             assert store.rows_of([*reversed(ids), "?"]) == {id: row for row, id in enumerate(ids)}
             assert store.ids(0) == ids
@@ -291,11 +264,10 @@ def test_heads_are_the_same_however_many_stay_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "_RECENT_HEADS", 4)
-    writer = StoreWriter(tmp_path)
     titles = [f"title {row}" for row in range(12)]
-    add_file(writer, [replace(DOCUMENTS[0], id=title, title=title) for title in titles])
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(
+        tmp_path, [replace(DOCUMENTS[0], id=title, title=title) for title in titles]
+    ) as store:
         for rows in ([3, 1], [1, 2, 3, 11, 1], list(range(12)), [0, 5], list(range(12))[::-1]):
             assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
 
@@ -347,19 +319,15 @@ def test_names_with_one_hash_are_told_apart(
     monkeypatch.setattr(names, "hash_of", lambda _: 7)
     for module in (document_records, store_writer):
         monkeypatch.setattr(module, "hash_of", lambda _: 7)
-    writer = StoreWriter(tmp_path)
-    add_file(writer, DOCUMENTS)
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(tmp_path, DOCUMENTS) as store:
         assert store.rows_of(["c", "b/ü#2", "d"]) == {"c": 2, "b/ü#2": 1}
         assert store.rows_named("G") == [2, 3]
 
 
 def test_many_documents_of_one_title_are_cut(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    add_file(writer, [Document(str(number), "code", "main", "x") for number in range(600)])
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(
+        tmp_path, [Document(str(number), "code", "main", "x") for number in range(600)]
+    ) as store:
         assert store.rows_named("Main") == list(range(MAX_NAMED))
 
 
@@ -370,11 +338,7 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
         Document("c::f", "code", "f", "x"),
         Document("::f", "code", "f", "x", location=Location("")),
     ]
-    writer = StoreWriter(tmp_path)
-    for document in listed:
-        add_file(writer, [document])
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(tmp_path, *([document] for document in listed)) as store:
         documents = Documents([store, store], {})
         paths = [head.path for head in documents.heads([0, 1, 2, 7])]
         assert paths == ["a.py", None, None, None]
@@ -394,8 +358,7 @@ def test_texts_that_cannot_be_stored_are_refused(store: Store) -> None:
 
 
 def test_a_store_without_documents_is_empty(tmp_path: Path) -> None:
-    StoreWriter(tmp_path).close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(tmp_path) as store:
         documents = Documents([store], store.columns.types())
         assert (len(documents), documents.field_types) == (0, {})
         assert documents.rows_of(["a"]) == {}
@@ -450,10 +413,9 @@ def test_a_sound_part_of_a_changed_file_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
-    writer = StoreWriter(tmp_path)
-    add_file(writer, [Document(str(number), "code", "t", "x" * 9000) for number in range(3)])
-    writer.close()
-    with closing(Store(tmp_path, "code")) as store:
+    with stored(
+        tmp_path, [Document(str(number), "code", "t", "x" * 9000) for number in range(3)]
+    ) as store:
         whole = store.document(0)
         os.truncate(tmp_path / "documents.bin", 20_000)
         assert store.document(0) == whole

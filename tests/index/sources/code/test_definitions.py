@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, Skipped
@@ -418,12 +417,11 @@ def test_nothing_but_errors(tmp_path: Path) -> None:
     assert (document.title, document.fields["kind"], document.body) == ("one", "module", "x = = 1")
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("suffix", [suffix for each in LANGUAGES for suffix in each.suffixes[:1]])
 def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> None:
-    start = time.monotonic()
     for bracket in "([{":
         read_text(tmp_path, suffix, bracket * 100_000)
-    assert time.monotonic() - start < 60
 
 
 def test_too_deeply_nested_definitions_are_left_out(tmp_path: Path) -> None:
@@ -443,9 +441,7 @@ def test_endless_names_or_signatures_are_bounded(tmp_path: Path) -> None:
     assert len(str(document.fields["signature"])) == 300
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(content=st.binary(max_size=400), suffix=st.sampled_from(sorted(BY_SUFFIX)))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, suffix: str) -> None:
     for item in read_text(tmp_path, suffix, content):
@@ -458,9 +454,7 @@ _FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=200)
 @given(
     parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25),
     suffix=st.sampled_from(sorted(BY_SUFFIX)),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, Skipped
@@ -232,9 +232,7 @@ def test_long_lines_are_read_in_time(tmp_path: Path, name: str, line: str) -> No
     )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(
     parts=st.lists(
         st.sampled_from(

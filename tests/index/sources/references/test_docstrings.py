@@ -39,27 +39,17 @@ def test_docstrings_of_builtins() -> None:
 @pytest.mark.parametrize(
     ("text", "signature", "rest"),
     [
-        (
-            "span(stop) -> span object\nspan(start, stop[, step]) -> span object\n\nIt is lazy.",
-            "class a.span(stop) -> span object\nclass a.span(start, stop[, step]) -> span object",
-            "It is lazy.",
-        ),
+        ("span(stop) -> span object\nspan(start, stop[, step]) -> span object\n\nIt is lazy.",
+         "class a.span(stop) -> span object\nclass a.span(start, stop[, step]) -> span object", "It is lazy."),
         ("span(stop)\nReturn it.", "class a.span(stop)", "Return it."),
-        (
-            "S.span(of) --> Yield what lies between.\n\nIt is lazy.",
-            "class a.span(of)",
-            "S.span(of) --> Yield what lies between.\n\nIt is lazy.",
-        ),
+        ("S.span(of) --> Yield what lies between.\n\nIt is lazy.", "class a.span(of)",
+         "S.span(of) --> Yield what lies between.\n\nIt is lazy."),
         ("D.span(i) -- insert", "class a.span(i)", "D.span(i) -- insert"),
-        (
-            "span(of=(1, 2)): cut (or not)",
-            "class a.span(of=(1, 2))",
-            "span(of=(1, 2)): cut (or not)",
-        ),
+        ("span(of=(1, 2)): cut (or not)", "class a.span(of=(1, 2))", "span(of=(1, 2)): cut (or not)"),
         ("other(stop)\nspan(stop)", "class a.span(...)", "other(stop)\nspan(stop)"),
         ("span(start,\n     stop)", "class a.span(...)", "span(start,\n     stop)"),
     ],
-)
+)  # fmt: skip
 def test_docstrings_begin_with_calls_whose_arguments_python_does_not_know(
     text: str, signature: str, rest: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.sources.references import manual
@@ -19,17 +19,6 @@ from tests.support.references import REFERENCE, page, read
 def test_links_between_pages_are_no_text(links: str) -> None:
     markup = f"<p>{links}</p><h1>Tides</h1><p>They come twice.</p><hr>{links}"
     assert page(markup) == [("Tides", "They come twice.")]
-
-
-def test_sentences_with_words_of_such_links_are_text() -> None:
-    markup = "<h1>Tides</h1><p>Up</p><p>Next page</p>"
-    assert page(markup) == [("Tides", "Up\n\nNext page")]
-
-
-def test_a_table_of_contents_is_no_section() -> None:
-    markup = """<h1>Tides</h1><p>All.</p><h2>Table of Contents</h2><ul><li><a href="#a">Ebb</a></li></ul>
-        <h2 id="a">Ebb</h2><p>Falls.</p>"""
-    assert page(markup) == [("Tides", "All."), ("Ebb", "Falls.")]
 
 
 def test_unclosed_tags_still_make_sections() -> None:
@@ -81,6 +70,28 @@ def test_unclosed_tags_still_make_sections() -> None:
         ("<dl><dt>no<dd><ul><li><main><p>yes</main>no</ul><dt>no<dd>no</dl>", [("", "yes")]),
         ("<pre>\n\n  a\n\n b  \n</pre>", [("", "  a\n\n b")]),
         ("<h4>Deep</h4>a<h2>Up</h2>b", [("Deep", "a"), ("Up", "b")]),
+        # A cell within a row within a cell.
+        ("<tr> w0 <div> w1 <td> w2 <tr> w3 ", [("", "w0\n\nw1\n\nw2\n\nw3")]),
+        # Words of links between pages in sentences, and a table of contents.
+        ("<h1>Tides</h1><p>Up</p><p>Next page</p>", [("Tides", "Up\n\nNext page")]),
+        (
+            "<h1>Tides</h1><p>All.</p><h2>Table of Contents</h2><ul><li><a href=#a>Ebb</a></li></ul>"
+            "<h2 id=a>Ebb</h2><p>Falls.</p>",
+            [("Tides", "All."), ("Ebb", "Falls.")],
+        ),
+        # Links between the nodes of Texinfo.
+        (
+            '<h2>Looms</h2><p>Text.</p><a name="Wool"></a><div class="header"><p>Next: <a href="#a">Yarn</a>, '
+            'Up: <a href="#b">Top</a> &nbsp; [<a href="#c">Contents</a>][<a href="#d">Index</a>]</p></div>'
+            "<h3>Wool</h3><p>Next: see [Index]es.</p>",
+            [("Looms", "Text."), ("Wool", "Next: see [Index]es.")],
+        ),
+        # Anchors and examples that are text.
+        (
+            '<a class="anchor" href="#a">Read this</a> first.\n<pre class="src">pump()</pre>'
+            '<h2><a class="anchor" id="b" href="#b">Wells</a></h2><p>Deep.',
+            [("", "Read this first.\n\npump()"), ("Wells", "Deep.")],
+        ),
     ],
 )
 def test_text_is_read_from_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
@@ -126,23 +137,6 @@ def test_numbers_in_a_list_of_changes_are_versions(before: str) -> None:
     assert sections == [("1.2.0 Faster pumps", "Text."), ("Slow pumps", "Text.")]
     after = page(f"{before}<h2>Changes</h2><p>A<h1>History of pumps</h1><h2>1.2 Wells</h2><p>B")
     assert after[-1][0] == ("1.2 Wells" if "Changelog" in before else "Wells")
-
-
-def test_links_between_nodes_of_texinfo_are_no_text() -> None:
-    assert page("""
-        <h2>Looms</h2><p>Text.</p><a name="Wool"></a><div class="header"><p>Next: <a href="#a">Yarn</a>,
-        Up: <a href="#b">Top</a> &nbsp; [<a href="#c">Contents</a>][<a href="#d">Index</a>]</p></div>
-        <h3>Wool</h3><p>Next: see [Index]es.</p>""") == [
-        ("Looms", "Text."),
-        ("Wool", "Next: see [Index]es."),
-    ]
-
-
-def test_other_anchors_and_examples_keep_their_text() -> None:
-    markup = """
-        <a class="anchor" href="#a">Read this</a> first.
-        <pre class="src">pump()</pre><h2><a class="anchor" id="b" href="#b">Wells</a></h2><p>Deep."""
-    assert page(markup) == [("", "Read this first.\n\npump()"), ("Wells", "Deep.")]
 
 
 def test_headings_form_a_path() -> None:
@@ -238,13 +232,6 @@ def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
     return "".join(parts), words
 
 
-def test_row_within_a_row_keeps_the_outer_cells() -> None:
-    markup = "<tr> w0 <div> w1 <td> w2 <tr> w3 "
-    words = " ".join(section.compose()[0] for section in read_page(markup).sections).split()
-    assert words == ["w0", "w1", "w2", "w3"]
-
-
-@settings(deadline=None)
 @given(soup())
 def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> None:
     markup, words = markup_and_words
@@ -255,7 +242,6 @@ def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> 
     assert set(words) <= set(whole.split())
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(
@@ -274,7 +260,6 @@ def test_atoms_lie_in_the_body(parts: list[str]) -> None:
             ends.append(atom.end)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_page(text: str) -> None:
     for section in read_page(text).sections:

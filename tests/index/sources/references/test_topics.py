@@ -182,7 +182,7 @@ _LINES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(_LINES, max_size=10).map(lambda lines: "\n".join([*lines, "", "The end."])))
 def test_no_letter_of_a_topic_is_lost(text: str) -> None:
     with pytest.MonkeyPatch.context() as patched:

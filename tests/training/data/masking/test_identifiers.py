@@ -95,7 +95,7 @@ def test_identifiers_of_an_unknown_language() -> None:
     assert caught.value.field == "language"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     body=st.text(max_size=200),
     language=st.sampled_from(sorted(LANGUAGE_NAMES)),

@@ -262,7 +262,7 @@ TEXTS = st.lists(SNIPPETS | st.text(max_size=8), max_size=20).map("".join)
 SPANS = st.lists(st.builds(Span, st.integers(-3, 90), st.integers(-3, 90)), max_size=25)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, SPANS, SPARE)
 def test_unmask_restores_entities(text: str, spans: list[Span], spare: tuple[str, ...]) -> None:
     masked = mask_entities(text, spans, spare)
@@ -270,7 +270,7 @@ def test_unmask_restores_entities(text: str, spans: list[Span], spare: tuple[str
     assert masked.entities <= len(spare)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXTS, SPARE, st.integers(0, 9), st.floats(0.01, 1.0), st.floats(1.0, 5.0))
 def test_unmask_restores_random_spans(
     text: str, spare: tuple[str, ...], seed: int, share: float, mean_length: float

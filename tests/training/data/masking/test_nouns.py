@@ -18,7 +18,7 @@ def test_nouns_that_title_and_body_share_are_marked() -> None:
     assert marked("", "nothing") == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=40), st.text(max_size=80))
 def test_noun_spans_are_ordered_inside_the_body(title: str, body: str) -> None:
     spans = shared_nouns(title, body)

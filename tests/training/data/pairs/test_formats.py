@@ -69,7 +69,7 @@ _COLUMN = st.sampled_from(
 _TABLE = st.sampled_from(["pairs", "codesearchnet", "advtest", "cosqa", "esci"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     rows=st.lists(st.dictionaries(_COLUMN | st.text(max_size=4), _JSON), max_size=4), format=_TABLE
 )

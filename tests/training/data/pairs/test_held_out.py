@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -191,7 +191,6 @@ def brute_force(documents: Sequence[str], passage: str) -> bool:
     )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_near_matches_equal_brute_force(seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
@@ -121,7 +121,6 @@ def test_text_after_nested_definitions_is_found(page: Path) -> None:
     assert text_of(result, row)[offset:].startswith("Looms are large.\n\nOther")
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "b b", "c c c", "read it"]), min_size=1, max_size=30))
 def test_every_word_of_a_page_is_in_a_passage_of_its_entry(words: list[str]) -> None:
     items = "".join(

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -304,7 +304,6 @@ PARTS = st.sampled_from([*ABS, *RANGE, *SAVE, *PIECES])
 TEXTS = st.lists(PARTS | st.text(max_size=12), max_size=10).map("".join)
 
 
-@settings(deadline=None)
 @given(
     title=TEXTS,
     signature=TEXTS,

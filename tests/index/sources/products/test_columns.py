@@ -1,0 +1,169 @@
+"""Columns that are recognised by their names, in several languages."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from purlin.index.sources.products.columns import column_names
+from purlin.index.sources.products.records import from_record
+from tests.support.product_files import read_products, write
+
+
+def test_explicit_columns_win(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,title,name,artnr\n1,Wrong,Right,A-1\n")
+    (document,), _ = read_products(path, columns={"title": "name", "id": "artnr"})
+
+    assert (document.id, document.title, document.fields) == (
+        "A-1",
+        "Right",
+        {"id": "1", "title": "Wrong"},
+    )
+
+
+def test_files_and_rows_without_an_explicit_column_are_read_by_known_names(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "id,title,Long Text\n1,Saw,Cuts wood.\n")
+    write(tmp_path / "b.csv", "id,title,description\n2,Vice,Holds wood.\n")
+    write(tmp_path / "c.jsonl", '{"id": "3", "title": "File", "description": "Shapes wood."}')
+    documents, skipped = read_products(tmp_path, columns={"description": "Long Text"})
+
+    assert skipped == []
+    assert [document.body for document in documents] == [
+        "Cuts wood.",
+        "Holds wood.",
+        "Shapes wood.",
+    ]
+
+
+def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
+    header = "Item No,Title,Long Text,Maker,List Price USD"
+    path = write(tmp_path / "a.csv", f'{header}\n00-1,Saw,Cuts wood.,Acme,"$1,299.00"\n')
+    (document,), _ = read_products(path)
+
+    assert (document.id, document.title) == ("00-1", "Saw")
+    assert document.body == "Cuts wood.\nBrand: Acme"
+    assert document.fields == {"brand": "Acme", "price": 1299.0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Artikelnummer;Artikelname;Beschreibung;Hersteller;Farbe;Kategoriepfad;VK Brutto",
+        "Art.-Nr.;Bezeichnung;Langtext;Marke;Farbname;Warengruppe;Preis (EUR)",
+        "Référence;Désignation;Description FR;Marque;Coloris;Catégorie;Prix TTC",
+        "Referencia;Título;Descripción;Marca;Color;Categoría;Precio",
+        "Codice;Nome;Descrizione;Marca;Colore;Categoria;Prezzo",
+        "Artikelcode;Naam;Omschrijving;Merk;Kleur;Categorie;Prijs",
+        "Item #;Name (EN);Description_en;Brand;Colour;Category path;RRP incl. VAT",
+    ],
+    ids=["de-1", "de-2", "fr", "es", "it", "nl", "en"],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_headers_of_other_languages_are_known(tmp_path: Path, header: str, form: str) -> None:
+    row = "007;Saw;Cuts wood.;Acme;Red;Tools;1.299,50"
+    text = unicodedata.normalize(form, f"{header}\n{row}\n")  # type: ignore[arg-type]
+    (document,), _ = read_products(write(tmp_path / "a.csv", text))
+
+    assert (document.id, document.title) == ("007", "Saw")
+    assert document.body == "Cuts wood.\nBrand: Acme\nCategory: Tools\nColour: Red"
+    assert document.fields == {
+        "brand": "Acme",
+        "category": "Tools",
+        "colour": "Red",
+        "price": 1299.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "column"),
+    [
+        (("EAN", "Artikelnummer"), "Artikelnummer"),
+        (("title_de", "title_en", "title"), "title"),
+        (("title_en", "title_de"), "title_de"),
+        (("Preis netto", "Preis brutto"), "Preis brutto"),
+        (("UVP", "Verkaufspreis inkl. MwSt"), "Verkaufspreis inkl. MwSt"),
+    ],
+)
+def test_of_several_columns_the_preferred_one_counts(names: tuple[str, ...], column: str) -> None:
+    assert list(column_names(names, {}).values()) == [column]
+
+
+@pytest.mark.parametrize("name", ["weight_de", "colour_ttc", "title_gross", "brand_en", "price_de"])
+def test_other_endings_of_names_are_parts_of_them(name: str) -> None:
+    assert column_names([name], {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        ({"List price (EUR)": "5,50 €"}, {"price": 5.5}),
+        ({"price_eur": 5}, {"price": 5.0}),
+        ({"Price": 4, "price_eur": 5}, {"price": 4.0, "price_eur": 5}),
+        ({"price_eur": 5, "price_usd": 6}, {"price_eur": 5, "price_usd": 6}),
+        # Otherwise the prices of one table would be of several currencies.
+        ({"price_eur": 5, "price_usd": None}, {"price_eur": 5}),
+        ({"price_net": 5, "weight_eur": 6}, {"price_net": 5, "weight_eur": 6}),
+    ],
+)
+def test_currencies_of_price_columns(record: dict[str, object], fields: dict[str, object]) -> None:
+    assert from_record({"title": "T", **record}).fields == fields
+
+
+def test_names_that_programs_write_are_known() -> None:
+    document = from_record(
+        {
+            "productId": 7,
+            "productName": "Lamp",
+            "longDescription": "Warm light.",
+            "brandName": "Aquila",
+            "salePrice": "1.299,00 €",
+            "itemGroupId": "L",
+            "manufacturerPartNumber": "0815",
+        }
+    )
+
+    assert (document.id, document.title) == ("7", "Lamp")
+    assert document.body == "Warm light.\nBrand: Aquila\nManufacturerPartNumber: 0815"
+    assert document.fields == {
+        "manufacturerPartNumber": "0815",
+        "brand": "Aquila",
+        "parent": "L",
+        "price": 1299.0,
+    }
+
+
+def test_headings_of_a_wholesaler_are_known(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        "Item-No.;Name;Long text (HTML);Mfr.;Mfr. part no.;Net price €\n"
+        "A1;Lamp;<p>Warm light.</p>;Aquila;0815;9,80\nA2;Rug;Soft.;Brava;4711;EUR 12,00\n",
+    )
+    (lamp, rug), skipped = read_products(path)
+
+    assert skipped == []
+    assert lamp.body == "Warm light.\nBrand: Aquila\nMfr part no: 0815"
+    assert rug.fields == {"Mfr. part no.": "4711", "brand": "Brava", "price": 12.0}
+
+
+def test_japanese_columns_are_recognised(tmp_path: Path) -> None:
+    table = "商品番号,商品名,商品説明,ブランド,カテゴリ,価格,色,サイズ,JANコード\n"
+    table += (
+        'S-1,ランニングシューズ,軽量。,アシックス,スポーツ > 靴,"9,900円",白,27cm,4901234567894\n'
+    )
+    path = tmp_path / "a.csv"
+    path.write_bytes(table.encode("cp932"))
+    (shoe,), skipped = read_products(path)
+
+    assert skipped == []
+    assert (shoe.id, shoe.title) == ("S-1", "ランニングシューズ")
+    assert shoe.body.split("\n") == [
+        "軽量。",
+        "Brand: アシックス",
+        "Category: スポーツ > 靴",
+        "Colour: 白",
+        "サイズ: 27cm",
+        "JANコード: 4901234567894",
+    ]
+    assert shoe.fields["price"] == 9900.0
