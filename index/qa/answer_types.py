@@ -8,10 +8,10 @@ of the entries that such an answer may name.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from errno import errorcode
 from itertools import islice
 
 MAX_CANDIDATES = 64
@@ -28,7 +28,8 @@ _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
     "|DoesNotExist|Failure"
 )
-ERRNO_NAMES = "|".join(sorted(errorcode.values()))  # of the system: ENOENT, ESRCH
+# Of the system: ENOENT, ESRCH; two may have one number, as EAGAIN and EWOULDBLOCK.
+ERRNO_NAMES = "|".join(name for name in dir(errno) if name.startswith("E"))
 # By its ending, by what names it, or as a constant: `ERR_INVALID_URL`, `G_FILE_ERROR_EXIST`, `ENOENT`.
 _EXCEPTION = (
     rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"

@@ -88,7 +88,7 @@ def answer_question(
     # Estimate whether there is an answer at all, from the document of the best one or the first passage.
     best = reading.answers[0].passage if reading.answers else 0
     features = calibration_features(
-        [passage.hit for passage in retrieved],
+        [passage.hit for passage in ranked],
         ranked[best].document if ranked else None,
         word_weights,
         reading.answerable,

@@ -11,7 +11,8 @@ from typing import Any
 NOT_LEARNED = ("precision", "workers", "timeout_minutes")
 
 
-# Keys that recipes have got or lost since runs were first recorded, with the value that those runs had.
+# Keys that recipes have got or lost since runs were first recorded, with the value that those runs
+# had.
 LATER_KEYS: dict[str, Any] = {
     "epsilon": 1e-8,
     "translate": "questions",

@@ -116,7 +116,7 @@ def load_config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     # tokenizers raises bare Exceptions.
     except Exception as error:  # noqa: BLE001
-        released = ", ".join(ENCODERS)
+        released = ", ".join(word for word, path in ENCODERS.items() if (path / MODEL).is_file())
         remedy = (
             f"Give a model's directory, one of {released} for a released encoder, or its name on the "
             "hub if that can be reached."

@@ -55,10 +55,10 @@ class Teacher:
     views of the texts join those of the model that is.
 
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike.
-    `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)` times from the current
-    pseudo-labels, each time from that share of an even part of the pool for each label, the most
-    confident first. Each time the weight of the prompts falls by the factor `fading`: the first
-    pseudo-labels follow the prompts, the last ones mostly the texts.
+    `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)`
+    times from the current pseudo-labels, each time from that share of an even part of the pool for
+    each label, the most confident first. Each time the weight of the prompts falls by the factor
+    `fading`: the first pseudo-labels follow the prompts, the last ones mostly the texts.
     """
 
     base: str | None = None

@@ -48,8 +48,8 @@ class Stage:
     pairs, where the source names the packages.
 
     The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
-    same) plus `mep` times that of masked entity prediction, eq. 7. With the "span"
-    mask, random words are masked instead of entities: T5's 15 %.
+    same) plus `mep` times that of masked entity prediction, eq. 7. With the "span" mask, random
+    words are masked instead of entities: T5's 15 %.
 
     `hard_negatives` are drawn for each pair: `labelled_share` of them from its labelled negatives,
     if it has any, the others from the `depth` best passages of the current model, which are mined

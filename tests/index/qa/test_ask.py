@@ -201,3 +201,12 @@ def test_a_section_that_two_pages_have_is_read_once(tmp_path: Path, reader: Read
     texts = [(hit.title, hit.text) for hit in result.hits]
     assert len(texts) > 3
     assert len(set(texts)) == len(texts)
+
+    # Nor is a copy one more passage that the first one is ahead of.
+    (pages / "manual.html").unlink()
+    alone = new_corpus(tmp_path / "alone", "reference", open_source("reference", [pages]))
+    first_shares = [
+        answer_question(each, reader, "What is the default step of range?").calibration_features[-1]
+        for each in (corpus, alone)
+    ]
+    assert first_shares[0] == pytest.approx(first_shares[1], rel=0.05)

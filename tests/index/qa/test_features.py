@@ -286,13 +286,15 @@ def test_a_constant_may_be_the_code_of_an_error() -> None:
         assert (candidates[0, 19].get("own", 0.0) > 0.5) == is_own
 
 
-def test_a_term_may_be_an_error_of_the_system() -> None:
+@pytest.mark.parametrize("error", ["ESRCH", "EAGAIN", "EWOULDBLOCK"])
+def test_a_term_may_be_an_error_of_the_system(error: str) -> None:
     question = parse_question("which error does wind give if the spool does not exist")
-    structure = PassageStructure("term", signature_end=5, names=((0, 5),))
-    candidates = span_candidates(question, "ESRCH\n\nNo spool. Not EXCEPT.", structure)
-    assert candidates[0, 5]["own"] > 0.5
-    assert candidates[0, 5]["typed"] > 0.5
-    assert not any(candidates[span].get("typed") for span in candidates if span != (0, 5))
+    span = (0, len(error))
+    structure = PassageStructure("term", signature_end=len(error), names=(span,))
+    candidates = span_candidates(question, f"{error}\n\nNo spool. Not EXCEPT.", structure)
+    assert candidates[span]["own"] > 0.5
+    assert candidates[span]["typed"] > 0.5
+    assert not any(candidates[other].get("typed") for other in candidates if other != span)
 
 
 def test_a_number_that_is_a_term_may_be_a_status() -> None:
