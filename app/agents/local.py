@@ -62,6 +62,8 @@ class LocalCorpora:
         # Held by the call that uses the workspace, or by the indexing that it no longer waits for.
         self._turn = threading.Lock()
         self._indexing: str | None = None
+        # What an indexing raised that no call waited for any more; the next call raises it.
+        self._unheard: BaseException | None = None
         # The corpora of the home, after waiting until all are open or refused.
         self._in_home = Once(self._open_home)
 
@@ -174,7 +176,14 @@ class LocalCorpora:
 
         refreshed: Future[Workspace | BestWorkspace] = Future()
         # A daemon, which a client that ends this process need not wait for.
-        threading.Thread(target=self._refresh, args=(corpus, refreshed), daemon=True).start()
+        thread = threading.Thread(target=self._refresh, args=(corpus, refreshed), daemon=True)
+        try:
+            self._raise_unheard()
+            thread.start()
+        except BaseException:
+            self._turn.release()
+            raise
+
         wait([refreshed], deadline - time.monotonic())
         if refreshed.cancel():
             raise self._still_indexing()
@@ -193,11 +202,17 @@ class LocalCorpora:
         self._indexing = None
 
         if not refreshed.set_running_or_notify_cancel():
+            self._unheard = error
             self._turn.release()
         elif workspace is not None:
             refreshed.set_result(workspace)
         else:
             refreshed.set_exception(error)
+
+    def _raise_unheard(self) -> None:
+        error, self._unheard = self._unheard, None
+        if error is not None:
+            raise error
 
     def _refreshed(self, corpus: str) -> Workspace | BestWorkspace:
         self._indexing = "listing the files"

@@ -366,6 +366,27 @@ def test_a_call_does_not_wait_for_a_long_indexing(
     assert local.progress() is None
 
 
+def test_what_ends_a_long_indexing_is_told_to_the_next_call(
+    slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, encoder = slow_index
+
+    def fail(*_: Any, **__: Any) -> Vectors:
+        assert encoder.go_on.wait(60)
+        raise InvalidInput("The disk is full.")
+
+    search = call(1, "search_code", query="sort_numbers")
+    with monkeypatch.context() as failing:
+        failing.setattr(encoder, "encode", fail)
+        assert "still being indexed" in text(talk(local, search)[1])
+        encoder.go_on.set()
+        monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
+        assert "The disk is full." in text(talk(local, search)[1])
+
+    # The call after it indexes again.
+    assert "sort_numbers" in text(talk(local, search)[1])
+
+
 def test_a_call_hears_of_progress_if_it_asks_for_it(
     slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
