@@ -147,7 +147,9 @@ class Documents:
 
     @cached_property
     def _lengths(self) -> NDArray[np.int32]:
-        return np.concatenate([store.lengths for store in self.stores])
+        # Of a single segment, its own array: a copy would take as much memory again.
+        lengths = [store.lengths for store in self.stores]
+        return lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
 
     def lengths(self, rows: Rows) -> Rows:
         """Return the length (n,) of each passage in characters, 0 where it is not known."""

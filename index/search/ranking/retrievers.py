@@ -282,12 +282,11 @@ class Retrievers:
         self, query: Query, rows: Rows, cosines: Vectors, shares: LexicalScores
     ) -> Vectors:
         """Return the scores (n,) of these rows by their texts and by earlier queries that led to them."""
-        documents = self._passages.document_of(rows)
         texts = self.fusion(query).fuse(cosines, shares)
         if not query.has_evidence:
             texts = texts * self.priors(rows, query.mode)
         if query.nearness is not None:
-            texts = blend(texts, query.nearness.of(documents))
+            texts = blend(texts, query.nearness.of(self._passages.document_of(rows)))
         return texts
 
     def priors(self, rows: Rows, mode: Mode) -> Vectors:
