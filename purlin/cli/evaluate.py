@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,21 +149,14 @@ def evaluate_classify(
     from purlin.index import builds
     from purlin.index.classify.labelled import check_truth, read_labelled
     from purlin.index.classify.text_warnings import text_warnings
-    from purlin.index.classify.texts import (
-        filled_rows,
-        read_label_lines,
-        tag_warnings,
-        undecoded_warnings,
-        without_tags,
-    )
+    from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
 
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
     read = read_labelled(rows, column=column, label_column=label_column, several=multi)
-    labelled = filled_rows(without_tags(read) if html else read, err.print)
+    labelled, warnings = _cleaned(read, html=html)
     texts = [row.text for row in labelled]
-    warnings = [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]
 
     if labels is not None:
         names = read_label_lines(labels)
@@ -191,6 +184,20 @@ def evaluate_classify(
     _print_measures(_label_measures(results, labelled, several=multi), as_json)
     if not (multi or as_json):
         _print_confusions(results, labelled)
+
+
+def _cleaned(rows: Iterable[LabelledRow], *, html: bool) -> tuple[Sequence[LabelledRow], list[str]]:
+    """Return the rows that have a text, with `html` without tags, and warnings of what is in them."""
+    from purlin.index.classify.texts import (
+        filled_rows,
+        tag_warnings,
+        undecoded_warnings,
+        without_tags,
+    )
+
+    labelled = filled_rows(without_tags(rows) if html else rows, err.print)
+    texts = [row.text for row in labelled]
+    return labelled, [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]
 
 
 def _check_classify(

@@ -95,9 +95,7 @@ def from_record(
     body, atoms = _compose(description, [*lines, *named_lines])
 
     title = line_of(values.get("title"))
-    # A size or a material alone names no product.
-    names_product = any(not (is_option(name) or has_trait_name(name)) for name in searched)
-    if summary or attributes or any(named.values()) or names_product:
+    if summary or attributes or any(named.values()) or _names_product(searched):
         title = title or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
@@ -105,13 +103,7 @@ def from_record(
         raise InvalidInput(TOO_LONG, field="description")
 
     price = values.get("price") if "price" in names else _nested_price(others)
-    # Nobody searches for their text.
-    unsearched: dict[str, Value | None] = {
-        "locale": named_value(values.get("locale")),
-        # In WooCommerce's export, "id:12".
-        "parent": identifier(values.get("parent")).removeprefix("id:") or None,
-        "price": price_of(price),
-    }
+    unsearched = _unsearched(values, price)
     return Document(
         id=identifier(values.get("id"))
         or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
@@ -123,6 +115,21 @@ def from_record(
         fields=_fields(others, attributes, named | unsearched),
         atoms=atoms,
     )
+
+
+def _unsearched(values: Mapping[str, object], price: object) -> dict[str, Value | None]:
+    """Return the fields whose text nobody searches for."""
+    return {
+        "locale": named_value(values.get("locale")),
+        # In WooCommerce's export, "id:12".
+        "parent": identifier(values.get("parent")).removeprefix("id:") or None,
+        "price": price_of(price),
+    }
+
+
+def _names_product(columns: Iterable[str]) -> bool:
+    """Return whether a column tells what a product is, as a size or a material alone does not."""
+    return any(not (is_option(name) or has_trait_name(name)) for name in columns)
 
 
 def record_id(record: Mapping[str, object], columns: Mapping[str, str]) -> str:
