@@ -27,3 +27,21 @@ def test_reference_lists_every_problem_type(page: str) -> None:
     }
     assert len(slugs) > 4
     assert slugs <= set(re.findall(r"urn:purlin:problem:([\w-]+)", page))
+
+
+def test_types_and_limits_in_words() -> None:
+    texts = {
+        "type": "array",
+        "maxItems": 10_000,
+        "items": {"type": "string", "minLength": 1, "maxLength": 5},
+    }
+    assert reference._shape(texts) == "list of string"
+    assert reference._limits(texts) == "at most 10,000 items, each 1 to 5 characters"
+    either = {
+        "anyOf": [{"type": "integer"}, {"type": "number"}, {"type": "null"}, {"$ref": "#/a/Hit"}]
+    }
+    assert reference._shape(either) == "number or [Hit](#hit)"
+    assert (
+        reference._limits({"type": "integer", "minimum": 0, "exclusiveMaximum": 10}) == "below 10"
+    )
+    assert reference._shape({"enum": ["a", "b"]}) == '`"a"` or `"b"`'

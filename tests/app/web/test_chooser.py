@@ -197,10 +197,10 @@ def test_the_focus_goes_along_to_the_corpus_of_the_address(site: str, tab: Tab) 
     ],
 )
 def test_a_choice_of_corpora_has_their_kinds(choice: str, kinds: list[str | None]) -> None:
-    known = [
+    corpora = [
         {"name": "shop", "kind": "product"},
         {"name": "src", "kind": "code"},
         {"name": "new", "kind": None},
     ]
-    expression = f"m.kindsOf({json.dumps(choice)}, {json.dumps(known)})"
+    expression = f"m.kindsOf({json.dumps(choice)}, {json.dumps(corpora)})"
     assert evaluated("chooser.js", expression) == kinds

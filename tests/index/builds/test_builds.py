@@ -293,3 +293,11 @@ def test_linked_files_keep_their_sums(tmp_path: Path) -> None:
     entries = build_files.checksums(tmp_path / "copy")
     expected = {"large": ["blocks", "bytes"], "plain": ["bytes", "sha256"]}
     assert {name: sorted(entry) for name, entry in entries.items()} == expected
+
+
+def test_unknown_corpus_lists_existing_ones(tmp_path: Path) -> None:
+    _publish(tmp_path, "shop", "x")
+    with pytest.raises(NotFound, match="Corpora: shop"):
+        builds.current(tmp_path, "other")
+    with pytest.raises(NotFound, match="Corpora: shop"):
+        builds.delete(tmp_path, "other")

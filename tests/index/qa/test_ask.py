@@ -210,3 +210,10 @@ def test_a_section_that_two_pages_have_is_read_once(tmp_path: Path, reader: Read
         for each in (corpus, alone)
     ]
     assert first_shares[0] == pytest.approx(first_shares[1], rel=0.05)
+
+
+def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None:
+    corpus = Corpus.load(current(home, "code"), HashEncoder())
+    with pytest.raises(InvalidInput, match="'code' is of kind code") as raised:
+        answer_question(corpus, reader, "What?")
+    assert raised.value.field == "corpus"
