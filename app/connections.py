@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from purlin.app.problems import reply
@@ -31,6 +32,7 @@ STALL_TIMEOUT_S = 30.0
 CHECK_INTERVAL_S = 5.0
 MIN_BYTES_PER_S = 8 * 1024  # of a reply
 MAX_UNREAD_BYTES = 256 << 20  # of all replies together
+CLOSING_INTERVAL_S = 0.1
 
 # The kernel takes this much of a reply before the client reads any; within it, progress is not seen.
 SEND_BUFFER_BYTES = 2**17
@@ -225,3 +227,27 @@ class Connection(H11Protocol):
 
         sizes = [connection.transport.get_write_buffer_size() for connection in self.connections]
         return sum(sizes) > max_unread and unread >= max(sizes)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server, which at its end also closes the connections that were just being accepted.
+
+    Uvicorn closes each connection after its reply once, at the beginning. One accepted at that moment
+    would stay open, and a client that goes on sending would keep the server from ending in time.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting connections, and let running requests finish."""
+        closing = asyncio.create_task(self._close_connections())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            closing.cancel()
+
+    async def _close_connections(self) -> None:
+        """Close each connection as soon as it has no running request."""
+        while True:
+            for connection in list(self.server_state.connections):
+                if not connection.transport.is_closing():
+                    connection.shutdown()
+            await asyncio.sleep(CLOSING_INTERVAL_S)

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
-from purlin.app.connections import BACKLOG, Connection, bind, url_of
+from purlin.app.connections import BACKLOG, Connection, Server, bind, url_of
 from purlin.app.encoding import Encoders
 from purlin.app.keys import Key, configured_keys
 from purlin.app.limits import BodyLimit
@@ -148,7 +148,7 @@ def serve(settings: Settings) -> None:
         app = create_app(settings, load_tuned(settings.encoder))
         config = server_config(app, settings)
         _log.info("Purlin is starting on %s (Ctrl-C stops it)", url_of(listeners[0]))
-        uvicorn.Server(config).run(sockets=listeners)
+        Server(config).run(sockets=listeners)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -17,6 +17,7 @@ from typing import Any
 
 import uvicorn
 
+from purlin.app.connections import Server
 from purlin.app.main import cpus_of_worker, create_app, server_config
 from purlin.app.service import Service
 from purlin.app.settings import Settings
@@ -27,8 +28,8 @@ from purlin.index.errors import PurlinError
 TICKS_PER_S = 10  # of uvicorn
 
 
-class _Server(uvicorn.Server):
-    """Uvicorn's server, for connections that a supervisor has accepted."""
+class _Server(Server):
+    """A server for connections that a supervisor has accepted."""
 
     def __init__(self, config: uvicorn.Config, shared: Shared, control: socket.socket) -> None:
         super().__init__(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -9,13 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import uvicorn
 
 from purlin.app import connections
-from purlin.app.connections import MAX_HEAD_BYTES
+from purlin.app.connections import MAX_HEAD_BYTES, Connection
 from purlin.app.limits import MAX_BODIES
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
@@ -274,3 +278,35 @@ def test_long_bodies_are_limited(url: str) -> None:
         assert send(json=short).status_code == 200
 
     until(lambda: send(json=long).status_code == 200)
+
+
+# ---- the end of a server
+
+
+def test_a_connection_accepted_at_the_end_does_not_keep_the_server_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "code", FUNCTIONS)
+    begin_shutdown = uvicorn.Server.shutdown
+    client, accepted = socket.socketpair()
+    client.settimeout(10)
+    accepting: list[asyncio.Task[Any]] = []
+
+    async def shutdown(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        """Accept a connection after those that uvicorn closes have been listed."""
+        accepted.setblocking(False)
+        accepting.append(asyncio.create_task(accept(server)))
+        await begin_shutdown(server, sockets)
+
+    async def accept(server: uvicorn.Server) -> None:
+        protocol = partial(Connection, server.config, server.server_state, server.lifespan.state)
+        await asyncio.get_running_loop().connect_accepted_socket(protocol, accepted)
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", shutdown)
+    with listening(tmp_path, HashEncoder()):
+        started = time.monotonic()
+
+    # Uvicorn alone would wait until the end of the five seconds.
+    assert time.monotonic() - started < 4
+    with client:
+        assert ended(client)

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from purlin.app.connections import Connection
+from purlin.app.connections import Connection, Server
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.encoder import TextEncoder
@@ -26,7 +26,7 @@ def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str
         config = uvicorn.Config(
             app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
 
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
