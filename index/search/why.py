@@ -15,6 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
+from purlin.index.search.ranking.roles import asks_for_tests
 from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
@@ -46,6 +47,8 @@ def why(query: str, hit: Hit) -> str:
         return "it is what you named"
 
     if (symbol := used_symbol(query)) and _uses(name := last_name(symbol), hit):
+        if asks_for_tests(query):
+            return f"tests {name}"
         return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
 
     query = as_searched(query, hit)
@@ -65,7 +68,7 @@ def as_searched(query: str, hit: Hit) -> str:
 
 
 def _uses(name: str, hit: Hit) -> bool:
-    """Return whether a hit was found because it uses a name."""
+    """Return whether a hit was found because it uses or tests a name, or inherits from it."""
     parts = (hit.explanation or {}).get("parts", {})
     return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
 
