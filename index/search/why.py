@@ -82,17 +82,19 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         "text": frozenset(tokens(hit.text, language)),
     }
 
-    words: dict[str, list[str]] = {part: [] for part in tokens_of}
+    # By lower case, so that none is listed twice.
+    words: dict[str, dict[str, str]] = {part: {} for part in tokens_of}
     pattern = compiled(_ASCII_WORD if query.isascii() else _WORD)
 
     for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if have_any(part_tokens, own, language):
-                words[part] += _matching(word, part_tokens, language)
+                for each in _matching(word, part_tokens, language):
+                    words[part].setdefault(each.lower(), each)
                 break
 
-    return [(part, listed) for part, listed in words.items() if listed]
+    return [(part, list(listed.values())) for part, listed in words.items() if listed]
 
 
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:
