@@ -16,6 +16,8 @@ from html import escape
 from itertools import pairwise
 from textwrap import dedent
 
+from purlin.index.sources.references.page_markup import marked
+
 MIN_TERMS = 3
 MAX_TERM = 120  # characters
 TAB_COLUMNS = 8
@@ -87,11 +89,7 @@ class _Term:
         """The term with its names marked."""
         name = self.text.partition("=")[0].partition(" ")[0]
         names = [name] if not self.text.startswith("-") else _OPTION_NAME.findall(self.text)
-        rest, marked = self.text, []
-        for each in names:
-            before, _, rest = rest.partition(each)
-            marked.append(f'{escape(before)}<span class="option">{escape(each)}</span>')
-        return f"<dt>{''.join(marked)}{escape(rest)}</dt>"
+        return f"<dt>{marked(self.text, names)}</dt>"
 
 
 @dataclass(slots=True)
