@@ -314,12 +314,14 @@ def test_listening_publicly_without_keys_warns(
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_why_the_server_does_not_start_is_logged_as_the_rest(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], workers: str
+    home: Path, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
     monkeypatch.setenv("PURLIN_LOG", "json")
     monkeypatch.setenv("PURLIN_KEYS_FILE", str(home / "none"))
     command = [sys.executable, "-m", "purlin", "serve", "--home", str(home), "--port", "0"]
-    ended = subprocess.run([*command, "--encoder", "static", "--workers", workers], check=False)
-    line = json.loads(capfd.readouterr().err)
+    ended = subprocess.run(
+        [*command, "--encoder", "static", "--workers", workers], stderr=subprocess.PIPE, check=False
+    )
+    line = json.loads(ended.stderr)
     assert (ended.returncode, line["level"]) == (1, "error")
     assert "set PURLIN_KEYS_FILE to a text file that this user may read" in line["message"]
