@@ -13,7 +13,7 @@ from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
-    from purlin.app.corpora.open_builds import OfKind
+    from purlin.app.corpora.open_corpora import OfKind
 
 _MAX_SUGGESTED = 3  # paths that a call may have meant
 

@@ -34,7 +34,7 @@ from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
     from purlin.app.agents.served import ServedCorpora
-    from purlin.app.corpora.open_builds import OfKind
+    from purlin.app.corpora.open_corpora import OfKind
 
 # Names of the workspace as corpora, for each kind of content that it has.
 WORKSPACES: Mapping[str, Kind] = {"workspace": "code", "workspace-docs": "reference"}

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Any
 
-from purlin.app.corpora.open_builds import OfKind
+from purlin.app.corpora.open_corpora import OfKind
 from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service

@@ -18,12 +18,13 @@ from textwrap import dedent
 
 from purlin.index.sources.references.page_markup import marked
 
-MAX_HEAD = 2_000  # characters in which a text says that it tells the usage
 MIN_TERMS = 3
 MAX_TERM = 120  # characters
 TAB_COLUMNS = 8
 
-_USAGE = re.compile(r"^usage:[ \t]*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
+_USAGE = re.compile(r"^usage:\s*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
+# The program and its command, in front of what is passed to them: `kubectl rollout undo (TYPE NAME)`.
+_CALLED = re.compile(r"(?:\S*/)?(?P<name>[^\s/]+(?:(?: [a-z][\w-]*)+(?= [^\sa-z]))?)")
 # Directives, underlines and the mark of a literal block: the text is reStructuredText.
 _RST = re.compile(r"^(?:\.\. \S|([=~^*+#`-])\1{3,}$)|::$", re.MULTILINE)
 _HEADING = re.compile(r"\S.{0,80}:")
@@ -53,7 +54,7 @@ _MARKS = re.compile(r"\[[A-Z][^\[\]]{0,80}\](?: +|$)")
 
 def is_help(text: str) -> bool:
     """Return whether a text tells a program's usage, or is a list of terms without a left margin."""
-    tells_usage = _USAGE.search(text, 0, MAX_HEAD) is not None and not _RST.search(text)
+    tells_usage = _USAGE.search(text) is not None and not _RST.search(text)
     has_margin = any(line[:1].strip() for line in text.splitlines())
     if has_margin and not tells_usage:
         return False
@@ -63,9 +64,9 @@ def is_help(text: str) -> bool:
 
 def html(text: str) -> str:
     """Return a page titled by the program, with the options and arguments below each heading."""
-    usage = _USAGE.search(text, 0, MAX_HEAD)
-    call = (usage["call"] or text[usage.end() :].lstrip()) if usage else ""
-    program = escape(call.split()[0].rpartition("/")[2]) if call.split() else ""
+    usage = _USAGE.search(text)
+    called = _CALLED.match(usage["call"] or "") if usage else None
+    program = escape(called["name"]) if called else ""
     title = f"<title>{program}</title><h1>{program}</h1>" if program else ""
     # What follows the options at the margin again is about the program.
     parts = sorted(_read_parts(text), key=lambda part: bool(part.heading) and not part.is_usage)
@@ -105,6 +106,11 @@ class _Part:
         first = f"{self.heading}:" if self.heading else "".join(self.lines[:1])
         return _USAGE.match(first[:MAX_TERM]) is not None
 
+    @property
+    def is_code(self) -> bool:
+        """Whether the lines are calls, or examples of them."""
+        return self.is_usage or self.heading.lower() in ("example", "examples")
+
     def read_terms(self) -> None:
         """Make terms of the lines that begin left of the column of descriptions."""
         lines, self.lines = self.lines, []
@@ -122,10 +128,10 @@ class _Part:
 
     def html(self) -> str:
         """The part as a heading, paragraphs and a list, or as code."""
-        if self.is_usage:
+        heading = f"<h2>{escape(self.heading)}</h2>" if self.heading and not self.is_usage else ""
+        if self.is_code:
             code = escape(dedent("\n".join(self.lines)).strip("\n"))
-            return f"<pre>{code}</pre>" if code else ""
-        heading = f"<h2>{escape(self.heading)}</h2>" if self.heading else ""
+            return f"{heading}<pre>{code}</pre>" if code else ""
         return heading + _paragraphs(self.lines) + self._list()
 
     def _list(self) -> str:
@@ -169,7 +175,7 @@ def _parts(text: str) -> Iterator[_Part]:
 def _read_parts(text: str) -> tuple[_Part, ...]:
     parts = tuple(_parts(text))
     for part in parts:
-        if not part.is_usage:
+        if not part.is_code:
             part.read_terms()
     return parts
 
@@ -189,6 +195,9 @@ def _description_column(lines: list[str]) -> int:
 def _split(line: str, following: str) -> tuple[str, str] | None:
     """A line's term and the description after it; None for a line of other text."""
     text = line.strip()
+    if text.startswith("-"):
+        # kubectl's options end so: `--all=false:`.
+        text = text.removesuffix(":")
     term, gap, description = text, "", ""
     if match := _GAP.search(text):
         term, gap, description = text[: match.start()], match[0], text[match.end() :]

@@ -367,7 +367,8 @@ def _add_cells(row: list[str], cells: Iterable[str]) -> list[str] | None:
 def name_command(page: page_sections.Page, page_format: str) -> None:
     """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip.
 
-    Of the source of a manual page, the first section is the entry of the command or functions.
+    Of the source of a manual page, the first section is the entry of the command or functions, and
+    of what a program prints about itself, that of the program.
     """
     is_source = page_format in ("asciidoc", "manual")
     subject = command(page.title) if is_source else _own_name(page)
@@ -385,6 +386,10 @@ def name_command(page: page_sections.Page, page_format: str) -> None:
 
     if is_callable:
         _define(page)
+    elif page_format == "help" and subject:
+        program = page.sections[0]
+        program.directive = "function"
+        program.names = program.signatures = [subject]
 
 
 def _define(page: page_sections.Page) -> None:

@@ -297,7 +297,7 @@ class _Conditions:
         text = condition[0].strip()
         if numbers := _NUMBERS.fullmatch(text.removeprefix("!")):
             compare = _COMPARISONS.get(numbers[2], gt)
-            is_true = compare(int(numbers[1]), int(numbers[3] or 0))
+            is_true = bool(compare(int(numbers[1]), int(numbers[3] or 0)))
             return is_true != text.startswith("!")
         if condition["quote"] is None:
             return text in _TRUE
