@@ -295,7 +295,7 @@ def test_random_keys_and_unaugmented_texts(base: Path, tmp_path: Path) -> None:
 
 def test_batches_depend_on_their_number(base: Path, tmp_path: Path) -> None:
     task = task_of(base, tmp_path, list(range(16)))
-    assert task.batches_per_epoch() == 2
+    assert task.batches_per_epoch == 2
     first, second = task.batch(0), task.batch(1)
 
     assert sorted([*first.rows.tolist(), *second.rows.tolist()]) == list(range(16))
