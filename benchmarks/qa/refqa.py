@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.progress import kept, log_line, log_progress
+from benchmarks.progress import kept, log_line, log_progress, write_whole
 from benchmarks.qa.anova import tukey_hsd, two_way_anova
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
@@ -182,7 +182,7 @@ class Ablation:
                 if isinstance(pair, Pair)
                 for query in pair.queries
             ]
-            path.write_text("\n".join(lines), encoding="utf-8")
+            write_whole(path, "\n".join(lines))
             log_line(f"{path.name}: {len(lines):,} pairs")
 
         return path
