@@ -17,7 +17,7 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
-from purlin.index.search.arrays import NO_ROWS
+from purlin.index.search.arrays import NO_ROWS, Rows
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
@@ -309,8 +309,8 @@ class Corpus:
     ) -> tuple[Hit, ...]:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
-        retrieved = self._retrieved(query, ranking, start, stop, highlight=True)
-        hits = tuple(each.hit for each in retrieved)
+        retrieved = self._retrieved(query, ranking, start, stop)
+        hits = self.highlighted(query.text, [each.hit for each in retrieved])
         if not explain:
             return hits
 
@@ -421,15 +421,8 @@ class Corpus:
 
         named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
-        prepared = Query(
-            text,
-            query,
-            mode,
-            allowed,
-            documents,
-            highlight_terms=highlight_terms(text, self.manifest.kind, self._lexical.language),
-        )
-        prepared.named = named
+        prepared = Query(text, query, mode, allowed, documents)
+        prepared.named = self._passing(named, allowed)
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
 
@@ -450,12 +443,16 @@ class Corpus:
             prepared.weights = self.weights(text)
             prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
             if prepared.has_evidence:
-                prepared.defining = self._names.defining(query)
+                prepared.defining = self._passing(self._names.defining(query), allowed)
                 prepared.used_symbol = self._names.used_symbol(query)
             if prepared.used_symbol is not None:
                 prepared.weights = self.weights(prepared.used_symbol)
         clock.lap("lexical")
         return prepared
+
+    def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
+        """Return those of the rows that a filter allows."""
+        return rows[self._passages.is_allowed(rows, allowed)]
 
     def _corrected(self, query: str) -> str:
         """Return the query to search for: corrected if for products; elsewhere, unknown words may be names."""
@@ -506,32 +503,20 @@ class Corpus:
 
     # ---- hits
 
-    def _retrieved(
-        self, query: Query, ranking: Ranking, start: int, stop: int, *, highlight: bool = False
-    ) -> list[Retrieved]:
-        """Read the rows `start` to `stop` - 1 of a ranking."""
+    def _retrieved(self, query: Query, ranking: Ranking, start: int, stop: int) -> list[Retrieved]:
+        """Read the rows `start` to `stop` - 1 of a ranking; their hits have no highlights."""
         passages = self._passages.fetch(ranking.rows[start:stop].tolist())
         return [
             Retrieved(
-                self._hit(query, ranking, position, stored, highlight=highlight),
+                self._hit(query, ranking, position, stored),
                 stored.document,
                 stored.passage,
             )
             for position, stored in enumerate(passages, start)
         ]
 
-    def _hit(
-        self,
-        query: Query,
-        ranking: Ranking,
-        position: int,
-        stored: StoredPassage,
-        *,
-        highlight: bool,
-    ) -> Hit:
+    def _hit(self, query: Query, ranking: Ranking, position: int, stored: StoredPassage) -> Hit:
         document, passage = stored.document, stored.passage
-        text = document.body[passage.start : passage.end]
-
         return Hit(
             id=passage.id,
             document_id=document.id,
@@ -539,8 +524,8 @@ class Corpus:
             score=_rounded(ranking.scores[position]),
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
-            text=text,
-            highlights=highlights(text, query.highlight_terms) if highlight else (),
+            text=document.body[passage.start : passage.end],
+            highlights=(),
             location=document.location,
             fields=document.fields,
             context=document.context,

@@ -175,8 +175,7 @@ class Retrievers:
         Also returns the highest score that any other row could get, or None if there is no other. With
         `distinct`, only the best row of each document is kept.
         """
-        named = np.concatenate([query.named, query.defining])
-        rows = [named[self._passages.is_allowed(named, query.allowed)]]
+        rows = [query.exact]
         dense_rows = lexical_rows = NO_ROWS
         cosines = shares = NO_SCORES
         least_cosine, least_share, more = 0.0, 0.0, False
@@ -223,7 +222,7 @@ class Retrievers:
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
-        named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
+        named = np.unique(query.named)
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
         ones = np.ones(len(named), dtype=np.float32)
@@ -260,8 +259,7 @@ class Retrievers:
 
         texts = self._text_scores(query, rows, cosines, shares)
         scores = texts.copy()
-        scores[np.isin(rows, query.defining)] = 1.0
-        scores[np.isin(rows, query.named)] = 1.0
+        scores[np.isin(rows, query.exact)] = 1.0
 
         # Ties go by cosine, then by the row that the passage has in a build of one segment.
         order = np.lexsort((self._passages.order(rows), -cosines, -scores))
@@ -319,8 +317,7 @@ class Retrievers:
         if query.mode != "lexical":
             return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
-        named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
+        documents = self._passages.document_of(np.sort(np.concatenate([matching, query.named])))
         # The passages of a document follow each other.
         return int(np.count_nonzero(np.diff(documents, prepend=-1)))
 
