@@ -18,7 +18,7 @@ from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
 from purlin.training.data.pairs import augment
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.loop.devices import add_gradients
-from purlin.training.losses import list_divergence, listwise, margin_mse
+from purlin.training.losses import listwise
 from purlin.training.models.padding import in_groups
 from purlin.training.ranker.lists import Lists
 from purlin.training.ranker.model import RankerModel, load_ranker_model
@@ -33,13 +33,12 @@ class RankingBatch:
     """B queries with P candidates each.
 
     `sequences` (B * P) are their ids, `relevant` (B,) the relevant candidate, counted from 1, or 0
-    for none, and `teacher` (B, P) the teacher's scores. `rows` are the numbers of the queries.
+    for none. `rows` are the numbers of the queries.
     """
 
     rows: NDArray[np.int64]
     sequences: list[TokenIds]
     relevant: list[int]
-    teacher: list[list[float]] | None
 
 
 class RankerTask(CrossEncoderTask):
@@ -71,19 +70,15 @@ class RankerTask(CrossEncoderTask):
 
         sequences: list[TokenIds] = []
         relevant: list[int] = []
-        scores: list[list[float]] = []
         for row, rng in zip(rows, rngs, strict=True):
             source_number, number_in_source = self.schedule.locate(int(row))
             source = self.sources[source_number]
             own = source.held_out + number_in_source
 
             missing = rng.random() < self.recipe.ranking.missing
-            columns = self._columns(missing, rng)
-            sequences += self._packed(source, own, columns, rng)
+            sequences += self._packed(source, own, self._columns(missing, rng), rng)
             relevant.append(0 if missing else 1)
-            if source.teacher is not None:
-                scores.append(source.teacher[own, columns].tolist())
-        return RankingBatch(rows, sequences, relevant, scores or None)
+        return RankingBatch(rows, sequences, relevant)
 
     def _columns(self, missing: bool, rng: random.Random) -> list[int]:
         """Draw the candidates of a list: 0 is the query's own passage, the others are mined."""
@@ -109,25 +104,11 @@ class RankerTask(CrossEncoderTask):
         return [each.ids for each in packed]
 
     def backward(self, batch: RankingBatch) -> dict[str, float]:
-        """Add the gradients of the loss, and return its parts."""
-        device = self.accelerator.device
+        """Add the gradients of the loss, and return it."""
         scores = self._logits(batch.sequences).reshape(len(batch.relevant), -1)
-        losses = {"labels": listwise(scores, torch.tensor(batch.relevant, device=device))}
-        weights = {"labels": 1.0}
-
-        teacher = self.recipe.teacher
-        if teacher is not None and batch.teacher is not None:
-            targets = torch.tensor(batch.teacher, device=device)
-            losses["margin"] = margin_mse(scores, targets)
-            losses["divergence"] = list_divergence(scores, targets, temperature=teacher.temperature)
-            weights = {name: getattr(teacher, name) for name in losses}
-
-        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
-        add_gradients(total, self.accelerator)
-        return {
-            "loss": float(total.detach()),
-            **{name: float(loss.detach()) for name, loss in losses.items()},
-        }
+        loss = listwise(scores, torch.tensor(batch.relevant, device=self.accelerator.device))
+        add_gradients(loss, self.accelerator)
+        return {"loss": float(loss.detach())}
 
     def _logits(self, sequences: Sequence[TokenIds]) -> Tensor:
         """Return the model's logits, computed in groups of similar length, which saves padding."""

@@ -175,7 +175,7 @@ def _average_with_base(
     checkpoint = out / AVERAGED
     with storing(checkpoint):
         base = load_text_model(recipe.model)
-        mixed = averaged(load_text_model(recipe.model, trained), [(base, recipe.export.base_share)])
+        mixed = averaged(load_text_model(recipe.model, trained), base, recipe.export.base_share)
         mixed.save(checkpoint)
 
     temperature = recipe.stage[-1].temperature

@@ -17,7 +17,7 @@ from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
-from purlin.index.search.ranking.uses import asks_for_heirs, heirs, users
+from purlin.index.search.ranking.uses import asks_for_heirs, covering_tests, heirs, users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -111,11 +111,14 @@ class Retrievers:
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _using(self, query: Query, rows: Rows) -> Mask | None:
-        """Return which rows use the name whose uses or heirs the query asks for; None without a name."""
+        """Return which rows are the uses, tests or heirs that the query asks for; None without a name."""
         if query.used_symbol is None:
             return None
+        documents = self._documents(rows)
+        if asks_for_tests(query.text):
+            return covering_tests(query.used_symbol, documents)
         find = heirs if asks_for_heirs(query.text) else users
-        return find(query.used_symbol, self._documents(rows))
+        return find(query.used_symbol, documents)
 
     def _tests(self, rows: Rows) -> Mask:
         """Return which rows are those of tests."""
