@@ -19,7 +19,7 @@ _MAX_SUGGESTED = 3  # paths that a call may have meant
 
 
 class Backend(Protocol):
-    """What the tools work on."""
+    """What the tools work on; a method that a backend leaves out answers None."""
 
     def of_kind(self, kind: Kind) -> OfKind:
         """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
