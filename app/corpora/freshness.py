@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.index.builds.manifests import Manifest
 from purlin.index.errors import PurlinError
 from purlin.index.indexing import staleness

@@ -15,6 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
+from purlin.index.search.ranking.roles import asks_for_tests
 from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
@@ -46,6 +47,8 @@ def why(query: str, hit: Hit) -> str:
         return "it is what you named"
 
     if (symbol := used_symbol(query)) and _uses(name := last_name(symbol), hit):
+        if asks_for_tests(query):
+            return f"tests {name}"
         return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
 
     query = as_searched(query, hit)
@@ -65,7 +68,7 @@ def as_searched(query: str, hit: Hit) -> str:
 
 
 def _uses(name: str, hit: Hit) -> bool:
-    """Return whether a hit was found because it uses a name."""
+    """Return whether a hit was found because it uses or tests a name, or inherits from it."""
     parts = (hit.explanation or {}).get("parts", {})
     return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
 
@@ -79,17 +82,19 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         "text": frozenset(tokens(hit.text, language)),
     }
 
-    words: dict[str, list[str]] = {part: [] for part in tokens_of}
+    # By lower case, so that none is listed twice.
+    words: dict[str, dict[str, str]] = {part: {} for part in tokens_of}
     pattern = compiled(_ASCII_WORD if query.isascii() else _WORD)
 
     for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if have_any(part_tokens, own, language):
-                words[part] += _matching(word, part_tokens, language)
+                for each in _matching(word, part_tokens, language):
+                    words[part].setdefault(each.lower(), each)
                 break
 
-    return [(part, listed) for part, listed in words.items() if listed]
+    return [(part, list(listed.values())) for part, listed in words.items() if listed]
 
 
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:

@@ -1,7 +1,7 @@
-"""Queries for what uses a name or inherits from it, and the code that answers them.
+"""Queries for what uses a name, tests it or inherits from it, and the code that answers them.
 
-"Who calls parse_header" wants uses, "what implements Codec" heirs: classes and the like that name it
-as what they extend, implement or include.
+"Who calls parse_header" wants uses, "tests of parse_header" those in tests, "what implements Codec"
+heirs: classes and the like that name it as what they extend, implement or include.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import numpy as np
 
 from purlin.index.records import Document
 from purlin.index.search.arrays import Mask
+from purlin.index.search.lexical.tokens import pieces
 from purlin.index.search.ranking.repository import SEPARATOR
+from purlin.index.search.ranking.roles import asks_for_tests, is_test
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
@@ -41,6 +43,15 @@ _QUESTION_ON_HEIRS = re.compile(
     rf" {_SYMBOL.format('parent')}(?: {_TYPE})?",
     re.IGNORECASE,
 )
+_COVERS = "(?:checks?|checking|covers?|covering|tests?|testing|uses?|using|calls?|calling)"
+_QUESTION_ON_TESTS = re.compile(
+    rf"(?:[\w-]+ ){{0,5}}?(?:tests?|specs?|test ?cases?|test ?suites?)"
+    rf" (?:of|for|on|(?:(?:that|which) )?{_COVERS}) {_SYMBOL.format('covered')}"
+    rf"|(?:where|how) (?:is|are) {_SYMBOL.format('subject')} (?:being )?tested"
+    rf"|(?:what|which \w+) tests {_SYMBOL.format('tested')}"
+    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test {_SYMBOL.format('named')}",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"[^\W\d][\w$]*")
 # What a member is named with, if that is a class or a constant: `User.find`.
 _RECEIVER = re.compile(r"(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#])\Z")
@@ -60,10 +71,12 @@ _HERITAGE = {
 
 
 def used_symbol(query: str) -> str | None:
-    """Return the symbol whose uses or heirs a query asks for, as it is written; None for other queries."""
+    """Return the symbol whose uses, tests or heirs a query asks for, as it is written; None for others."""
     text = " ".join(query.split()).rstrip("?.! ")
     if match := _QUESTION.fullmatch(text):
         symbol = match["used"] or match["subject"] or match["changed"]
+    elif asks_for_tests(text) and (match := _QUESTION_ON_TESTS.fullmatch(text)):
+        symbol = next(filter(None, match.groups()))
     elif match := _QUESTION_ON_HEIRS.fullmatch(text):
         symbol = match["parent"]
     else:
@@ -125,6 +138,27 @@ def _may_have(receiver: str | None, owner: str | None) -> bool:
     if owner is None or receiver in (None, owner):
         return True
     return receiver.isupper() and not owner.isupper()
+
+
+def covering_tests(symbol: str, documents: Sequence[Document]) -> Mask:
+    """Return which (n,) of the documents are tests that use a symbol, or have its words in their names."""
+    words = _words(last_name(symbol))
+    return np.array(
+        [
+            is_test(document)
+            and (
+                words in "".join(map(_words, _parts(document.title)[-2:]))
+                or first_use(symbol, document.body) is not None
+            )
+            for document in documents
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _words(name: str) -> str:
+    """Return the words of a name, with spaces around each: " parse header " of `parseHeader`."""
+    return f" {' '.join(pieces(name)).lower()} "
 
 
 def heirs(symbol: str, documents: Sequence[Document]) -> Mask:
