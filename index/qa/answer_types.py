@@ -126,7 +126,7 @@ ANSWER_TYPES = (
         r"|\bfirst (?:version|release|python)\b"
         r"|\b(?:version|release)\W*$|\b(?:added|introduced|deprecated) when\b|\bsince\W*$"
         r"|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
-        r"\b\d{1,2}(?:\.\d{1,2}){1,3}\b|\bC(?:\+\+)?\d\d\b",
+        r"(?:\b|(?<=\bv))\d{1,2}(?:\.\d{1,2}){1,3}\b|\bC(?:\+\+)?\d\d\b",
     ),
     _type(
         "type",
