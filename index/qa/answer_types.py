@@ -52,8 +52,9 @@ _INTERVAL = re.compile(
     rf"[\[(]{_BOUND}(?:, | - ){_BOUND}[\])]|(?<![\w.-]){_BOUND} (?:to|through|and|-|–) {_BOUND}(?<!\.)"
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
+_DURATION = r"(?<![\w.])(?:\d{1,20}(?:\.\d{1,20})?(?:[nuµm]?s|min|[mhd])){1,4}(?!\w)"
 _QUANTITY = re.compile(
-    rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
+    rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b|{_DURATION}"
 )
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.){0,8}[A-Za-z_]\w*) ?(?=\()"
 
