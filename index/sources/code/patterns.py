@@ -68,45 +68,43 @@ _NOT_BREAKS_OR_QUOTES = re.compile(rb"[^\r\n\"'`]")
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """How definitions of a kind begin.
+    """How definitions of a kind begin."""
 
-    The pattern has a group `name`, and may have a group `word`, which tells the kind where `kind`
-    is empty, and begins the name of a block. `within` are the kinds of definitions that it must be
-    in; without them it may be in any that is looked into. With `needs_body`, one that a semicolon
-    ends is none.
-    """
-
+    # Has a group `name`, and may have a group `word`, which begins the name of a block.
     pattern: re.Pattern[bytes]
     body: Body
+    # Empty where the group `word` tells the kind.
     kind: str = ""
+    # The kinds of definitions that it must be in; without them it may be in any that is looked into.
     within: frozenset[str] = frozenset()
+    # Whether one that a semicolon ends is none.
     needs_body: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class PatternLanguage:
-    """What is told of a language instead of a grammar.
-
-    `hidden` matches a comment (in its group `comment`) or a string. `kinds` are the kinds of words
-    that are not kinds themselves. `form_end` is the mark after a form, and `signature_end` what its
-    signature ends before. `closers` close the body that a word begins, and `last_row` is the row that
-    may end an indented one. `blocks` are the words of those that only a stack can match.
-    `marker` is what begins a line of a comment, where that is unusual. `docstring` reads a summary
-    from the text of a definition and of its prefixes; with `has_remarks_below`, that of a statement
-    has the comment on the lines below. A doc comment ends at most `doc_gap` lines above.
-    """
+    """What is told of a language instead of a grammar."""
 
     heads: tuple[Head, ...]
+    # Matches a comment, in its group `comment`, or a string.
     hidden: re.Pattern[bytes]
+    # The kinds of words that are not kinds themselves.
     kinds: Mapping[str, str] = field(default_factory=dict)
+    # The mark after a form, and what its signature ends before.
     form_end: re.Pattern[bytes] | None = None
     signature_end: re.Pattern[bytes] | None = None
+    # Of words that begin a body, what closes it; and the row that may end an indented body.
     closers: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     last_row: re.Pattern[bytes] | None = None
+    # The words of blocks that only a stack can match.
     blocks: BlockWords | None = None
+    # Whether the comment on the lines below a statement belongs to it.
     has_remarks_below: bool = False
+    # How many lines above its definition a doc comment ends at most.
     doc_gap: int = 1
+    # What begins a line of a comment, where that is unusual.
     marker: re.Pattern[str] | None = None
+    # Reads a summary from the text of a definition and of its prefixes.
     docstring: Callable[[str], str] | None = None
 
 
