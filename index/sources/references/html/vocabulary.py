@@ -82,6 +82,8 @@ CATEGORIES = words("category category-def")
 NAMES = words("descname option sig-name term varname")
 # Of a list whose terms are functions, or what the heading above them says; by LDoc.
 HEADED_LIST = "function"
+# The same of Markdown, also within an entry.
+TERM_LIST = "markdown-terms"
 DOMAINS = words("c cpp go java js php py rb rst std")
 DIRECTIVES = kinds(
     method="abstractmethod awaitablemethod classmethod coroutinemethod decoratormethod staticmethod",
