@@ -45,8 +45,8 @@ class Backend(Protocol):
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Take note of how long the stages of an answer took."""
 
-    def progress(self) -> str | None:
-        """How far the indexing is that answers wait for; None while they wait for none."""
+    def progress(self, thread: int) -> str | None:
+        """How far the indexing is that the call of a thread waits for; None if it waits for none."""
 
     def search(
         self,

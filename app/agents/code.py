@@ -14,7 +14,7 @@ from purlin.app.agents.choosing import (
     any_corpus,
     choose_corpora,
     opened_document,
-    with_left_out,
+    with_warning,
 )
 from purlin.app.agents.results import (
     corpus_names,
@@ -90,7 +90,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = paths
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    reply = with_left_out(reply, left_out)
+    reply = with_warning(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     root = backend.root(corpora[0])

@@ -89,7 +89,7 @@ class ServedCorpora:
         """Count the stages among the server's metrics."""
         self._service.metrics.stages(timings_ms)
 
-    def progress(self) -> None:
+    def progress(self, thread: int) -> None:
         """Return None: builds that serve answer while others are made."""
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
