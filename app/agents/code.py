@@ -26,7 +26,6 @@ from purlin.app.agents.results import (
     without_unlike,
 )
 from purlin.app.agents.tool import (
-    MAX_HITS,
     MAX_SHOWN,
     Budget,
     CorpusArgument,
@@ -121,11 +120,6 @@ def _nothing_passes(
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
-
-    if arguments.language:
-        nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
-        languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
-        text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
 
     result = Result(text, head.structured)
     return fit(lambda _: result, "hits", [], arguments.max_tokens)

@@ -74,7 +74,7 @@ def test_a_path_without_its_folder_is_completed(client: TestClient) -> None:
         result = call(client, "search_code", query="sort", path=path, language="go")
         return text(result).partition(' content "all".')[2]
 
-    assert " Did you mean path tools/sort.py? Languages of" in advice("sort.py")
+    assert " Did you mean path tools/sort.py?" in advice("sort.py")
     # A part of a name is no path, and a path that is there needs no other.
     for path in ("ort.py", "tools/sort.py", "tools/", "tools"):
         assert "Did you mean" not in advice(path)
@@ -90,7 +90,7 @@ def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestCli
     result = call(client, "search_code", query="sort rows of a page", language="Golang")
     assert result["structuredContent"]["hits"] == []
     assert "Nothing in project fits language Golang: leave it out" in text(result)
-    assert "Languages of the nearest hits: javascript, python." in text(result)
+    assert "It has: javascript, python." in text(result)
 
 
 @pytest.mark.parametrize("query", ["?", "水桶"])
