@@ -169,6 +169,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
+    # A name of a file may have an end of line.
+    head = head.replace("\n", r"\n")
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
     code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)

@@ -250,6 +250,45 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     assert " lines\n    a.step(" in result.text
 
 
+def test_an_end_of_line_in_the_name_of_a_file_does_not_end_the_head_of_a_hit() -> None:
+    hit = Hit(
+        "a\nb.py::f",
+        "a\nb.py::f",
+        1,
+        0.5,
+        {},
+        "f",
+        "def f(): ...",
+        (),
+        Location("a\nb.py", 1, 1),
+        {},
+    )
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 400)
+    assert result.text.splitlines()[1].startswith(r"1. a\nb.py:1-1 f · 0.50")
+    assert result.structured["hits"][0]["path"] == "a\nb.py"
+
+
+def test_a_long_signature_above_a_cut_ends_in_an_ellipsis() -> None:
+    lines = ["def f(", *["    a.step()"] * 300, "    a.retry()", *["    a.step()"] * 300]
+    fields = {"signature": f"def f({', '.join(['argument'] * 40)})"}
+    hit = Hit(
+        "a.py::f",
+        "a.py::f",
+        1,
+        0.5,
+        {},
+        "f",
+        "\n".join(lines),
+        (),
+        Location("a.py", 1, 602),
+        fields,
+    )
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 400, query="retry")
+    opening = result.structured["hits"][0]["opening"]
+    assert len(opening) == 160
+    assert opening.endswith("…")
+
+
 def test_callers_show_their_call() -> None:
     lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
     code, fields = "\n".join(["@cache", *lines]), {"signature": "def g(a)"}
