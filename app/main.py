@@ -139,7 +139,7 @@ def serve(settings: Settings) -> None:
     before anything listens, if the address cannot be used, the corpora cannot be listed or the encoder
     cannot be loaded.
     """
-    builds.names(settings.home)
+    builds.check_home(settings.home)
     with ExitStack() as stack:
         listeners = bind(settings.host, settings.port)
         for listener in listeners:

@@ -68,27 +68,11 @@ def listwise(scores: Tensor, relevant: Tensor) -> Tensor:
     return F.cross_entropy(choices, relevant)
 
 
-def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
-    """Return Margin-MSE (Hofstätter et al. 2020, eq. 4): the mean squared difference of margins.
-
-    `scores` and `teacher` (B, P), of which column 0 is the candidate that the others are compared
-    with: the positive one. Only differences within a list count, so the teacher's level does not.
-    """
-    student_margins = scores[:, :1] - scores[:, 1:]
-    teacher_margins = teacher[:, :1] - teacher[:, 1:]
-    return F.mse_loss(student_margins.float(), teacher_margins.float())
-
-
-def list_divergence(scores: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return the mean over lists of KL(teacher || student), both softmax over the P candidates.
-
-    `scores` and `teacher` (B, P) are divided by the temperature; its square keeps the size of the
-    gradients (Hinton et al. 2015, section 2.1).
-    """
-    student_logs = F.log_softmax(scores.float() / temperature, dim=1)
-    teacher_logs = F.log_softmax(teacher.float() / temperature, dim=1)
-    divergence = F.kl_div(student_logs, teacher_logs, reduction="batchmean", log_target=True)
-    return divergence * temperature**2
+def list_divergence(scores: Tensor, teacher: Tensor) -> Tensor:
+    """Return the mean over lists of KL(teacher || student), softmax over the P candidates (B, P)."""
+    student_logs = F.log_softmax(scores.float(), dim=1)
+    teacher_logs = F.log_softmax(teacher.float(), dim=1)
+    return F.kl_div(student_logs, teacher_logs, reduction="batchmean", log_target=True)
 
 
 class _CrossEntropy(torch.autograd.Function):

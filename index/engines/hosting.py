@@ -27,8 +27,8 @@ from purlin.index.engines.milvus import Connection, Milvus, connected
 from purlin.index.engines.retrieval import (
     Collection,
     MilvusDense,
+    MilvusDocuments,
     MilvusLexical,
-    MilvusPassages,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
@@ -285,7 +285,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
         files,
         MilvusDense(collection),
         MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
-        MilvusPassages(
+        MilvusDocuments(
             collection,
             manifest.kind,
             field_types,

@@ -263,8 +263,8 @@ class MilvusLexical:
         return read
 
 
-class MilvusPassages:
-    """The contract `PassageStore`, where `Allowed` is an expression of Milvus."""
+class MilvusDocuments:
+    """The contract `DocumentStore`, where `Allowed` is an expression of Milvus."""
 
     everything = None
 

@@ -388,19 +388,34 @@ class _Builder:
             fusion = self._fusion(documents, encoder)
 
         self_check.write_self_check(self.directory, encoder)
-        values = {
-            "documents": content.documents,
-            "passages": content.passages,
-            "skipped": content.skipped,
-            "dense_weight": fusion.dense_weight,
-            "lexical_power": fusion.lexical_power,
-            "logged": logged,
-            "reused": reused,
-            "interim": stage == "interim",
-            "measures": {_RECALL: index["recall@100"]},
-            "dense": index,
-        }
-        return self._manifest(encoder, values)
+        plan, options = self._plan, self._plan.options
+        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+        return Manifest(
+            name=plan.name,
+            kind=plan.kind,
+            created_at=f"{created_at}Z",
+            encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
+            splitter=plan.splitter,
+            segments=self._names,
+            texts=TEXTS_VERSION,
+            documents=content.documents,
+            passages=content.passages,
+            skipped=content.skipped,
+            reused=reused,
+            logged=logged,
+            interim=stage == "interim",
+            dense_weight=fusion.dense_weight,
+            lexical_power=fusion.lexical_power,
+            demote=options.secondary == "demote",
+            sources=plan.origin,
+            secondary=options.secondary,
+            base_url=options.base_url,
+            columns=dict(options.columns),
+            measures={_RECALL: index["recall@100"]},
+            dense=index,
+            took_s=round(time.monotonic() - plan.started, 3),
+            files=build_files.checksums(self.directory, self._linked),
+        )
 
     def same_as_active(self, manifest: Manifest) -> Manifest | None:
         """Manifest of the active build, if it has the same content and its files have not moved."""
@@ -434,12 +449,9 @@ class _Builder:
     @contextlib.contextmanager
     def _stores(self) -> Iterator[list[Store]]:
         """Open the documents of all segments."""
-        stores = [Store(self.directory / name, self._plan.kind) for name in self._names]
-        try:
-            yield stores
-        finally:
-            for store in stores:
-                store.close()
+        with contextlib.ExitStack() as stack:
+            stores = (Store(self.directory / name, self._plan.kind) for name in self._names)
+            yield [stack.enter_context(contextlib.closing(store)) for store in stores]
 
     def _describe(self, listing: Listing) -> None:
         """Link what stays, and write what belongs to all segments; checks log and judgements.
@@ -622,28 +634,6 @@ class _Builder:
         texts = [render(stored.document, stored.passage) for stored in sample]
         is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
         return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
-
-    def _manifest(self, encoder: TextEncoder, values: Mapping[str, Any]) -> Manifest:
-        plan, options = self._plan, self._plan.options
-        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-
-        return Manifest(
-            name=plan.name,
-            kind=plan.kind,
-            created_at=f"{created_at}Z",
-            encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
-            splitter=plan.splitter,
-            segments=self._names,
-            texts=TEXTS_VERSION,
-            demote=options.secondary == "demote",
-            sources=plan.origin,
-            secondary=options.secondary,
-            base_url=options.base_url,
-            columns=dict(options.columns),
-            took_s=round(time.monotonic() - plan.started, 3),
-            files=build_files.checksums(self.directory, self._linked),
-            **values,
-        )
 
 
 @dataclass(frozen=True, slots=True)

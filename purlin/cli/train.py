@@ -71,16 +71,10 @@ Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 @app.command("export")
 def train_export(
     checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            help="A sentence-transformers or Hugging Face checkpoint directory, or an 8-bit encoder or reader that an "
-            "earlier version exported."
-        ),
+        Path, typer.Argument(help="A sentence-transformers or Hugging Face checkpoint directory.")
     ],
     to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
-    name: Annotated[
-        str | None, typer.Option(help="The encoder's name; an exported one keeps its own.")
-    ] = None,
+    name: Annotated[str, typer.Option(help="The encoder's name.")],
     base_model: Annotated[
         str, typer.Option(help="For the model card: what was trained from.")
     ] = "unknown",
@@ -95,29 +89,13 @@ def train_export(
 
     Prompts that the checkpoint has for queries and passages become the encoder's prefixes.
 
-    An exported 8-bit encoder or reader is written again, with weights that give the same results with and without
-    VNNI instructions.
-
     Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
     """
     need_training()
-    from purlin.index.errors import InvalidInput
     from purlin.training.exporting.checks import Quantization
-    from purlin.training.exporting.directory import export_again, is_exported
     from purlin.training.exporting.encoder import export_encoder
     from purlin.training.exporting.model_card import Card
 
-    if is_exported(checkpoint):
-        if fp32 or name is not None:
-            raise InvalidInput(
-                "An exported encoder keeps its name and its 8 bits: leave --name and --fp32 out."
-            )
-        export_again(checkpoint, to)
-        out.print(f"{to}: written")
-        return
-
-    if name is None:
-        raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
     card = Card(name, base_model=base_model, base_licence=base_licence)
     quantization: Quantization = "none" if fp32 else "int8"
     export_encoder(checkpoint, to, card, quantization=quantization, own_prompts=True)

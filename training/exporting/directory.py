@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from purlin.index.encoder import SETTINGS
-from purlin.index.encoder.transformer import Encoder, EncoderSettings
 from purlin.index.errors import InvalidInput
-from purlin.index.qa.reader import Reader
-from purlin.index.qa.reader_settings import READER_SETTINGS, ReaderSettings
-from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
-from purlin.training.exporting.saturation import prevent_saturation
+from purlin.index.qa.reader_settings import READER_SETTINGS
+from purlin.index.reranker import RERANKER_SETTINGS
 
-EXPORTED: dict[str, Any] = {
-    SETTINGS: (Encoder, EncoderSettings),
-    READER_SETTINGS: (Reader, ReaderSettings),
-    RERANKER_SETTINGS: (Reranker, RerankerSettings),
-}
+EXPORTED = (SETTINGS, READER_SETTINGS, RERANKER_SETTINGS)
+"""The files of settings, one of which every exported directory has."""
 
 
 def is_exported(directory: Path) -> bool:
@@ -32,30 +25,10 @@ def is_exported(directory: Path) -> bool:
     return any((directory / name).is_file() for name in EXPORTED)
 
 
-def export_again(exported: Path, out: Path) -> None:
-    """Write an exported 8-bit encoder or reader to `out` with weights that cannot saturate.
-
-    For directories exported by earlier versions whose checkpoint is no longer available. Replaces
-    `out`. The fingerprint changes, so corpora have to be built again.
-    """
-    settings_name = next(name for name in EXPORTED if (exported / name).is_file())
-    model_type, _ = EXPORTED[settings_name]
-    # Refuses a damaged directory before anything is written.
-    model_type.load(exported)
-
-    with replacing_directory(out) as new:
-        for path in exported.iterdir():
-            shutil.copyfile(path, new / path.name)
-        for path in new.glob("*.onnx"):
-            prevent_saturation(path)
-
-        _update_digests(new / settings_name)
-        model_type.load(new)
-
-
 def write_settings(path: Path, settings: Any, details: Mapping[str, Any]) -> None:
     """Write an `encoder.json` or `reader.json`: settings, fingerprint, and further details."""
-    _write_json(path, {**asdict(settings), "fingerprint": settings.fingerprint, **details})
+    content = {**asdict(settings), "fingerprint": settings.fingerprint, **details}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def file_digests(directory: Path, names: Iterable[str]) -> dict[str, str]:
@@ -97,21 +70,6 @@ def replacing_directory(out: Path) -> Iterator[Path]:
 
 def _replaceable(out: Path) -> bool:
     return out.is_dir() and (is_exported(out) or not any(out.iterdir()))
-
-
-def _update_digests(settings_path: Path) -> None:
-    """Update digests and fingerprint of an `encoder.json` or `reader.json` from its directory."""
-    _, settings_type = EXPORTED[settings_path.name]
-    content = json.loads(settings_path.read_bytes())
-    content["files"] = file_digests(settings_path.parent, content["files"])
-
-    names = {each.name for each in fields(settings_type)} & content.keys()
-    settings = settings_type(**{name: content[name] for name in names})
-    _write_json(settings_path, content | {"fingerprint": settings.fingerprint})
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_tokenizer(tokenizer: Any, path: Path) -> None:

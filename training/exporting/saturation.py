@@ -42,34 +42,6 @@ def saturating_layers(path: Path) -> list[str]:
     return names
 
 
-def prevent_saturation(path: Path) -> None:
-    """Raise the weight scales of a quantized graph, in place, until no layer can saturate.
-
-    For graphs that earlier versions quantized without leaving that room. Other layers keep their
-    bytes.
-    """
-    model = onnx.load(path)
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-
-    for node in model.graph.node:
-        if node.op_type != PRODUCT:
-            continue
-        weight_name, scales_name = node.input[1], node.input[3]
-        weight = numpy_helper.to_array(constants[weight_name])
-        scales = numpy_helper.to_array(constants[scales_name])
-
-        sums = pair_sums(weight)
-        growth = np.where(sums > MAX_PAIR, sums / (MAX_PAIR - 1), 1).astype(np.float32)
-        changed: dict[str, NDArray[Any]] = {
-            weight_name: rounded_to_bytes(weight, growth),
-            scales_name: scales * growth,
-        }
-        for name, value in changed.items():
-            constants[name].CopyFrom(numpy_helper.from_array(value, name))
-
-    onnx.save(model, path)
-
-
 def rounded_to_bytes(values: NDArray[Any], scales: FloatArray) -> NDArray[np.int8]:
     """Return the values in steps of their scales, each rounded to the nearest."""
     return np.rint(values / scales).astype(np.int8)

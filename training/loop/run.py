@@ -107,7 +107,7 @@ class _Loop(Generic[B]):
         self.state = RunState()
         self.checkpoints = Checkpoints(directory)
 
-        batches = task.batches_per_epoch()
+        batches = task.batches_per_epoch
         self.total = settings.total_steps(batches)
         self.every = settings.every or math.ceil(batches / settings.accumulation)
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
@@ -323,7 +323,7 @@ class _Pace:
 def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
     """Return AdamW: biases and norms are not decayed, `fresh` has a rate of its own."""
     # One group for each combination of decay and rate.
-    fresh = set(task.fresh())
+    fresh = set(task.model.fresh())
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
 
     for weight in task.model.parameters():

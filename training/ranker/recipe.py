@@ -1,4 +1,4 @@
-"""The recipe of a reranker: its pairs, its candidates, its teacher and its export."""
+"""The recipe of a reranker: its pairs, its candidates and its export."""
 
 from __future__ import annotations
 
@@ -39,34 +39,6 @@ class RankingSettings:
     def __post_init__(self) -> None:
         check_ranges(self)
         in_range("depth", self.depth, self.candidates, 1000)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankingTeacher:
-    """Whose scores the ranker learns from: the directory `model` of an exported encoder, reranker
-    or reader.
-
-    Its scores (cosines, or logits) are multiplied by `scale`, which for cosines is the inverse of a
-    temperature. `margin` weighs Margin-MSE, `divergence` the divergence of lists at `temperature`,
-    beside the loss of the labels, whose weight is `labels`.
-    """
-
-    model: Path
-    scale: float = ranged(1.0, 1e-6, 1e6)
-    margin: float = ranged(0.0, 0.0, 1000.0)
-    divergence: float = ranged(1.0, 0.0, 1000.0)
-    temperature: float = ranged(1.0, 1e-3, 1000.0)
-    labels: float = ranged(1.0, 0.0, 1000.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
-        if not self.margin + self.divergence:
-            raise InvalidInput(
-                "A teacher whose margin and divergence are both 0 teaches nothing: raise one, or "
-                "omit [teacher].",
-                field="margin",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +87,6 @@ class RankerRecipe:
     ranking: RankingSettings
     exclude: tuple[Path, ...] = ()
     model: ModelSettings = field(default_factory=ModelSettings)
-    teacher: RankingTeacher | None = None
     loop: LoopSettings = field(default_factory=LoopSettings)
     export: RankerExport = field(default_factory=RankerExport)
     seed: int = 1

@@ -1,8 +1,7 @@
 """Train a reranker by a recipe, and export it: a cross-encoder of query and passage.
 
 Each query comes with its passage and hard negatives that an exported encoder ranks nearest. The
-loss is listwise cross-entropy, to which a teacher's scores may add Margin-MSE and a divergence of
-lists; the teacher scores every list once, before training.
+loss is listwise cross-entropy.
 """
 
 from __future__ import annotations

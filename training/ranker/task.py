@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.qa.reader import ReadingPassage
-from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
+from purlin.training.cross_encoder import PAIRS_PER_GROUP
 from purlin.training.data.pairs import augment
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.loop.devices import add_gradients
-from purlin.training.losses import list_divergence, listwise, margin_mse
+from purlin.training.loop.task import Task
+from purlin.training.losses import listwise
 from purlin.training.models.padding import in_groups
 from purlin.training.ranker.lists import Lists
-from purlin.training.ranker.model import RankerModel, load_ranker_model
+from purlin.training.ranker.model import RankerModel
 from purlin.training.ranker.recipe import RankerRecipe
 from purlin.training.schedule import Schedule
 
@@ -33,17 +33,16 @@ class RankingBatch:
     """B queries with P candidates each.
 
     `sequences` (B * P) are their ids, `relevant` (B,) the relevant candidate, counted from 1, or 0
-    for none, and `teacher` (B, P) the teacher's scores. `rows` are the numbers of the queries.
+    for none. `rows` are the numbers of the queries.
     """
 
     rows: NDArray[np.int64]
     sequences: list[TokenIds]
     relevant: list[int]
-    teacher: list[list[float]] | None
 
 
-class RankerTask(CrossEncoderTask):
-    """The lists of a recipe, as a `purlin.training.loop.task.Task`."""
+class RankerTask(Task[RankingBatch]):
+    """The lists of a recipe."""
 
     model: RankerModel
 
@@ -62,6 +61,7 @@ class RankerTask(CrossEncoderTask):
         sizes = [len(source.pairs) - source.held_out for source in sources]
         weights = [source.weight for source in recipe.pairs]
         self.schedule = Schedule(sizes, weights, recipe.loop.batch_size, recipe.seed)
+        self.batches_per_epoch = self.schedule.batches_per_epoch
 
         self.packer = ranker.packer(recipe.ranking.max_tokens)
 
@@ -71,19 +71,15 @@ class RankerTask(CrossEncoderTask):
 
         sequences: list[TokenIds] = []
         relevant: list[int] = []
-        scores: list[list[float]] = []
         for row, rng in zip(rows, rngs, strict=True):
             source_number, number_in_source = self.schedule.locate(int(row))
             source = self.sources[source_number]
             own = source.held_out + number_in_source
 
             missing = rng.random() < self.recipe.ranking.missing
-            columns = self._columns(missing, rng)
-            sequences += self._packed(source, own, columns, rng)
+            sequences += self._packed(source, own, self._columns(missing, rng), rng)
             relevant.append(0 if missing else 1)
-            if source.teacher is not None:
-                scores.append(source.teacher[own, columns].tolist())
-        return RankingBatch(rows, sequences, relevant, scores or None)
+        return RankingBatch(rows, sequences, relevant)
 
     def _columns(self, missing: bool, rng: random.Random) -> list[int]:
         """Draw the candidates of a list: 0 is the query's own passage, the others are mined."""
@@ -109,25 +105,11 @@ class RankerTask(CrossEncoderTask):
         return [each.ids for each in packed]
 
     def backward(self, batch: RankingBatch) -> dict[str, float]:
-        """Add the gradients of the loss, and return its parts."""
-        device = self.accelerator.device
+        """Add the gradients of the loss, and return it."""
         scores = self._logits(batch.sequences).reshape(len(batch.relevant), -1)
-        losses = {"labels": listwise(scores, torch.tensor(batch.relevant, device=device))}
-        weights = {"labels": 1.0}
-
-        teacher = self.recipe.teacher
-        if teacher is not None and batch.teacher is not None:
-            targets = torch.tensor(batch.teacher, device=device)
-            losses["margin"] = margin_mse(scores, targets)
-            losses["divergence"] = list_divergence(scores, targets, temperature=teacher.temperature)
-            weights = {name: getattr(teacher, name) for name in losses}
-
-        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
-        add_gradients(total, self.accelerator)
-        return {
-            "loss": float(total.detach()),
-            **{name: float(loss.detach()) for name, loss in losses.items()},
-        }
+        loss = listwise(scores, torch.tensor(batch.relevant, device=self.accelerator.device))
+        add_gradients(loss, self.accelerator)
+        return {"loss": float(loss.detach())}
 
     def _logits(self, sequences: Sequence[TokenIds]) -> Tensor:
         """Return the model's logits, computed in groups of similar length, which saves padding."""
@@ -162,8 +144,3 @@ class RankerTask(CrossEncoderTask):
         with torch.no_grad():
             logits = self._logits(packed)
         return int((logits >= logits[0]).sum())
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        saved = load_ranker_model(self.recipe.model, directory=directory)
-        self.model.load_state_dict(saved.state_dict())

@@ -85,13 +85,13 @@ def load_reader_model(
     return reader
 
 
-def load_other_reader(directory: str, settings: ModelSettings, field: str) -> ReaderModel:
+def load_teacher(directory: str, settings: ModelSettings) -> ReaderModel:
     """Load a reader beside the one that is trained, with all its layers.
 
-    Raises InvalidInput or NotFound, naming the recipe's `field`, if it cannot be opened as a reader.
+    Raises InvalidInput or NotFound, naming `teacher.base`, if it cannot be opened as a reader.
     """
     settings = replace(settings, base=directory, dropout=None, layers=0, frozen_layers=0)
     try:
         return load_reader_model(settings, new_head=False).eval()
     except (InvalidInput, NotFound) as error:
-        raise type(error)(f"{field}: {error.message}", field=field) from None
+        raise type(error)(f"teacher.base: {error.message}", field="teacher.base") from None

@@ -90,27 +90,15 @@ class ReaderExport(EnsembleExport):
 
     `prior_weight` and `calibration` are those of `purlin.index.qa.reader_settings.ReaderSettings`.
     The share `base_share` of the base's weights is mixed into the trained ones, so that the reader
-    forgets less; the base must then be a reader, too. Or the mean of the weights of this run and of
-    `mean_with` is exported, which are directories of the checkpoints of other runs from the same base,
-    or of the readers that they exported. `base_model` is the name for the model card, if the recipe's
-    base is a checkpoint of one's own.
+    forgets less; the base must then be a reader, too. `base_model` is the name for the model card, if
+    the recipe's base is a checkpoint of one's own.
     """
 
     quantization: Quantization = "int8"
     base_share: float = ranged(0.0, 0.0, 0.99)
-    mean_with: tuple[str, ...] = ()
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        # `slots=True` makes a new class, which super() without arguments does not know.
-        super(ReaderExport, self).__post_init__()
-        if self.base_share and self.mean_with:
-            raise InvalidInput(
-                "base_share and mean_with both mix weights into the trained ones: set one of them.",
-                field="mean_with",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

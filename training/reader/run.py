@@ -12,14 +12,13 @@ from pathlib import Path
 
 import torch
 
-from purlin.index.errors import InvalidInput
 from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.run import StepProgress, train
 from purlin.training.models.architectures import refuse_longer
 from purlin.training.models.averaging import AVERAGED, averaged
 from purlin.training.reader.export import export_reader
-from purlin.training.reader.model import ReaderModel, load_other_reader, load_reader_model
+from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.questions import Questions, read_source_questions
 from purlin.training.reader.recipe import PASSAGES, STAGE, TEACHER, ReaderRecipe
 from purlin.training.reader.task import ReaderTask
@@ -46,8 +45,6 @@ def train_reader(
     torch.manual_seed(recipe.seed)
     new_head = not recipe.export.base_share
     reader = load_reader_model(recipe.model, new_head=new_head)
-    for directory in recipe.export.mean_with:
-        _load_run(directory, recipe, reader)  # what does not fit is refused before the training
     reader.to(accelerator.device)
     refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
 
@@ -82,8 +79,8 @@ def train_reader(
             for sequence in drawn.packed
         ]
         measures = dev_measures(checkpoint)
-        if recipe.export.base_share or recipe.export.mean_with:
-            checkpoint, measures = _average(task, checkpoint, out)
+        if recipe.export.base_share:
+            checkpoint, measures = _average_with_base(task, checkpoint, out)
         export_reader(recipe, checkpoint, out / recipe.name, samples, measures)
     accelerator.wait_for_everyone()
     return out / recipe.name
@@ -101,44 +98,14 @@ def _say_counts(
         say(f"{source.path.name} ({source.format}, {source.split}): {count}")
 
 
-def _average(task: ReaderTask, trained: Path, out: Path) -> tuple[Path, dict[str, float]]:
-    """Write the trained reader mixed with its base, or with other runs.
-
-    Returns the checkpoint and its dev measures.
-    """
+def _average_with_base(task: ReaderTask, trained: Path, out: Path) -> tuple[Path, dict[str, float]]:
+    """Write the trained reader mixed with its base; return the checkpoint and its dev measures."""
     recipe, checkpoint = task.recipe, out / AVERAGED
-    reader = load_reader_model(recipe.model, trained)
-    if recipe.export.mean_with:
-        share = 1 / (1 + len(recipe.export.mean_with))
-        others = [
-            (_load_run(directory, recipe, reader), share) for directory in recipe.export.mean_with
-        ]
-    else:
-        others = [(load_reader_model(recipe.model), recipe.export.base_share)]
-
     with storing(checkpoint):
-        averaged(reader, others).save(checkpoint)
+        reader = load_reader_model(recipe.model, trained)
+        averaged(reader, load_reader_model(recipe.model), recipe.export.base_share).save(checkpoint)
 
     task.restore(checkpoint)
     task.model.eval()
     with torch.no_grad():
         return checkpoint, task.measure()
-
-
-def _load_run(directory: str, recipe: ReaderRecipe, reader: ReaderModel) -> ReaderModel:
-    """Load the reader of another run; raise InvalidInput unless its weights are those of `reader`."""
-    run = load_other_reader(directory, recipe.model, "export.mean_with")
-    shapes, run_shapes = (
-        {name: weight.shape for name, weight in model.state_dict().items()}
-        for model in (reader, run)
-    )
-    vocabulary, run_vocabulary = (model.tokenizer.get_vocab() for model in (reader, run))
-
-    if shapes != run_shapes or vocabulary != run_vocabulary:
-        raise InvalidInput(
-            f"export.mean_with: {directory} is of another size or vocabulary than the reader that is "
-            "trained. Give readers that were trained from the same base.",
-            field="export.mean_with",
-        )
-
-    return run

@@ -13,7 +13,7 @@ from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.loop.run import StepProgress
 from purlin.training.models.architectures import refuse_longer
-from purlin.training.reader.model import ReaderModel, load_other_reader
+from purlin.training.reader.model import ReaderModel, load_teacher
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderRecipe, TeacherSettings
 from purlin.training.reader.scores import Read, ScoredQuestion, ScoreFiles
@@ -66,7 +66,7 @@ def _open_teacher(
         return lambda questions: _read_exported(exported, questions), exported.fingerprint
 
     max_tokens = teacher.max_tokens or recipe.reading.max_tokens
-    reader = load_other_reader(teacher.base, recipe.model, "teacher.base").to(accelerator.device)
+    reader = load_teacher(teacher.base, recipe.model).to(accelerator.device)
     refuse_longer("teacher.max_tokens", max_tokens, reader)
 
     packer = reader.packer(max_tokens)

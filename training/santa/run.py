@@ -19,7 +19,7 @@ from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import DevEvaluator
 from purlin.training.encoded import identity_of, require_encoder
 from purlin.training.exporting.encoder import export_encoder
-from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
@@ -150,14 +150,8 @@ def _export(
         checkpoint, measures = _average_with_base(recipe, trained, out, accelerator)
 
     from_scratch = recipe.model.scratch is not None
-    card = Card(
-        recipe.name,
-        base_model="none: trained from scratch" if from_scratch else base_name(recipe.model.base),
-        base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or report.counts(),
-        measures=measures,
-        limits=recipe.export.limits,
-    )
+    base_model = "none: trained from scratch" if from_scratch else base_name(recipe.model.base)
+    card = recipe_card(recipe.name, recipe.export, base_model, measures, report.counts())
     export_encoder(
         checkpoint,
         out / recipe.name,
@@ -175,7 +169,7 @@ def _average_with_base(
     checkpoint = out / AVERAGED
     with storing(checkpoint):
         base = load_text_model(recipe.model)
-        mixed = averaged(load_text_model(recipe.model, trained), [(base, recipe.export.base_share)])
+        mixed = averaged(load_text_model(recipe.model, trained), base, recipe.export.base_share)
         mixed.save(checkpoint)
 
     temperature = recipe.stage[-1].temperature

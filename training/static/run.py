@@ -16,9 +16,9 @@ import numpy as np
 
 from purlin.index.encoder import TextEncoder, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs.loading import Report, load_pairs
+from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair
-from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
@@ -70,13 +70,9 @@ def train_static(
         say=say,
     )
     task.restore(checkpoint)
-    export_static(
-        model,
-        vocabulary,
-        out / recipe.name,
-        _card(recipe, report, checkpoint),
-        recipe.export.max_tokens,
-    )
+    export, measures = recipe.export, dev_measures(checkpoint)
+    card = recipe_card(recipe.name, export, export.base_model, measures, report.counts())
+    export_static(model, vocabulary, out / recipe.name, card, export.max_tokens)
     return out / recipe.name
 
 
@@ -86,14 +82,3 @@ def _recorded(
     """Return what decides the curve; the export does not."""
     content = asdict(replace(recipe, export=StaticExport()))
     return content | {"texts": list(map(digest, sources)), "teacher": teacher.fingerprint}
-
-
-def _card(recipe: StaticRecipe, report: Report, checkpoint: Path) -> Card:
-    return Card(
-        recipe.name,
-        base_model=recipe.export.base_model,
-        base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or report.counts(),
-        measures=dev_measures(checkpoint),
-        limits=recipe.export.limits,
-    )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from purlin.index.sources.code.block_words import Blocks, BlockWords
-from purlin.index.sources.code.comments import LICENCE, LICENCE_ROWS, prose
-from purlin.index.sources.code.definitions import (
+from purlin.index.sources.code.comments import LICENCE, LICENCE_ROWS, file_summary, prose
+from purlin.index.sources.code.outlines import (
     LEAVES,
     MAX_NAME_BYTES,
     MAX_NESTING,
@@ -151,8 +151,9 @@ class _Scan:
                 self._quiet_rows.update(range(self._row(start), self._row(end - 1) + 1))
 
         self._add_all(sorted(self._spots(), key=lambda spot: spot.start))
-        summary, row = self._file_summary()
-        return Outline(self._definitions, self._dull_rows, self._quiet_rows, summary, row)
+        doc_rows = {definition.doc_row for definition in self._definitions}
+        summary = file_summary(self._file_comments(), doc_rows, self._prose)
+        return Outline(self._definitions, self._dull_rows, self._quiet_rows, *summary)
 
     def _blanked(self, match: re.Match[bytes]) -> bytes:
         if match.lastgroup != "comment":
@@ -277,16 +278,7 @@ class _Scan:
 
     def _remarks_end(self, end: int) -> int:
         """The end of the comments on the lines right below, unless they are the next definition's."""
-        position = bisect_left(self._comments, (end, 0))
-        remarks_end = end
-
-        while position < len(self._comments):
-            start, comment_end = self._comments[position]
-            gap = self._source[remarks_end:start]
-            if gap.strip() or gap.count(b"\n") > 1:
-                break
-            position, remarks_end = position + 1, comment_end
-
+        _, remarks_end = self._run_from(bisect_left(self._comments, (end, 0)), end)
         return remarks_end if _PARAGRAPH_END.match(self._plain, remarks_end) else end
 
     def _line_ends(self, start: int) -> tuple[int, int] | None:
@@ -477,36 +469,30 @@ class _Scan:
         # Without its own marker, a text with such an initial looks like a comment of Fortran.
         return prose(f"! {text}" if text.startswith(("C", "c")) else text)
 
-    def _file_summary(self) -> tuple[str, int]:
-        """The first comment that begins the file, unless it is a licence or a definition's."""
-        doc_rows = {definition.doc_row for definition in self._definitions}
+    def _file_comments(self) -> Iterator[tuple[str, int]]:
+        """Text and row of each run of comments before the first definition."""
         end = self._definitions[0].start if self._definitions else len(self._source)
         position = 0
 
         while position < len(self._comments):
-            start = self._comments[position][0]
+            start, first_end = self._comments[position]
             if start > end or not self._is_on_own_line(start):
-                break
+                return
+            position, run_end = self._run_from(position + 1, first_end)
+            yield self._source[start:run_end].decode(), self._row(start)
 
-            position, run_end = self._run_from(position)
-            row, text = self._row(start), self._source[start:run_end].decode()
-            if row not in doc_rows and not LICENCE.search(text) and (summary := self._prose(text)):
-                return summary, row
+    def _run_from(self, position: int, end: int) -> tuple[int, int]:
+        """The position after the comments from here on that are on the lines right below `end`.
 
-        return "", 0
-
-    def _run_from(self, first: int) -> tuple[int, int]:
-        """The position after a comment and those on the lines right after it, and where they end."""
-        end = self._comments[first][1]
-
-        for position in range(first + 1, len(self._comments)):
+        With it, where they end.
+        """
+        while position < len(self._comments):
             start, next_end = self._comments[position]
             gap = self._source[end:start]
             if gap.strip() or gap.count(b"\n") > 1:
-                return position, end
-            end = next_end
-
-        return len(self._comments), end
+                break
+            position, end = position + 1, next_end
+        return position, end
 
 
 def _pairs(plain: bytes) -> dict[int, int]:

@@ -191,3 +191,9 @@ def current_node(cursor: ts.TreeCursor) -> ts.Node:
     node = cursor.node
     assert node is not None
     return node
+
+
+def last_row(node: ts.Node) -> int:
+    """The last row with text; in some grammars a node ends at the start of the next."""
+    end = node.end_point
+    return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape, unescape
 
 from purlin.index.sources.references import mdoc, page_sections
-from purlin.index.sources.references.roff import BOLD, ITALIC, PLAIN, Macros, Page, Strings, tokens
+from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup
+from purlin.index.sources.references.roff import Macros, Strings, tokens
 
 # Characters at the beginning of a page in which its first macro stands.
 MAX_HEAD_CHARS = 64_000
@@ -57,11 +58,11 @@ def anchor_lines(source: str) -> dict[str, int]:
     return page.anchor_lines
 
 
-def _read(source: str) -> tuple[Page, str, str]:
+def _read(source: str) -> tuple[PageMarkup, str, str]:
     """The page, its name and its section of the manual."""
     first = _MANUAL.search(source, 0, MAX_HEAD_CHARS)
     if first is None or first[1] == "so":
-        return Page(), "", ""
+        return PageMarkup(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
         return mdoc.MdocReader().read(source)
     return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD_CHARS]).read(source)
@@ -99,7 +100,7 @@ class _Reader:
     def __init__(self, *, is_docbook: bool) -> None:
         self._is_docbook = is_docbook
         self._strings = Strings()
-        self._page = Page()
+        self._page = PageMarkup()
         self._name = self._section = ""
 
         # What the next line of text is: a term, a heading of some level, or in some font.
@@ -111,7 +112,7 @@ class _Reader:
         self._url = ""
         self._rows: list[str] | None = None
 
-    def read(self, source: str) -> tuple[Page, str, str]:
+    def read(self, source: str) -> tuple[PageMarkup, str, str]:
         """The page, its name and its section of the manual."""
         for line, macro, arguments in Macros(self._strings, lambda macro: macro not in _OWN).read(
             source
@@ -366,7 +367,8 @@ def _add_cells(row: list[str], cells: Iterable[str]) -> list[str] | None:
 def name_command(page: page_sections.Page, page_format: str) -> None:
     """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip.
 
-    Of the source of a manual page, the first section is the entry of the command or functions.
+    Of the source of a manual page, the first section is the entry of the command or functions, and
+    of what a program prints about itself, that of the program.
     """
     is_source = page_format in ("asciidoc", "manual")
     subject = command(page.title) if is_source else _own_name(page)
@@ -384,6 +386,10 @@ def name_command(page: page_sections.Page, page_format: str) -> None:
 
     if is_callable:
         _define(page)
+    elif page_format == "help" and subject:
+        program = page.sections[0]
+        program.directive = "function"
+        program.names = program.signatures = [subject]
 
 
 def _define(page: page_sections.Page) -> None:

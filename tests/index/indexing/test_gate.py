@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
@@ -196,7 +196,7 @@ def test_server_skips_a_refused_build(tmp_path: Path) -> None:
     good = active(tmp_path)
     refused(tmp_path, documents(5))
     (tmp_path / "corpora/c/CURRENT").write_text("torn")
-    corpora = OpenCorpora(tmp_path, Encoders(HashEncoder()), timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(HashEncoder()).of_build, timeout_s=10)
     with corpora.lease("c") as opened:
         assert opened.build == good
     corpora.close()

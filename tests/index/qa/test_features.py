@@ -255,6 +255,9 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
 @pytest.mark.parametrize(
     ("text", "stated", "labelled"),
     [
+        ("-w, --width=30s\n\nHow wide.", {"30s"}, set()),
+        ("--weave='plain'\n\nHow it is woven.", {"plain"}, set()),
+        ("--width=CM\n\nHow wide, as in --width=30.", set(), set()),
         ("Type: time\nDefault: 50M\nDefault value = 'slow lane'.", {"50M"}, {"50M", "slow lane"}),
         ("It defaults to “no”. The default is the empty list, unless set.", {"no", "the", "the empty list"}, set()),
         ("simple (the default)\n‘r’ (default)\nread only (default)", {"simple", "r", "only", "read only"}, set()),

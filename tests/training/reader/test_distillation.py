@@ -423,9 +423,7 @@ def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
     ]
     labelled_count, distilled_count = (len(questions.items) for questions in mined)
 
-    monkeypatch.setattr(
-        "purlin.training.reader.teacher.load_other_reader", lambda *_, **__: student
-    )
+    monkeypatch.setattr("purlin.training.reader.teacher.load_teacher", lambda *_, **__: student)
     accelerator = make_accelerator(recipe.loop, cpu=True)
     scores = teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
     assert scores is not None

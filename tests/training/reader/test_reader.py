@@ -555,7 +555,6 @@ def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> Non
         (ReaderExport, {"prior_weight": math.nan}, "prior_weight"),
         (ReaderExport, {"calibration": (1.0, 1.0, math.inf, 1.0, 1.0)}, "calibration"),
         (ReaderExport, {"calibration": (1.0,)}, "six numbers"),
-        (ReaderExport, {"base_share": 0.5, "mean_with": ("run",)}, "set one of them"),
         (ReadingSettings, {"passages": 1}, "passages"),
         (tiny_recipe, {"name": "reader"}, "Rename the recipe"),
         (tiny_recipe, {"seed": -1}, "seed"),
@@ -661,42 +660,6 @@ def test_a_share_of_the_base_is_mixed_in(base: Path, squad: Path, tmp_path: Path
         trained_reader(
             replace(recipe, model=replace(recipe.model, base=str(base))), tmp_path / "other"
         )
-
-
-def test_the_mean_of_several_runs_is_exported(base: Path, squad: Path, tmp_path: Path) -> None:
-    """A run is named by a checkpoint or an exported reader; what does not fit is refused at once."""
-
-    def train(recipe: ReaderRecipe, out: Path) -> dict[str, torch.Tensor]:
-        trained_reader(recipe, out)
-        mean = out / "averaged"
-        checkpoint = mean if mean.exists() else out / "reader" / "step-000002"
-        return load_reader_model(recipe.model, checkpoint).state_dict()
-
-    export = ReaderExport(quantization="none")
-    recipe = tiny_recipe(base, squad, loop=TWO_STEPS, export=export)
-    runs = [train(replace(recipe, seed=seed), tmp_path / str(seed)) for seed in (1, 2)]
-    names = (str(tmp_path / "1" / "reader" / "step-000002"), str(tmp_path / "2" / recipe.name))
-    averaging = replace(recipe, seed=3, export=replace(recipe.export, mean_with=names))
-    mean = train(averaging, tmp_path / "mean")
-
-    third = load_reader_model(recipe.model, tmp_path / "mean" / "reader" / "step-000002")
-    for name, weight in third.state_dict().items():
-        if "pooler" in name:  # is not part of a reader, nor of its graph
-            continue
-        torch.testing.assert_close(mean[name], (weight + runs[0][name] + runs[1][name]) / 3)
-
-    def refused(directory: str, message: str) -> None:
-        export = replace(recipe.export, mean_with=(directory,))
-        with pytest.raises((InvalidInput, NotFound), match=message) as error:
-            train(replace(recipe, export=export), tmp_path / "other")
-        assert error.value.field == "export.mean_with"
-        assert not (tmp_path / "other" / "reader").exists()
-
-    refused(str(base), "is not a reader")
-    refused(str(tmp_path / "nowhere"), r"export\.mean_with: .*nowhere")
-    small = replace(recipe.model, layers=1)
-    load_reader_model(small).save(tmp_path / "small")
-    refused(str(tmp_path / "small"), "another size")
 
 
 def test_eight_bits_answer_alike(

@@ -179,7 +179,7 @@ def test_a_batch_depends_on_number_and_seed_only(bert: Path, tmp_path: Path, mas
 def test_batches_hold_the_texts_of_their_rows(bert: Path, tmp_path: Path) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP))
     queries_by_row: dict[int, set[str]] = {}
-    for number in range(10 * task.batches_per_epoch()):
+    for number in range(10 * task.batches_per_epoch):
         batch = task.batch(number)
         assert words(task, batch.passages[0]) == [spaced(PAIRS[row].passage) for row in batch.rows]
         for row, query in zip(batch.rows.tolist(), words(task, batch.queries[0]), strict=True):
@@ -588,7 +588,7 @@ def test_hard_negatives_are_labelled_in_the_stages_share(
 
 def test_hard_negatives_are_mined_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, hard_negatives=1, depth=3, refresh=2))
-    per_round = 2 * task.batches_per_epoch()
+    per_round = 2 * task.batches_per_epoch
     task.prepare(0)
     first = (tmp_path / "mined-0.npy").read_bytes()
 

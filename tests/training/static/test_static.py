@@ -198,7 +198,7 @@ def test_gradients_equal_finite_differences(data: Path) -> None:
     model, vocabulary = small_model(["open", "close", "read", "file", "socket", "image"])
     task = StaticTask(model.double(), vocabulary, [PAIRS], recipe, Accelerator(cpu=True))
     batch = task.batch(0)
-    double = replace(batch, queries=_double(batch.queries), passages=_double(batch.passages))
+    double = batch._replace(queries=_double(batch.queries), passages=_double(batch.passages))
     task.backward(double)
 
     for parameter in model.parameters():
@@ -214,7 +214,7 @@ def test_gradients_equal_finite_differences(data: Path) -> None:
 
 
 def _double(bags: Any) -> Any:
-    return replace(bags, repeats=bags.repeats.double())
+    return bags._replace(repeats=bags.repeats.double())
 
 
 # -- batches -------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _double(bags: Any) -> Any:
 
 def test_batches_hold_whole_groups_of_one_package(data: Path) -> None:
     schedule = make_schedule([PAIRS], read(data, loop=LoopSettings(batch_size=8)))
-    rows = [schedule.rows(number) for number in range(schedule.batches_per_epoch())]
+    rows = [schedule.rows(number) for number in range(schedule.batches_per_epoch)]
     assert sorted(np.concatenate(rows)) == list(range(40))
     for batch in rows:
         packages = Counter(PAIRS[row].group for row in batch)
@@ -380,7 +380,7 @@ def test_sources_keep_their_weights(data: Path) -> None:
     source = PairSource("pairs", data / "pairs.jsonl", weight=0.5)
     recipe = read(data, pairs=(source,), loop=LoopSettings(batch_size=4), group=2)
     schedule = make_schedule([PAIRS], recipe)
-    assert schedule.batches_per_epoch() == 5
+    assert schedule.batches_per_epoch == 5
 
 
 def test_the_command_trains_and_says_where(data: Path) -> None:
