@@ -14,14 +14,15 @@ from typing import Literal
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.languages.scripting import BASH, PYTHON, RUBY
 from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.words import words
 
 # Data rather than configuration, if it is longer.
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_JSON_BYTES = 64 * 1024
 
 # Directories whose names begin with a dot and that hold what people search for.
-HIDDEN_DIRS = frozenset(
-    ".github .gitlab .circleci .buildkite .devcontainer .husky .storybook .cargo .config".split()
+HIDDEN_DIRS = words(
+    ".github .gitlab .circleci .buildkite .devcontainer .husky .storybook .cargo .config"
 )
 
 
@@ -39,10 +40,6 @@ class LeftOut:
     """Why a file of this name is never read."""
 
     reason: str
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 def _languages(**suffixes: str) -> dict[str, str]:
@@ -98,7 +95,7 @@ _CONFIG_NAMES = {
     "dune": "dune", "dune-project": "dune", "kconfig": "kconfig", "doxyfile": "ini",
     "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
-_DOCKER_NAMES = _words("dockerfile containerfile")
+_DOCKER_NAMES = words("dockerfile containerfile")
 _CODE_NAMES: dict[str, Language] = {
     **dict.fromkeys(
         "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile"
@@ -108,12 +105,12 @@ _CODE_NAMES: dict[str, Language] = {
     **dict.fromkeys(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild".split(), BASH),
     **dict.fromkeys("sconstruct sconscript wscript snakefile tiltfile".split(), PYTHON),
 }
-_DOCS_NAMES = _words(
+_DOCS_NAMES = words(
     "changelog changes contributing history news todo security authors install hacking"
 )
-_LICENCES = _words("license licence copying unlicense notice license-mit license-apache")
+_LICENCES = words("license licence copying unlicense notice license-mit license-apache")
 
-_LOCKS = _words(
+_LOCKS = words(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml packages.lock.json go.sum go.work.sum bun.lockb"
     " gradle.lockfile project.assets.json .terraform.lock.hcl"
 )
@@ -121,11 +118,11 @@ _SECRETS = re.compile(
     r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
     r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
 )
-_DATA = _words(
+_DATA = words(
     ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
     " .xlf .xliff .strings .pbxproj .storyboard .xib .drawio .bib .srt .vtt .out .tap .har .mo .gpg .rej .orig"
 )
-_BINARY = _words(
+_BINARY = words(
     ".png .jpg .jpeg .gif .webp .ico .icns .bmp .tif .tiff .psd .avif .heic .pdf .doc .docx .xls .xlsx .ppt .pptx .odt"
     " .zip .gz .tgz .bz2 .xz .zst .7z .rar .tar .jar .war .whl .egg .gem .nupkg .deb .rpm .apk .dmg .iso .exe .dll .so"
     " .dylib .a .o .obj .lib .class .pyc .pyo .pyd .wasm .bin .dat .db .sqlite .sqlite3 .parquet .npy .npz .pkl .pickle"
@@ -133,7 +130,7 @@ _BINARY = _words(
     " .swf .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
-_OF_TEMPLATES = _words(".in .dist .example .sample .template .tpl")
+_OF_TEMPLATES = words(".in .dist .example .sample .template .tpl")
 
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
 # What interpreters, modes of editors and people call a language that has another name here.

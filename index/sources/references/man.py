@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup
 from purlin.index.sources.references.roff import Macros, Strings, tokens
+from purlin.index.sources.words import words
 
 MAX_TERM_CHARS = 300
 MAX_TABLE_ROWS = 10_000
@@ -15,9 +16,9 @@ _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _OPTION_ITEM = re.compile(rf"{BOLD}-[^\n]{{1,{MAX_TERM_CHARS}}}:")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
-_FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
+_FONT_MACROS = words("B I R SM SB BI BR IB IR RB RI")
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
-_SILENT = frozenset("PD DT AT UC IX LINKSTYLE DS DE KS KE".split())
+_SILENT = words("PD DT AT UC IX LINKSTYLE DS DE KS KE")
 # Which pages define in their own way: displays, and as Tcl's do, an empty string and an option.
 _REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 
