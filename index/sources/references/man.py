@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup
+from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup, plain
 from purlin.index.sources.references.roff import Macros, Strings, tokens
 from purlin.index.sources.words import words
 
@@ -168,10 +168,10 @@ class ManReader:
     def _indented(self, arguments: str) -> None:
         """`.IP`: an item, a term, or one more paragraph of what is above it."""
         tag = next(iter(self._words(arguments)), "").strip()
-        plain = tag.replace(BOLD, "").replace(ITALIC, "").replace(PLAIN, "").strip()
+        mark = plain(tag)
         self._expects_term = False
 
-        if not plain:
+        if not mark:
             # As help2man writes options: a hanging paragraph, then what it means.
             if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM_CHARS:
                 self._page.term(self._page.take_paragraph())
@@ -180,9 +180,9 @@ class ManReader:
                 self._page.term(term.rstrip(":"))
             else:
                 self._page.blank_line()
-        elif _BULLET.fullmatch(plain):
+        elif _BULLET.fullmatch(mark):
             self._page.item("ul")
-        elif _NUMBER.fullmatch(plain) and self._counts(plain):
+        elif _NUMBER.fullmatch(mark) and self._counts(mark):
             self._page.item("ol")
         else:
             self._page.term(tag)
