@@ -94,6 +94,10 @@ class RequestQueue:
                 await self._run(scope, incoming, send)
             elif not incoming.gone.is_set():
                 await self._refuse(scope, receive, send)
+        except asyncio.CancelledError:
+            # A thread that works on it ends as if the client had left.
+            incoming.gone.set()
+            raise
         finally:
             reading.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -33,6 +34,7 @@ from purlin.index.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+RESTART_S = 5  # in which a server that shuts down is usually followed by another
 
 _log = logging.getLogger("purlin.problems")
 
@@ -172,9 +174,10 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 class UnexpectedErrors:
-    """Middleware that logs and answers exceptions without a handler.
+    """Middleware that logs and answers exceptions without a handler, and answers cancelled requests.
 
-    Starlette would answer them, too, but raise them again, which costs the client its connection.
+    Starlette would answer exceptions, too, but raise them again, which costs the client its connection.
+    Requests are cancelled when the time that they have to finish before the server ends is over.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -185,6 +188,10 @@ class UnexpectedErrors:
         sent = Sent(send)
         try:
             await self._app(scope, receive, sent)
+        except asyncio.CancelledError:
+            if sent.status or scope["type"] != "http":
+                raise
+            await _stopping(scope, receive, send)
         except Exception:
             # Half a response cannot be turned into a problem any more.
             if sent.status or scope["type"] != "http":
@@ -193,6 +200,16 @@ class UnexpectedErrors:
             _log.exception("%s %s failed", scope["method"], path)
             detail = "Something went wrong in the server; see its log for details."
             await reply(HTTPStatus.INTERNAL_SERVER_ERROR, detail)(scope, receive, send)
+
+
+async def _stopping(scope: Scope, receive: Receive, send: Send) -> None:
+    response = reply(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"The server is shutting down: try again in {RESTART_S} s.",
+        slug="stopping",
+        headers={"Connection": "close", "Retry-After": str(RESTART_S)},
+    )
+    await response(scope, receive, send)
 
 
 # ---- validation

@@ -98,24 +98,14 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
         rerankers = [
             service.rerankers.choose(each.manifest.kind, request.rerank) for each in corpora
         ]
-        is_one = isinstance(request.corpus, str)
-        search = partial(
-            partial(corpora[0].search, reranker=rerankers[0])
-            if is_one
-            else partial(search_corpora, corpora, rerankers=rerankers),
-            request.query,
-            mode=request.mode,
-            filter=with_language_names(request.filter),
-            explain=request.explain,
-        )
         with service.turn(*corpora):
-            results = _page(search, request, corpora)
+            results = _page(_search(request, corpora, rerankers), request, corpora)
         service.metrics.stages(results.timings_ms)
 
         hits = results.hits
         for corpus in corpora:
             hits = service.freshness.marked(corpus, hits)
-        reply = SearchReply(
+        return SearchReply(
             hits=hits,
             total=results.total,
             took_ms=_ms_since(started),
@@ -123,8 +113,8 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             corrected=results.corrected,
             timings_ms=results.timings_ms if request.explain else None,
+            **({} if results.corpora else _origin(corpora[0], rerankers[0])),
         )
-        return _of_one(reply, corpora[0], rerankers[0]) if is_one else reply
 
 
 def _names(
@@ -136,15 +126,30 @@ def _names(
     return ([chosen] if isinstance(chosen, str) else chosen), None
 
 
-def _of_one(reply: SearchReply, corpus: Corpus, reranker: PassageReranker | None) -> SearchReply:
-    """Add to a reply the corpus that all of its hits are of."""
-    return replace(
-        reply,
-        corpus=corpus.name,
-        build=corpus.build,
-        encoder=corpus.encoder.name,
-        reranker=reranker.name if reranker else None,
+def _search(
+    request: SearchRequest,
+    corpora: Sequence[Corpus],
+    rerankers: Sequence[PassageReranker | None],
+) -> Search:
+    """The search of a request, of one corpus by its name or of several, whose hits name theirs."""
+    query = partial(
+        partial(corpora[0].search, reranker=rerankers[0])
+        if isinstance(request.corpus, str)
+        else partial(search_corpora, corpora, rerankers=rerankers),
+        request.query,
     )
+    filter = with_language_names(request.filter)
+    return partial(query, mode=request.mode, filter=filter, explain=request.explain)
+
+
+def _origin(corpus: Corpus, reranker: PassageReranker | None) -> dict[str, str | None]:
+    """The fields of a reply that tell what all of its hits are of."""
+    return {
+        "corpus": corpus.name,
+        "build": corpus.build,
+        "encoder": corpus.encoder.name,
+        "reranker": reranker.name if reranker else None,
+    }
 
 
 def _page(search: Search, request: SearchRequest, corpora: Sequence[Corpus]) -> SearchResult:

@@ -13,7 +13,8 @@ from fastapi import Depends, Request
 from purlin.app.corpora.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
 from purlin.app.corpora.following import Follower
 from purlin.app.corpora.freshness import Freshness
-from purlin.app.corpora.open_builds import OpenBuilds, OpenCorpora
+from purlin.app.corpora.open_builds import OpenBuilds
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.app.corpora.watching import Watcher
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
@@ -57,16 +58,20 @@ class Service:
         self.encoder = encoder = encoders.own
 
         timeout_s = settings.open_timeout_s
-        self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
+        self.corpora = OpenCorpora(settings.home, encoders.of_build, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self._label_lookups = LabelLookups()
         # By names of labels. Raises Damaged and NotFound.
         self.classifier = Once(
             lambda: Classifier(encoders.for_labels(), lookups=self._label_lookups)
         )
-        # A classifier of the server's own encoder loads no other.
-        load = partial(TrainedClassifier.load, shared=encoder)
-        self.classifiers = OpenBuilds(settings.home, CLASSIFIERS, load, timeout_s=timeout_s)
+        self.classifiers: OpenBuilds[TrainedClassifier] = OpenBuilds(
+            settings.home,
+            CLASSIFIERS,
+            # A classifier of the server's own encoder loads no other.
+            lambda build, _: TrainedClassifier.load(build, shared=encoder),
+            timeout_s=timeout_s,
+        )
         self._seen_built = shared.built[0]
 
         self.reader = Once(self._load_reader)

@@ -78,7 +78,7 @@ def supervise(settings: Settings) -> None:
     listened on or the keys are invalid, Damaged if the corpora cannot be listed, and WorkerFailed
     if a worker ends before it has started once.
     """
-    builds.names(settings.home)
+    builds.check_home(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):
         # Workers that start together would measure each other. They report what is wrong with the encoder.
@@ -135,16 +135,21 @@ class _Supervisor:
     # ---- workers
 
     def _start(self, number: int) -> None:
+        """Start a worker. Raises OSError if the system is short of memory, files or processes."""
         control, worker_end = socket.socketpair()
         inherited = [*self._shared.files, worker_end.fileno()]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "purlin.app.worker", str(number), *map(str, inherited)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=inherited,
-            # In a session of its own: Ctrl-C reaches the supervisor alone, which stops it in order.
-            start_new_session=True,
-        )
-        worker_end.close()
+        with worker_end:
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "purlin.app.worker", str(number), *map(str, inherited)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=inherited,
+                    # In a session of its own: Ctrl-C reaches the supervisor alone, which stops it in order.
+                    start_new_session=True,
+                )
+            except OSError:
+                control.close()
+                raise
 
         settings = self._settings.model_dump(mode="json")
         settings["keys"] = self._settings.keys.get_secret_value()
@@ -196,13 +201,8 @@ class _Supervisor:
         if not self._listening:
             raise WorkerFailed(worker.problem or f"A worker could not start: it {status}.")
 
-        now = time.monotonic()
-        last_delay_s = self._delays.get(worker.number, 0.0)
-        delay_s = min(LONGEST_DELAY_S, max(FIRST_DELAY_S, 2 * last_delay_s))
-        if now - worker.born >= SETTLED_S:
-            delay_s = 0.0
-        self._delays[worker.number] = delay_s
-        self._due[worker.number] = now + delay_s
+        settled = time.monotonic() - worker.born >= SETTLED_S
+        delay_s = self._start_later(worker.number, at_once=settled)
         self._shared.restarts[0] += 1
         _log.error(
             "worker %d (process %d) %s; another is started in %.1f s. %s",
@@ -213,6 +213,14 @@ class _Supervisor:
             worker.problem,
         )
 
+    def _start_later(self, number: int, *, at_once: bool = False) -> float:
+        """Have a worker started at once or after a longer delay than last time; returns the delay."""
+        longer_s = max(FIRST_DELAY_S, 2 * self._delays.get(number, 0.0))
+        delay_s = 0.0 if at_once else min(LONGEST_DELAY_S, longer_s)
+        self._delays[number] = delay_s
+        self._due[number] = time.monotonic() + delay_s
+        return delay_s
+
     def _until_due(self) -> float:
         """Seconds until the next worker is to be started, or the next check."""
         return max(0.0, min([self._next_check, *self._due.values()]) - time.monotonic())
@@ -221,7 +229,16 @@ class _Supervisor:
         now = time.monotonic()
         for number in [number for number, due in self._due.items() if due <= now]:
             del self._due[number]
-            self._start(number)
+            try:
+                self._start(number)
+            except OSError as error:
+                delay_s = self._start_later(number)
+                _log.error(
+                    "worker %d cannot be started (%s); tried again in %.1f s",
+                    number,
+                    error,
+                    delay_s,
+                )
 
     def _check_if_due(self) -> None:
         """End workers whose event loops stand still."""

@@ -69,6 +69,10 @@ OTHER_PROBLEMS = {
         503,
         "Too many requests are waiting; `Retry-After` is the time to wait in seconds.",
     ),
+    "stopping": (
+        503,
+        "The server shuts down, and the time for running requests is over; see `Retry-After`.",
+    ),
 }
 # Problems of the type `about:blank`, by status.
 BLANK_PROBLEMS = {

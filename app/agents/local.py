@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.agents.backend import marked, reply_of
+from purlin.app.agents.backend import Backend, marked, reply_of
 from purlin.index.errors import Busy, InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
@@ -34,7 +34,7 @@ from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
     from purlin.app.agents.served import ServedCorpora
-    from purlin.app.corpora.open_builds import OfKind
+    from purlin.app.corpora.open_corpora import OfKind
 
 # Names of the workspace as corpora, for each kind of content that it has.
 WORKSPACES: Mapping[str, Kind] = {"workspace": "code", "workspace-docs": "reference"}
@@ -46,8 +46,8 @@ ANSWER_S = 40.0
 _log = logging.getLogger("purlin.mcp")
 
 
-class LocalCorpora:
-    """The workspace around `path` and the corpora below `home`, as `purlin.app.agents.backend.Backend`.
+class LocalCorpora(Backend):
+    """The workspace around `path` and the corpora below `home`; without a server, nobody reads metrics.
 
     `encoder` is that of the workspace: a released one's word or a directory; without it, the best
     vectors that are ready are used. Safe to share between threads; those that use the workspace
@@ -156,9 +156,6 @@ class LocalCorpora:
     def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
         """Files that have changed since the build: after the refresh, or while others indexed them."""
         return changed_since(corpus.manifest, {path for path in paths if path is not None})
-
-    def observe(self, timings_ms: Mapping[str, float]) -> None:
-        """Do nothing: without a server, nobody reads metrics."""
 
     def progress(self) -> str | None:
         """How far the indexing of the workspace is; None while nothing is being indexed."""

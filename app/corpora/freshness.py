@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.index.builds.manifests import Manifest
 from purlin.index.errors import PurlinError
 from purlin.index.indexing import staleness
@@ -175,7 +175,7 @@ class Freshness:
         try:
             with self._corpora.lease(name) as corpus:
                 check.result = corpus_staleness(corpus) if corpus.build == check.build else None
-        except (PurlinError, RuntimeError):
+        except PurlinError:
             # The corpus was deleted or replaced in the meantime, or the server is shutting down.
             check.result = None
         finally:

@@ -14,22 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from purlin.app.errors import Opening, listed
+from purlin.app.errors import Opening
 from purlin.index import builds
 from purlin.index.builds import build_files
-from purlin.index.builds.catalogs import CORPORA, Catalog
-from purlin.index.builds.manifests import read_manifest, read_manifest_json
-from purlin.index.engines.hosting import open_corpus
+from purlin.index.builds.catalogs import Catalog
 from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
-from purlin.index.lookups import Lookups
-from purlin.index.records import Kind
-from purlin.index.search.corpus import Corpus
 from purlin.replies import ServingState
-
-if TYPE_CHECKING:
-    from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
 ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
@@ -110,6 +102,7 @@ class Status(Generic[_B]):
 class OpenBuilds(Generic[_B]):
     """The active builds of one catalog below `home`; one background thread opens them with `load`.
 
+    `load` takes the directory of a build, and the open build that serves until then, if there is one.
     When CURRENT names a new build, the previous one serves until the new one is open. If `load` refuses
     a build, the refusal is logged once and shown in the status, and the build is tried again after a
     while. Meanwhile the previous build serves, even after a restart. The same applies to a build whose
@@ -117,7 +110,12 @@ class OpenBuilds(Generic[_B]):
     """
 
     def __init__(
-        self, home: Path, catalog: Catalog, load: Callable[[Path], _B], *, timeout_s: float
+        self,
+        home: Path,
+        catalog: Catalog,
+        load: Callable[[Path, _B | None], _B],
+        *,
+        timeout_s: float,
     ) -> None:
         self._home = home
         self._catalog = catalog
@@ -127,6 +125,7 @@ class OpenBuilds(Generic[_B]):
         self._lock = threading.Lock()
         self._slots: dict[str, _Slot[_B]] = {}
         self._initial: list[Future[None]] = []
+        self._closing = False
         self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{catalog.item}-loader")
         self._log = logging.getLogger(f"purlin.{catalog.folder}")
 
@@ -190,6 +189,8 @@ class OpenBuilds(Generic[_B]):
 
     def close(self) -> None:
         """Stop opening and close all builds; those in use close with their last request."""
+        with self._lock:
+            self._closing = True
         self._loader.shutdown(cancel_futures=True)
         for name in list(self._slots):
             self._forget(name)
@@ -201,7 +202,8 @@ class OpenBuilds(Generic[_B]):
         requested = self._requested(name)
         with self._lock:
             slot = self._slots.setdefault(name, _Slot(name))
-            if slot.due(str(requested)):
+            # A thread may outlive the server's last request, and still ask for a build.
+            if not self._closing and slot.due(str(requested)):
                 slot.requested, slot.tried_at = str(requested), time.monotonic()
                 slot.loading = self._loader.submit(self._serve, slot, requested)
         return slot
@@ -258,7 +260,9 @@ class OpenBuilds(Generic[_B]):
             if directory.name in slot.altered:
                 build_files.verify(directory)
                 slot.altered.remove(directory.name)
-            opened = self._load_build(directory)
+            with self._lock:
+                serving = slot.open.build if slot.open is not None else None
+            opened = self._load_build(directory, serving)
         except PurlinError as error:
             return error
         except Exception as error:  # noqa: BLE001 - one broken build must not stop the others
@@ -328,91 +332,3 @@ class OpenBuilds(Generic[_B]):
             previous.retired = True
             if previous.users == 0:
                 previous.build.close()
-
-
-class OfKind(NamedTuple):
-    """The sorted names of the corpora of a kind that are in service.
-
-    `left_out` is a sentence that names the others, None if there are none.
-    """
-
-    names: list[str]
-    left_out: str | None
-
-
-def _left_out(opening: list[str], refused: list[str]) -> str | None:
-    sentences = []
-    if opening:
-        sentences.append(f"Not searched, as they are still being opened: {listed(opening)}.")
-    if refused:
-        sentences.append(
-            f"Not searched, as they cannot be served: {listed(refused)}; see /corpora."
-        )
-
-    return " ".join(sentences) or None
-
-
-class OpenCorpora(OpenBuilds[Corpus]):
-    """All corpora below `home`, each opened with the encoder that made its vectors.
-
-    A corpus is refused if this server does not have its encoder. `filters` counts, over all corpora,
-    the hits and misses of the caches of filters' row masks.
-    """
-
-    def __init__(self, home: Path, encoders: Encoders, *, timeout_s: float) -> None:
-        self.filters = Lookups()
-        self._encoders = encoders
-        super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
-
-    def of_kind(self, kind: Kind) -> OfKind:
-        """Return the corpora of a kind that are in service.
-
-        If there is none, raises Opening while one may still be opened, the error with which one was
-        refused, or NotFound.
-        """
-        names, opening, refused = [], [], []
-        for status in self.statuses():
-            if status.opened is not None:
-                if status.opened.manifest.kind == kind:
-                    names.append(status.name)
-            elif status.state == "refused":
-                if self._recorded_kind(status.name) == kind:
-                    refused.append(status.name)
-            elif self._recorded_kind(status.name) in (kind, None):
-                opening.append(status.name)
-
-        if names:
-            return OfKind(names, _left_out(opening, refused))
-        if opening:
-            raise Opening(
-                f"Still being opened: {listed(opening)}; try again in a moment.", field="corpus"
-            )
-        if refused:
-            with self.lease(refused[0]):
-                return OfKind(refused[:1], None)
-        raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
-
-    def _recorded_kind(self, name: str) -> str | None:
-        """Kind in the manifest of a corpus, which may be of another version; None if it is damaged."""
-        with suppress(PurlinError, ValueError):
-            active = builds.current(self._home, name)
-            return str(read_manifest_json(active).get("kind"))
-        return None
-
-    def _load_corpus(self, build: Path) -> Corpus:
-        encoder = self._encoders.of_build(read_manifest(build).encoder)
-        with self._lock:
-            slot = self._slots.get(build.parent.name)
-            serving = slot.open.build if slot is not None and slot.open is not None else None
-
-        # A build after a small change has most of its segments in memory already.
-        corpus = open_corpus(build, encoder, serving)
-        corpus.filter_lookups = self.filters
-        if corpus.warning is not None:
-            self._log.warning("%s", corpus.warning)
-        return corpus
-
-    def _described(self, opened: Corpus) -> str:
-        """Name the build and the encoder of its vectors; those of an interim build are replaced soon."""
-        build = "interim build" if opened.manifest.interim else "build"
-        return f"{build} {opened.build}, vectors by {opened.encoder.name}"

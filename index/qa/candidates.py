@@ -86,6 +86,11 @@ _DEFAULTS = tuple(
         ),
         ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
         ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
+        # kubectl prints `-f, --follow=false`; `--width=CM` names its value.
+        (
+            "stated",
+            r"^-[\w, -]{1,80}=(?P<value>-?\d\S{0,40}|true|false|'[^'\n]{1,80}'|\[[^\[\]\n]{1,80}\])$",
+        ),
     )
 )
 

@@ -15,7 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
-from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
+from purlin.index.search.ranking.uses import relation_in
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
@@ -45,8 +45,8 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
-    if (symbol := used_symbol(query)) and _uses(name := last_name(symbol), hit):
-        return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
+    if (relation := relation_in(query)) and _is_related(relation.name, hit):
+        return f"{relation.verb} {relation.name}"
 
     query = as_searched(query, hit)
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
@@ -64,8 +64,8 @@ def as_searched(query: str, hit: Hit) -> str:
     return str((hit.explanation or {}).get("corrected", query))
 
 
-def _uses(name: str, hit: Hit) -> bool:
-    """Return whether a hit was found because it uses a name."""
+def _is_related(name: str, hit: Hit) -> bool:
+    """Return whether a hit was found because it uses or tests a name, or inherits from it."""
     parts = (hit.explanation or {}).get("parts", {})
     return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
 
@@ -79,17 +79,19 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
         "text": frozenset(tokens(hit.text, language)),
     }
 
-    words: dict[str, list[str]] = {part: [] for part in tokens_of}
+    # By lower case, so that none is listed twice.
+    words: dict[str, dict[str, str]] = {part: {} for part in tokens_of}
     pattern = compiled(_ASCII_WORD if query.isascii() else _WORD)
 
     for word in dict.fromkeys(pattern.findall(query)):
         own = frozenset(tokens(word, language))
         for part, part_tokens in tokens_of.items():
             if have_any(part_tokens, own, language):
-                words[part] += _matching(word, part_tokens, language)
+                for each in _matching(word, part_tokens, language):
+                    words[part].setdefault(each.lower(), each)
                 break
 
-    return [(part, listed) for part, listed in words.items() if listed]
+    return [(part, list(listed.values())) for part, listed in words.items() if listed]
 
 
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:

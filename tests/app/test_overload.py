@@ -223,10 +223,24 @@ def test_slots_come_back_when_the_app_fails() -> None:
             with pytest.raises(ZeroDivisionError):
                 await client.status()
 
-        cancelled = Client(RequestQueue(Work(), running=1, waiting=0, deadline_s=60))
-        cancelled.request.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled.status()
+    run(scenario)
+
+
+def test_a_thread_notices_that_its_request_is_cancelled() -> None:
+    async def scenario() -> None:
+        work = Work()
+        queue = RequestQueue(work, running=1, waiting=1, deadline_s=60)
+        clients = await numbered_clients(queue, 2)
+        for client in clients:
+            client.request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await client.status()
+
+        assert work.gone[0] is not None
+        assert work.gone[0].is_set()
+        work.finish.set()
+        (later,) = await numbered_clients(queue, 1)
+        assert await later.status() == 200
 
     run(scenario)
 

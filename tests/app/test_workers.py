@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import time
@@ -160,6 +161,20 @@ def test_restarts_leave_no_files_and_no_memory_behind(server: Server) -> None:
     # Those of the process that was killed are closed a moment after another is ready.
     until(lambda: server.open_files() <= files)
     assert server.memory_mb() < memory_mb + 2
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(home: Path) -> None:
+    with serving_all(home) as server:
+        killed, other = ready_workers(server)
+        # No file more than those that are open, so that there can be no socket to a worker.
+        limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: "cannot be started (" in server.log())
+
+        assert ready_workers(server) == [other]
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+        until(lambda: len(ready_workers(server)) == WORKERS, 60)
 
 
 def test_rates_hold_over_all_workers(home: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.app.keys import new_key
 from purlin.index import builds
@@ -160,7 +160,7 @@ def answers_or_names_file(home: Path, expected_hits: str, path: Path) -> bool:
 
     Returns whether it was answered.
     """
-    with closing(OpenCorpora(home, Encoders(HashEncoder()), timeout_s=30)) as corpora:
+    with closing(OpenCorpora(home, Encoders(HashEncoder()).of_build, timeout_s=30)) as corpora:
         try:
             with corpora.lease("code") as corpus:
                 assert search_hits(corpus) == expected_hits

@@ -21,10 +21,15 @@ from purlin.index.encoder import TextEncoder
 @contextmanager
 def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str]:
     """Serve `home` until the block ends, and yield the URL."""
-    app = create_app(Settings(home=home, **settings), encoder)
+    values = Settings(home=home, **{"shutdown_timeout_s": 5, **settings})
+    app = create_app(values, encoder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
-            app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection
+            app,
+            log_config=None,
+            ws="none",
+            timeout_graceful_shutdown=values.shutdown_timeout_s,
+            http=Connection,
         )
         server = Server(config)
 

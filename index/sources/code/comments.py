@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Iterable, Set
 
 from purlin.index.sources.code.syntax import synopsis
 
@@ -68,3 +69,15 @@ def _unmarked(line: str) -> str:
         if stripped.startswith(marker):
             return stripped.removeprefix(marker).removeprefix(" ")
     return line.rstrip()
+
+
+def file_summary(
+    comments: Iterable[tuple[str, int]],
+    doc_rows: Set[int],
+    prose_of: Callable[[str], str] = prose,
+) -> tuple[str, int]:
+    """Return text and row of the first comment that is neither a licence nor in one of `doc_rows`."""
+    for comment, row in comments:
+        if row not in doc_rows and not LICENCE.search(comment) and (text := prose_of(comment)):
+            return text, row
+    return "", 0

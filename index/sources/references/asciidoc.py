@@ -13,7 +13,7 @@ from html import unescape
 
 from purlin.index.sources.references.includes import ATTRIBUTE_REFERENCE
 from purlin.index.sources.references.manual_pages import titled
-from purlin.index.sources.references.roff import BOLD, PLAIN, Page, not_a_module
+from purlin.index.sources.references.page_markup import BOLD, PLAIN, PageMarkup, not_a_module
 from purlin.index.texts.unspaced import unwrapped
 
 # Of what a page defines, and how much text its references to that may add.
@@ -136,7 +136,7 @@ class _Attributes:
 
 class _Reader:
     def __init__(self) -> None:
-        self._page = Page()
+        self._page = PageMarkup()
         self._attributes = _Attributes()
         self._frames = [_Frame("")]
         self._verbatim: _Verbatim | None = None
@@ -157,7 +157,7 @@ class _Reader:
         self._in_header = False
         self._ids: dict[str, int] = {}
 
-    def read(self, text: str) -> tuple[Page, str]:
+    def read(self, text: str) -> tuple[PageMarkup, str]:
         """The page and its title."""
         lines = [line.rstrip() for line in text.split("\n")]
         row = 0

@@ -106,14 +106,14 @@ class _Lines:
         mark = line.strip()
         margin = line[: len(line) - len(line.lstrip(" "))]
 
-        if note := _INDENTED.fullmatch(mark) or _TAB.fullmatch(mark):
-            if len(self._indents) < MAX_OPEN_NOTES:
-                self._indents.append(indent + 4)
-            yield from _paragraph(margin, _title(note.groupdict()))
-        elif note := _FENCED.fullmatch(mark):
-            self._note_fences.append(note["fence"])
-            yield from _paragraph(margin, _title(note.groupdict()))
-        elif note := _COLONS.fullmatch(mark):
+        indented = _INDENTED.fullmatch(mark) or _TAB.fullmatch(mark)
+        fenced = _FENCED.fullmatch(mark)
+        if indented and len(self._indents) < MAX_OPEN_NOTES:
+            self._indents.append(indent + 4)
+        if fenced:
+            self._note_fences.append(fenced["fence"])
+
+        if note := indented or fenced or _COLONS.fullmatch(mark):
             yield from _paragraph(margin, _title(note.groupdict()))
         elif note := _ALERT.fullmatch(mark):
             quote = f"{margin}{note['quote']}"

@@ -16,12 +16,15 @@ from html import escape
 from itertools import pairwise
 from textwrap import dedent
 
-MAX_HEAD = 2_000  # characters in which a text says that it tells the usage
+from purlin.index.sources.references.page_markup import marked
+
 MIN_TERMS = 3
 MAX_TERM = 120  # characters
 TAB_COLUMNS = 8
 
-_USAGE = re.compile(r"^usage:[ \t]*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
+_USAGE = re.compile(r"^usage:\s*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
+# The program and its command, in front of what is passed to them: `kubectl rollout undo (TYPE NAME)`.
+_CALLED = re.compile(r"(?:\S*/)?(?P<name>[^\s/]+(?:(?: [a-z][\w-]*)+(?= [^\sa-z]))?)")
 # Directives, underlines and the mark of a literal block: the text is reStructuredText.
 _RST = re.compile(r"^(?:\.\. \S|([=~^*+#`-])\1{3,}$)|::$", re.MULTILINE)
 _HEADING = re.compile(r"\S.{0,80}:")
@@ -51,7 +54,7 @@ _MARKS = re.compile(r"\[[A-Z][^\[\]]{0,80}\](?: +|$)")
 
 def is_help(text: str) -> bool:
     """Return whether a text tells a program's usage, or is a list of terms without a left margin."""
-    tells_usage = _USAGE.search(text, 0, MAX_HEAD) is not None and not _RST.search(text)
+    tells_usage = _USAGE.search(text) is not None and not _RST.search(text)
     has_margin = any(line[:1].strip() for line in text.splitlines())
     if has_margin and not tells_usage:
         return False
@@ -61,9 +64,9 @@ def is_help(text: str) -> bool:
 
 def html(text: str) -> str:
     """Return a page titled by the program, with the options and arguments below each heading."""
-    usage = _USAGE.search(text, 0, MAX_HEAD)
-    call = (usage["call"] or text[usage.end() :].lstrip()) if usage else ""
-    program = escape(call.split()[0].rpartition("/")[2]) if call.split() else ""
+    usage = _USAGE.search(text)
+    called = _CALLED.match(usage["call"] or "") if usage else None
+    program = escape(called["name"]) if called else ""
     title = f"<title>{program}</title><h1>{program}</h1>" if program else ""
     # What follows the options at the margin again is about the program.
     parts = sorted(_read_parts(text), key=lambda part: bool(part.heading) and not part.is_usage)
@@ -86,11 +89,7 @@ class _Term:
         """The term with its names marked."""
         name = self.text.partition("=")[0].partition(" ")[0]
         names = [name] if not self.text.startswith("-") else _OPTION_NAME.findall(self.text)
-        rest, marked = self.text, []
-        for each in names:
-            before, _, rest = rest.partition(each)
-            marked.append(f'{escape(before)}<span class="option">{escape(each)}</span>')
-        return f"<dt>{''.join(marked)}{escape(rest)}</dt>"
+        return f"<dt>{marked(self.text, names)}</dt>"
 
 
 @dataclass(slots=True)
@@ -106,6 +105,11 @@ class _Part:
         """Whether the lines are calls."""
         first = f"{self.heading}:" if self.heading else "".join(self.lines[:1])
         return _USAGE.match(first[:MAX_TERM]) is not None
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the lines are calls, or examples of them."""
+        return self.is_usage or self.heading.lower() in ("example", "examples")
 
     def read_terms(self) -> None:
         """Make terms of the lines that begin left of the column of descriptions."""
@@ -124,10 +128,10 @@ class _Part:
 
     def html(self) -> str:
         """The part as a heading, paragraphs and a list, or as code."""
-        if self.is_usage:
+        heading = f"<h2>{escape(self.heading)}</h2>" if self.heading and not self.is_usage else ""
+        if self.is_code:
             code = escape(dedent("\n".join(self.lines)).strip("\n"))
-            return f"<pre>{code}</pre>" if code else ""
-        heading = f"<h2>{escape(self.heading)}</h2>" if self.heading else ""
+            return f"{heading}<pre>{code}</pre>" if code else ""
         return heading + _paragraphs(self.lines) + self._list()
 
     def _list(self) -> str:
@@ -171,7 +175,7 @@ def _parts(text: str) -> Iterator[_Part]:
 def _read_parts(text: str) -> tuple[_Part, ...]:
     parts = tuple(_parts(text))
     for part in parts:
-        if not part.is_usage:
+        if not part.is_code:
             part.read_terms()
     return parts
 
@@ -191,6 +195,9 @@ def _description_column(lines: list[str]) -> int:
 def _split(line: str, following: str) -> tuple[str, str] | None:
     """A line's term and the description after it; None for a line of other text."""
     text = line.strip()
+    if text.startswith("-"):
+        # kubectl's options end so: `--all=false:`.
+        text = text.removesuffix(":")
     term, gap, description = text, "", ""
     if match := _GAP.search(text):
         term, gap, description = text[: match.start()], match[0], text[match.end() :]

@@ -19,7 +19,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references import dialects
+from purlin.index.sources.references import dialects, term_lists
 from purlin.index.sources.references.html.vocabulary import CALL, DEFINITION, LABELLED
 
 # Characters: docutils' time grows with the square of a line's length.
@@ -102,7 +102,7 @@ def markdown(text: str) -> str:
     """
     title, text = dialects.front_matter(text)
     parser = _markdown_parser()
-    tokens = _markdown_tokens(parser, dialects.commonmark(text)[0])
+    tokens = term_lists.with_definitions(_markdown_tokens(parser, dialects.commonmark(text)[0]))
 
     head = f"<title>{escape(title)}</title>" if title else ""
     return head + str(parser.renderer.render(tokens, parser.options, {}))

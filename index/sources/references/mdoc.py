@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from purlin.index.sources.references.roff import BOLD, PLAIN, Macros, Page, Strings, quoted_tokens
+from purlin.index.sources.references.page_markup import BOLD, PLAIN, PageMarkup
+from purlin.index.sources.references.roff import Macros, Strings, quoted_tokens
 
 _CLOSING = frozenset(". , : ; ) ] ? !".split())
 _OPENING = frozenset("( [".split())
 # Macros around the rest of their line, and those that open and close over several lines.
-_ENCLOSING = {"Op": "[]", "Dq": "“”", "Sq": "‘’", "Qq": '""', "Ql": "‘’", "Pq": "()", "Bq": "[]"}
-_ENCLOSING |= {"Brq": "{}", "Aq": "<>"}
-_OPENERS = {"Oo": "[", "Do": "“", "So": "‘", "Qo": '"', "Po": "(", "Bo": "[", "Bro": "{", "Ao": "<"}
-_CLOSERS = {"Oc": "]", "Dc": "”", "Sc": "’", "Qc": '"', "Pc": ")", "Bc": "]", "Brc": "}", "Ac": ">"}
+_PAIRS = {"D": "“”", "S": "‘’", "Q": '""', "P": "()", "B": "[]", "Br": "{}", "A": "<>"}
+_ENCLOSING = {f"{name}q": marks for name, marks in _PAIRS.items()} | {"Op": "[]", "Ql": "‘’"}
+_OPENERS = {f"{name}o": marks[0] for name, marks in _PAIRS.items()} | {"Oo": "["}
+_CLOSERS = {f"{name}c": marks[1] for name, marks in _PAIRS.items()} | {"Oc": "]"}
 _BOLD = frozenset("Cm Ic Sy Nm Cd Fd Ft Vt".split())
 _PLAIN = frozenset("Ad An Dv Em Er Ev Fa Li Ms No Sx Tn Va Xo Xc D1 Dl Lb Bk Ek Mt".split())
 _NAMES = {"Ux": "UNIX", "Bx": "BSD", "Fx": "FreeBSD", "Nx": "NetBSD", "Ox": "OpenBSD"}
@@ -65,7 +66,7 @@ class MdocReader:
 
     def __init__(self) -> None:
         self._strings = Strings()
-        self._page = Page()
+        self._page = PageMarkup()
         self._title = self._section = self._name = self._heading = ""
 
         # Whether words are apart, and whether they were on the line before.
@@ -78,7 +79,7 @@ class MdocReader:
         self._head: list[str] | None = None
         self._reference: list[str] | None = None
 
-    def read(self, source: str) -> tuple[Page, str, str]:
+    def read(self, source: str) -> tuple[PageMarkup, str, str]:
         """The page, its name and its section of the manual."""
         for line, macro, arguments in Macros(self._strings).read(source):
             self._page.line = line
@@ -142,9 +143,6 @@ class MdocReader:
         self._page.begin_code()
         self._add(self._inline(words))
         self._page.end_code()
-
-    def _describe(self, words: Words) -> None:
-        self._add(f"– {self._inline(words)}")
 
     def _begin_reference(self) -> None:
         self._reference = []
@@ -351,7 +349,7 @@ _ACTIONS: dict[str, Callable[[MdocReader, Words], None]] = {
     "nf": lambda reader, _: reader._page.begin_code(),
     **dict.fromkeys(["Ed", "fi"], lambda reader, _: reader._page.end_code()),
     **dict.fromkeys(["Dl", "D1"], MdocReader._display_line),
-    "Nd": MdocReader._describe,
+    "Nd": lambda reader, words: reader._add(f"– {reader._inline(words)}"),
     "Rs": lambda reader, _: reader._begin_reference(),
     "Re": lambda reader, _: reader._end_reference(),
 }

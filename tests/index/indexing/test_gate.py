@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.app.corpora.open_builds import OpenCorpora
+from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.app.encoding import Encoders
 from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
@@ -14,7 +14,8 @@ from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
-from purlin.index.indexing.build import GUARDED_PRODUCTS, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import GUARDED_PRODUCTS
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
@@ -196,7 +197,7 @@ def test_server_skips_a_refused_build(tmp_path: Path) -> None:
     good = active(tmp_path)
     refused(tmp_path, documents(5))
     (tmp_path / "corpora/c/CURRENT").write_text("torn")
-    corpora = OpenCorpora(tmp_path, Encoders(HashEncoder()), timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(HashEncoder()).of_build, timeout_s=10)
     with corpora.lease("c") as opened:
         assert opened.build == good
     corpora.close()

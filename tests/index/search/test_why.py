@@ -44,6 +44,11 @@ def test_of_a_name_only_the_words_are_told_that_match(query: str, title: str, re
     assert why(query, hit).startswith(reason)
 
 
+def test_a_word_that_several_names_of_a_query_have_is_told_once() -> None:
+    hit = replace(HIT, title="cookie", text="", location=Location(None))
+    assert why("client.cookie = server.Cookie.read(cookie)", hit).startswith("name: cookie; ")
+
+
 def test_stretches_of_a_script_without_spaces_are_told_apart() -> None:
     hit = replace(HIT, text="# クッキーに署名する\ndef f(): ...")
     assert (

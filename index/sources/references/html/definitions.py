@@ -31,11 +31,15 @@ _OPTION_END = re.compile(r"[\s=]|(?<!--)\[")
 
 @dataclass(slots=True)
 class _List:
-    """A `dl`; the terms of a `plain` one are names of fields, of a `headed` one what its heading says."""
+    """A `dl`; the terms of a `plain` one are names of fields, of a `headed` one what its heading says.
+
+    In a `named` one, names are marked.
+    """
 
     directive: str
     plain: bool
     headed: bool = False
+    named: bool = False
     fields: int = 0
     # The definition that is open, and whether a `dd` has come for its terms.
     section: Section | None = None
@@ -78,7 +82,7 @@ class Definitions:
             bool(classes & vocabulary.PLAIN_LISTS)
             or (bool(classes & vocabulary.FIELD_LISTS) and classes.isdisjoint(vocabulary.DOMAINS))
             or classes == {vocabulary.REMARKS}
-            or self._entries.is_in_entry
+            or (self._entries.is_in_entry and vocabulary.TERM_LIST not in classes)
             or len(self._lists) >= MAX_NESTED_LISTS
             or self._outline.is_full
         )
@@ -91,7 +95,8 @@ class Definitions:
             _List(
                 _directive(element.attributes.get("class", "")),
                 plain,
-                classes == {vocabulary.HEADED_LIST},
+                headed=classes == {vocabulary.HEADED_LIST} or vocabulary.TERM_LIST in classes,
+                named=vocabulary.TERM_LIST in classes,
             )
         )
         return self._close_list
@@ -192,14 +197,20 @@ class Definitions:
         _add_signature(section, line, term.names, term.anchor)
 
     def _head_definition(self, section: Section, line: str) -> None:
-        """Tell by its term, or by the heading above the list, what is defined."""
-        if call := vocabulary.CALL.match(line.replace(" (", "(", 1)):
+        """Tell by its term, or by what encloses the list, what is defined."""
+        has_name = self._lists[-1].named
+        if call := vocabulary.CALL.match(line if has_name else line.replace(" (", "(", 1)):
             section.directive = "function"
             self._term.names.append(call[1])
-        elif words := self._outline.section.title.lower().split():
+        elif words := self._enclosing_title().lower().split():
             section.directive = vocabulary.HEADED_DIRECTIVES.get(
                 words[-1].removesuffix("s"), "term"
             )
+
+    def _enclosing_title(self) -> str:
+        """The term around the list that is open, else the heading above it."""
+        enclosing = self._outline.definitions[:-1]
+        return enclosing[-1].title if enclosing else self._outline.section.title
 
     # -- parts of a term ---------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from purlin.index.sources.references.html import vocabulary
-from purlin.index.sources.references.html.generators import Entry, Generator
+from purlin.index.sources.references.html.entry_names import Entry
+from purlin.index.sources.references.html.generators import Generator
 from purlin.index.sources.references.html.outline import Head, Outline
 from purlin.index.sources.references.html.text import (
     BREAK,

@@ -1,151 +1,68 @@
 """Tell how generators that write entries as headings and code, not as `dl` lists, mark them.
 
 Each is data for the reader of pages: by what its pages are recognised, which elements begin an
-entry, and how the entry's name follows from its heading or its code.
+entry, and what tells the entry's name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from purlin.index.sources.references.html import entry_names
+from purlin.index.sources.references.html.entry_names import Entry
 from purlin.index.sources.references.html.vocabulary import words
 
-MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
-MAX_NAMES = 16  # of arguments that a row describes together
-
 _NOTHING: frozenset[str] = frozenset()
-_CALL = re.compile(r"([.\w]+)(?=\s?\(|\Z)")
-_CALLBACK = re.compile(r"\(\*\s*(\w+)")
-_DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
-_GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
-_GO = re.compile(r"(func|type) (?:\(\w* ?\*?(\w+)[^)]*\) )?(\w+)\s*(.*)")
-_RUBY_NAME = re.compile(r"(?:\S+[#.])?([^\s({#.]+)")
-_YARD_NAME = re.compile(r"([#.]?)([^\s(]+)")
-# A backslash takes the next character with it.
-_ARGUMENT_MARK = re.compile(r"\\.|[\"'`(){}\[\],]")
-_RUST_TITLE = re.compile(r"(\S+) in (\S+) - Rust")
-_RUST_ITEM = re.compile(
-    r"(?P<function>Function)|(?P<macro>.*\bMacro)|(?P<data>Constant|Static)"
-    r"|(?P<class>Struct|Enum|Union|Trait|Type \w+|Trait Alias)\b"
-)
-_RUST_DECLARED = re.compile(
-    r"\b(?:const|enum|fn|macro|macro_rules!|static|struct|trait|type|union) (?:mut )?(?:r#)?(\w+)"
-)
-_RUST_MEMBER = re.compile(
-    r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)"
-)
-_RUST_DIRECTIVES = {
-    "associatedconstant": "data",
-    "associatedtype": "attribute",
-    "structfield": "attribute",
-    "variant": "member",
-}
-_PYTHON_NAME = re.compile(r"(?P<call>(?:async )?def )?(?P<name>\w+)")
-_CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
-_ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
-_PASCAL_KIND = re.compile(r"(?:class )?(\w+)")
-_PASCAL_OVERLOAD = re.compile(r";? (?=(?:class )?(?:function|operator|procedure) )")
-_PASCAL_DIRECTIVES = {
-    **dict.fromkeys(["constructor", "destructor", "function", "operator", "procedure"], "function"),
-    "property": "property",
-    "type": "class",
-}
-_SCALA_NAME = re.compile(r"(?P<name>[^\s\[(:]+|:[^\s\w\[(]+)(?P<rest>.*)")
-_SCRIBBLE_KINDS = {
-    **dict.fromkeys(["function", "parameter", "procedure"], "function"),
-    **dict.fromkeys(["class", "constructor", "interface", "mixin", "signature", "struct"], "class"),
-    "method": "method",
-    "syntax": "macro",
-    "value": "data",
-}
-# Of Scribble: what an entry is, before its name, and what begins a line of its signature.
-_SCRIBBLE_CALL = re.compile(
-    rf"(?P<kind>{'|'.join(_SCRIBBLE_KINDS)}) (?:\((?:new |struct \(?|send \S+ )?)?(?P<name>[^\s()\[\]]+)"
-)
-_INNER_SPACE = re.compile(r"(?<=[(\[]) | (?=[)\]])")
-_SCRIBBLE_LINE = re.compile(rf" (?=(?:{'|'.join(_SCRIBBLE_KINDS)}) \()| (?=[^\s()\[\]]+ : )")
-_KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
 # Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
 _LISTING = re.compile(
     r"<body>\s*<pre>.{0,500}?<span class=['\"]hs-|<title>List of All Members for ", re.DOTALL
 )
-_HASKELL_NAME = re.compile(
-    r"(?P<type>(?:data|newtype|type|class)(?: family)? )(?:.*=> ?)?(?P<head>[A-Z][\w']*|\(\S+?\))"
-    r"|(?:pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
-)
-_QT_MARKS = re.compile(r"(?:\[[^\]]*\] *)*")
-_QT_TYPE = re.compile(r"(?:enum|flags|typedef|struct|union|class|using)(?: class)? ([\w:]+)")
-_QT_PROPERTY = re.compile(r"(?:const )?([\w.]+) : (?=\S)")
-_QT_CALL = re.compile(r"((?:\w+::)*(?:operator ?[^\s\w(]{1,3}|operator\(\)|~?\w+)) ?\(")
-_QT_VARIABLE = re.compile(r"(?:.* )?[*&]*((?:\w+::)*\w+)")
-_CPP_SINCE = re.compile(r"(?<=\()since C\+\+\d\w")
-_CPP_TYPE = re.compile(r"(?<![<,] )\b(?:class|struct|union|enum|concept) \w+$|\b(?:struct|enum) ")
-_TEMPLATE_ARGUMENTS = re.compile(r"(?<=\w)\s?<[^<>]{0,200}>")
-# At the end of a head, since which release the function exists.
-_ERLANG_SINCE = re.compile(r"\sOTP \S+(?:,\s?OTP \S+)*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What an entry is called and how it is used.
-
-    `summary` is text of its heading; `has_all_code` tells that the signatures say all that the
-    code does, `is_whole_page` that headings after it are text of the entry. `since` is the version
-    that has it first.
-    """
-
-    names: tuple[str, ...]
-    directive: str
-    signatures: tuple[str, ...]
-    context: tuple[str, ...] = ()
-    summary: str = ""
-    has_all_code: bool = True
-    is_whole_page: bool = False
-    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Marks of one generator: classes, `#id` or, in `headings`, `tag.class`.
+    """Marks of one generator: sets have classes, `#id` or, in `headings`, `tag.class`."""
 
-    A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
-    what the code below a heading defines, if anything; of an element in `headings`, heading and
-    code are the same. The page's title is its first heading, or with `titled_by_head` the
-    browser's. Headings below `deepest_heading`, and those in elements of class `entries`, open no
-    sections. Blocks in elements of class `inline` go on with the line before. An element of class
-    `labels` names the list that follows. A line of text, or the last cell of a row, that `frame`
-    matches is no text. An entry that ends with `copied` is told in full elsewhere. If entries are
-    `summarized`, their first paragraph may be the beginning of the next one. In an entry, the rows
-    of a table below the heading `arguments` are entries of their own. Rows below the heading
-    `declaration` are the lines of the code that a page is about. Code in an element of class
-    `signatures` says more than the heading before it. Headings of entries that follow each
-    other without text are calls of one entry if they are `joined`. A `pre` element of class `prose`
-    is text, as it was typed. A row of class `prototypes` is a declaration. Pages are about the
-    module that their title names if they are `module_pages`, and about a type if their first
-    heading matches `type_title`, whose group is its name.
-    """
-
+    # A page that has all of these is by the generator.
     marks: tuple[str, ...]
+    # Tells by heading, code, the page's title and the anchor what an entry defines. Of an element in
+    # `headings`, heading and code are the same.
     read_entry: Callable[[str, str, str, str], Entry | None]
     headings: frozenset[str] = _NOTHING
+    # Elements whose headings open no sections.
     entries: frozenset[str] = _NOTHING
     furniture: frozenset[str] = _NOTHING
+    # Blocks that go on with the line before.
     inline: frozenset[str] = _NOTHING
+    # Elements that name the list after them.
     labels: frozenset[str] = _NOTHING
+    # Code that says more than the heading before it.
     signatures: frozenset[str] = _NOTHING
+    # `pre` elements that are text, as it was typed.
     prose: frozenset[str] = _NOTHING
+    # Rows that are declarations.
     prototypes: frozenset[str] = _NOTHING
+    # Whether pages are about the module that their title names.
     module_pages: bool = False
+    # What the first heading of a page about a type is; its group is the name.
     type_title: re.Pattern[str] | None = None
+    # Whether headings of entries that follow each other without text are calls of one entry.
     joined: bool = False
+    # Headings below this level open no sections.
     deepest_heading: int = 6
+    # A line of text, or the last cell of a row, that is no text.
     frame: re.Pattern[str] | None = None
+    # Whether a page's title is the browser's, and not the first heading.
     titled_by_head: bool = False
+    # The end of an entry that is told in full elsewhere.
     copied: str = ""
+    # Whether the first paragraph of an entry may be the beginning of the next one.
     summarized: bool = False
+    # The heading of the table in an entry whose rows are entries of their own.
     arguments: str = ""
+    # The heading of rows that are lines of the code that the page is about.
     declaration: str = ""
 
     @property
@@ -188,391 +105,10 @@ def is_listing(markup: str) -> bool:
     return _LISTING.search(markup) is not None
 
 
-def _on_one_line(code: str) -> str:
-    """Code of a declaration on one line, without its body."""
-    line = " ".join(code.partition("{")[0].split()).rstrip(";")
-    return re.sub(r" \((?!\*)", "(", line.replace("( ", "(").replace(" )", ")"))
-
-
-def _gi_docgen(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about one function, property or type: its declaration tells its name."""
-    if heading not in ("Declaration", "Description"):
-        return None
-    line = " ".join(code.partition("{")[0].split())
-    owner, colon, member = page_title.partition(":")
-    if colon:
-        kind = "signal" if member.startswith(":") else "property"
-        return Entry((member.lstrip(":"),), kind, (line,), context=(owner,))
-
-    signature = _on_one_line(code)
-    has_all_code = "{" not in code or "/* No available fields */" in code
-    if callback := _CALLBACK.search(line):
-        return Entry((callback[1],), "class", (signature,))
-    declared = _DECLARED.search(line.partition(" : ")[0])
-    if declared is None:
-        return None
-    kind = (declared.lastgroup or "type").replace("type", "class")
-    return Entry(
-        (declared[declared.lastgroup or 0],), kind, (signature,), has_all_code=has_all_code
-    )
-
-
-def _gtk_doc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    if member := _GTK_MEMBER.fullmatch(heading):
-        line = " ".join(code.split())
-        return Entry((member[1],), member[2], (line,), context=(page_title.partition(":")[0],))
-
-    name = _last_word(heading.removesuffix("()").strip())
-    if not name or name not in code:
-        return None
-    kind = "function" if heading.endswith("()") else "class"
-    if code.startswith("#define"):
-        kind = "macro"
-    return Entry((name,), kind, (_on_one_line(code),), has_all_code="{" not in code)
-
-
-def _r(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about the functions whose calls its section Usage shows."""
-    if heading != "Usage":
-        return None
-    statements = tuple(_statements(code))
-    names = tuple(dict.fromkeys(call[1] for line in statements if (call := _CALL.match(line))))
-    summary = page_title.removeprefix("R: ")
-    kind = "function" if "(" in code else "data"
-    return Entry(names, kind, statements, summary=summary) if names else None
-
-
-def _statements(code: str) -> Iterator[str]:
-    """Lines of code, each with those that go on in the brackets that it opens."""
-    lines: list[str] = []
-    depth = count = 0
-
-    for line in code.split("\n"):
-        if line.lstrip().startswith("#") or not line.strip():
-            continue
-
-        depth += line.count("(") - line.count(")")
-        lines.append(line.strip())
-        if depth <= 0 and count < MAX_STATEMENTS:
-            yield " ".join(lines)
-            lines.clear()
-            depth, count = 0, count + 1
-
-
-def _go(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    declared = _GO.fullmatch(heading)
-    if declared is None or not code.startswith(declared[1]):
-        return None
-
-    package = page_title.split()[-1].rpartition("/")[2] if page_title else ""
-    name = ".".join(filter(None, (package, declared[2], declared[3])))
-    kind = "method" if declared[2] else "function" if declared[1] == "func" else "class"
-    if kind != "class":
-        return Entry((name,), kind, (" ".join(code.split()),), summary=declared[4])
-
-    head, brace, _ = code.partition("{")
-    return Entry((name,), kind, (head.strip(),), summary=declared[4], has_all_code=not brace)
-
-
-def _ruby(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """RDoc has in its anchors whether a method belongs to the class (`c`) or an instance (`i`)."""
-    name = _RUBY_NAME.match(heading)
-    if name is None:
-        return None
-    separator = "." if anchor.startswith("method-c-") else "#"
-    kind = "attribute" if anchor.startswith("attribute") else "method"
-    return Entry((f"{_last_word(page_title)}{separator}{name[1]}",), kind, tuple(code.split("\n")))
-
-
-def _yard(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    name = _YARD_NAME.match(heading)
-    if name is None:
-        return None
-    owner = page_title.partition(": ")[2].partition(" ")[0]
-    signatures = tuple(line.lstrip("#.") for line in code.split("\n"))
-    return Entry((f"{owner}{name[1] or '#'}{name[2]}",), "method", signatures)
-
-
-def _crystal(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    name = _CRYSTAL_NAME.match(heading)
-    if name is None:
-        return None
-    separator = "." if name[1] or anchor.endswith("-class-method") else "#"
-    return Entry((f"{_last_word(page_title)}{separator}{name[2]}",), "method", (code,))
-
-
-def _rust(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """Rustdoc has in its anchors what a member is: `method.push`, `variant.Some`, `impl-Clone`."""
-    titled = _RUST_TITLE.match(page_title)
-    item = titled[1] if titled else page_title.removesuffix(" - Rust")
-    qualified = f"{titled[2]}::{item}" if titled else item
-    line = " ".join(code.split())
-    kind, dot, _ = anchor.partition(".")
-    # Of a member, the heading is the code.
-    if code.startswith(heading):
-        if not dot:
-            return Entry((line,), "implementation", (line,), context=(qualified,))
-        name = _RUST_MEMBER.match(line)
-        if name is None:
-            return None
-        directive = _RUST_DIRECTIVES.get(kind, "method")
-        return Entry((f"{item}::{name[1] or name[2]}",), directive, (line,), context=(qualified,))
-
-    kinds, declared = _RUST_ITEM.match(heading), _RUST_DECLARED.search(line)
-    if kinds is None or declared is None or declared[1] != item:
-        return None
-    directive = kinds.lastgroup or ""
-    if directive == "macro":
-        # Of each rule of a macro, what it takes.
-        return Entry((f"{qualified}!",), directive, tuple(_rules(code)), is_whole_page=True)
-    is_type = directive == "class"
-    head = line.partition("{")[0].strip() if is_type else line
-    has_all_code = not is_type or "/* private fields */" in code or "{" not in code
-    return Entry(
-        (qualified,),
-        directive,
-        (head,),
-        has_all_code=has_all_code or heading.startswith("Trait"),
-        is_whole_page=not is_type,
-    )
-
-
-def _rules(code: str) -> Iterator[str]:
-    """The head of a macro, and each of its rules on a line."""
-    for line in code.split("\n")[:MAX_STATEMENTS]:
-        if (
-            rule := line.removesuffix(" {")
-            .strip()
-            .rstrip(",;")
-            .removesuffix("=> { ... }")
-            .strip("} ")
-        ):
-            yield rule
-
-
-def _mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """The anchor is the qualified name; a class begins with a capital."""
-    owner, _, name = anchor.rpartition(".")
-    if not name or name not in code:
-        return None
-
-    owner_name = owner.rpartition(".")[2]
-    is_member = owner_name[:1].isupper()
-
-    kind = "attribute"
-    if name[:1].isupper():
-        kind = "class"
-    elif "(" in code:
-        kind = "method" if is_member else "function"
-    elif heading == anchor:
-        kind = "module"
-
-    return Entry((anchor,), kind, (" ".join(code.split()),), context=(owner,) if is_member else ())
-
-
-def _pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """The page's title is the qualified name of a module or a class; decorators precede a member."""
-    lines = code.removesuffix(":").removesuffix(" =").split("\n")
-    declared = _PYTHON_NAME.match(lines[-1])
-    if declared is None:
-        return None
-
-    is_member = page_title.rpartition(".")[2].lstrip("_")[:1].isupper()
-    kind = "attribute"
-    if declared["call"]:
-        kind = "method" if is_member else "function"
-
-    return Entry(
-        (f"{page_title}.{declared['name']}",),
-        kind,
-        (" ".join(lines),),
-        context=(page_title,) if is_member else (),
-    )
-
-
-def _fpdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about the name that its heading has; overloads follow each other on a line."""
-    line = _on_one_line(code.replace(";", "; ")).replace("; overload", "")
-    kind = _PASCAL_KIND.match(line)
-    if kind is None:
-        return None
-    directive = _PASCAL_DIRECTIVES.get(kind[1], "data")
-    return Entry((heading,), directive, tuple(_PASCAL_OVERLOAD.split(line)), is_whole_page=True)
-
-
-def _javadoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about one type, which its title begins with; constructors bear its name."""
-    owner = page_title.partition(" (")[0]
-    name = heading.partition("<")[0]
-    line = " ".join(code.split())
-    if name.endswith(f" {owner}"):
-        is_exception = owner.endswith(("Exception", "Error"))
-        return Entry((owner,), "exception" if is_exception else "class", (line,))
-
-    if not name.isidentifier() or name not in line:
-        return None
-    if f"{name}(" not in line:
-        return Entry((f"{owner}.{name}",), "attribute", (line,))
-    is_constructor = name == owner.rpartition(".")[2]
-    return Entry((owner if is_constructor else f"{owner}.{name}",), "method", (line,))
-
-
-def _erlang(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """The page's title is the module; a type's anchor begins with `type-`."""
-    line = " ".join(code.split())
-    since = _ERLANG_SINCE.search(line)
-    line = line[: since.start()] if since else line
-
-    name = _ERLANG_NAME.match(line)
-    if name is None:
-        return None
-
-    kind = "type" if anchor.startswith("type-") else "function"
-    qualified = f"{name[1] or page_title}:{name[2]}"
-    return Entry((qualified,), kind, (line,), since=f"Since {since[0].strip()}" if since else "")
-
-
-def _haproxy(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A keyword, of one or more words, stands before its arguments; what returns has a type."""
-    keyword = _KEYWORD.match(heading)
-    if keyword is None:
-        return None
-    kind = "function" if heading.startswith(("(", " :"), keyword.end()) else "option"
-    return Entry((keyword[0],), kind, (heading,))
-
-
-def _haddock(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """The page's title is the module; `v:` anchors are of values, `t:` of types and classes."""
-    line = " ".join(code.split())
-    declared = _HASKELL_NAME.match(line)
-    if declared is None or not code.startswith(heading):
-        return None
-    name = (declared["head"] or declared["name"]).strip("()")
-    kind = "class" if declared["type"] else "function"
-    return Entry((f"{page_title}.{name}",), kind, (line,))
-
-
-def _qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A function, macro, type, variable or property; members bear the name of their class."""
-    if not code.startswith(heading):
-        return None
-
-    line = " ".join(code.split())
-    declaration = _QT_MARKS.sub("", line, count=1)
-    owner = page_title.partition(" ")[0]
-
-    if declared := _QT_TYPE.match(declaration):
-        return Entry((declared[1],), "class", (line,))
-    if declared := _QT_PROPERTY.match(declaration):
-        return Entry((f"{owner}::{declared[1]}",), "property", (line,))
-    if call := _QT_CALL.search(declaration):
-        return Entry((call[1],), "method" if "::" in call[1] else "function", (line,))
-    if declared := _QT_VARIABLE.fullmatch(declaration):
-        return Entry((declared[1],), "attribute" if "::" in declared[1] else "macro", (line,))
-
-    return None
-
-
-def _cppreference(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about the name in its title; declarations are numbered, and tell since when."""
-    if heading != page_title.removesuffix(" - cppreference.com"):
-        return None
-    declaration, _, marks = code.partition(";")
-    since = _CPP_SINCE.search(marks)
-    kind = "class" if _CPP_TYPE.search(declaration) else "function"
-    if "(" not in declaration and kind == "function":
-        kind = "data"
-
-    name = heading if "operator" in heading else _TEMPLATE_ARGUMENTS.sub("", heading)
-    return Entry(
-        (name,),
-        kind,
-        (" ".join(declaration.split()),),
-        is_whole_page=kind != "class",
-        since=since[0] if since else "",
-    )
-
-
-def _scaladoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A page is about one type or package, whose own signature has the anchor `signature`."""
-    line = " ".join(code.split())
-    declared = _SCALA_NAME.fullmatch(line)
-    if declared is None or not page_title:
-        return None
-
-    if anchor == "signature":
-        return Entry((page_title,), "class", (line,))
-    name, rest = declared["name"], declared["rest"]
-    kind = "method" if "(" in rest else "attribute"
-    if " extends " in rest or " = " in rest:
-        kind = "class"
-    return Entry((f"{page_title}.{name}",), kind, (line,))
-
-
-def _scribble(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
-    """A box has one or more calls, each after what it is, and a line for each argument."""
-    lines = _SCRIBBLE_LINE.split(_INNER_SPACE.sub("", " ".join(code.split())))
-    calls = [call for line in lines if (call := _SCRIBBLE_CALL.match(line))]
-    if not calls or not code.startswith(calls[0]["kind"]):
-        return None
-
-    names = dict.fromkeys(call["name"] for call in calls)
-    signatures = [_without_kind(line) for line in lines]
-    return Entry(tuple(names), _SCRIBBLE_KINDS[calls[0]["kind"]], tuple(filter(None, signatures)))
-
-
-def _without_kind(line: str) -> str:
-    call = _SCRIBBLE_CALL.match(line)
-    return line[len(call["kind"]) :].strip() if call else line
-
-
-def calls_with(statements: Iterable[str], argument: str) -> list[str]:
-    """Return the calls in some statements that give an argument its default, other ones left out.
-
-    Each default is in one call only, the first that has it.
-    """
-    calls: dict[str, str] = {}
-
-    for statement in statements:
-        function, parenthesis, _ = statement.partition("(")
-        for part in _arguments(statement[len(function) + 1 :]) if parenthesis else ():
-            name, equals, default = part.partition("=")
-            if equals and name.strip() == argument:
-                calls.setdefault(default.strip(), f"{function.rstrip()}(..., {part})")
-
-    return list(calls.values())
-
-
-def _arguments(text: str) -> Iterator[str]:
-    """The arguments of a call, up to its closing bracket; commas in brackets and quotes part none."""
-    start, depth, quote = 0, 0, ""
-
-    for mark in _ARGUMENT_MARK.finditer(text):
-        character = mark[0]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'`":
-            quote = character
-        elif character in "([{":
-            depth += 1
-        elif character == "," and not depth:
-            yield text[start : mark.start()].strip()
-            start = mark.end()
-        elif character in ")]}":
-            depth -= 1
-            if depth < 0:
-                yield text[start : mark.start()].strip()
-                return
-
-
-def _last_word(page_title: str) -> str:
-    return page_title.rpartition(" ")[2]
-
-
 GENERATORS = (
     Generator(
         marks=("gi-docgen</a>", 'toggle-wrapper"'),
-        read_entry=_gi_docgen,
+        read_entry=entry_names.gi_docgen,
         deepest_heading=3,
         # What has a page of its own.
         furniture=words(
@@ -582,12 +118,12 @@ GENERATORS = (
     ),
     Generator(
         marks=('content="GTK-Doc',),
-        read_entry=_gtk_doc,
+        read_entry=entry_names.gtk_doc,
         entries=words("refsect3"),
     ),
     Generator(
         marks=("R Documentation</td>",),
-        read_entry=_r,
+        read_entry=entry_names.r,
         deepest_heading=2,
         arguments="Arguments",
         frame=re.compile(r"R Documentation|\[Package \S+ version \S+(?: Index)? ?\]"),
@@ -595,24 +131,24 @@ GENERATORS = (
     # The server `godoc`, and pkg.go.dev.
     Generator(
         marks=('id="pkg-overview"', 'id="manual-nav"'),
-        read_entry=_go,
+        read_entry=entry_names.go,
         furniture=words("collapsed #manual-nav #pkg-examples #topbar"),
     ),
     Generator(
         marks=('class="Documentation-declaration',),
-        read_entry=_go,
+        read_entry=entry_names.go,
         furniture=words("Documentation-index"),
     ),
     Generator(
         marks=('class="method-heading',),
-        read_entry=_ruby,
+        read_entry=entry_names.ruby,
         headings=words("div.method-heading"),
         entries=words("method-detail"),
         furniture=words("method-click-advice method-controls method-source-code"),
     ),
     Generator(
         marks=('class="method_details',),
-        read_entry=_yard,
+        read_entry=entry_names.yard,
         headings=words("h3.signature"),
         entries=words("method_details"),
         furniture=words("source_code summary summary_toggle"),
@@ -621,14 +157,14 @@ GENERATORS = (
     ),
     Generator(
         marks=('content="Crystal Docs',),
-        read_entry=_crystal,
+        read_entry=entry_names.crystal,
         headings=words("div.signature"),
         entries=words("entry-detail"),
         furniture=words("list-summary method-permalink sidebar"),
     ),
     Generator(
         marks=('content="rustdoc"',),
-        read_entry=_rust,
+        read_entry=entry_names.rust,
         titled_by_head=True,
         headings=words("h3.code-header h4.code-header h3.variant div.variant span.structfield"),
         # Members have deeper headings, such as Panics, than the text on a type.
@@ -644,7 +180,7 @@ GENERATORS = (
     # pydoctor, by which Twisted's manual is made.
     Generator(
         marks=("/pydoctor", 'class="page-header"'),
-        read_entry=_pydoctor,
+        read_entry=entry_names.pydoctor,
         headings=words("div.functionHeader"),
         # Summaries of what has an entry or a page, and names that the page hides.
         furniture=words(
@@ -656,7 +192,7 @@ GENERATORS = (
     # Of Free Pascal's fpdoc, each page is about one name; the headings on it are text.
     Generator(
         marks=('fpdoc.css"',),
-        read_entry=_fpdoc,
+        read_entry=entry_names.fpdoc,
         declaration="Declaration",
         furniture=words("bar"),
         frame=re.compile(r"Source position: .*|\[Properties \(by Name\)\].*"),
@@ -666,7 +202,7 @@ GENERATORS = (
     *(
         Generator(
             marks=marks,
-            read_entry=_javadoc,
+            read_entry=entry_names.javadoc,
             titled_by_head=True,
             # What the members' own entries say.
             furniture=words(
@@ -681,7 +217,7 @@ GENERATORS = (
     ),
     Generator(
         marks=("otp_doc.css", 'class="title-name'),
-        read_entry=_erlang,
+        read_entry=entry_names.erlang,
         headings=words("h4.data-type-name h4.func-head"),
         entries=words("data-types-body func"),
         furniture=words("#leftnav title-anchors"),
@@ -690,7 +226,7 @@ GENERATORS = (
     # Haddock.
     Generator(
         marks=('id="interface"', '<p class="src">'),
-        read_entry=_haddock,
+        read_entry=entry_names.haddock,
         titled_by_head=True,
         headings=words("p.src"),
         furniture=words(
@@ -704,7 +240,7 @@ GENERATORS = (
     # QDoc, by which Qt's manual is made.
     Generator(
         marks=('<h3 class="fn"', "<!-- $$$"),
-        read_entry=_qdoc,
+        read_entry=entry_names.qdoc,
         titled_by_head=True,
         headings=words("h3.fn"),
         furniture=words("navigationbar sidebar"),
@@ -713,7 +249,7 @@ GENERATORS = (
     # cppreference.com.
     Generator(
         marks=('class="t-dcl-begin"', 'id="firstHeading"'),
-        read_entry=_cppreference,
+        read_entry=entry_names.cppreference,
         titled_by_head=True,
         prototypes=words("t-dcl"),
         furniture=words(
@@ -724,7 +260,7 @@ GENERATORS = (
     # Scaladoc, of version 2.
     Generator(
         marks=('template.css"', 'class="modifier_kind'),
-        read_entry=_scaladoc,
+        read_entry=entry_names.scaladoc,
         headings=words("h4.signature span.symbol"),
         entries=words("fullcomment"),
         # Lists of what a page's type inherits, and what stands before the names in signatures.
@@ -737,13 +273,13 @@ GENERATORS = (
     # Scribble, by which Racket's manual is made.
     Generator(
         marks=('scribble.css"', "RBackgroundLabel"),
-        read_entry=_scribble,
+        read_entry=entry_names.scribble,
         headings=words("table.RBoxed"),
     ),
     # HAProxy's manual.
     Generator(
         marks=("haproxy-dconv</a>",),
-        read_entry=_haproxy,
+        read_entry=entry_names.haproxy,
         headings=words("div.keyword"),
         furniture=words("#sidebar"),
         prose=words("arguments text"),
@@ -752,7 +288,7 @@ GENERATORS = (
     # MkDocs with mkdocstrings, whatever the theme.
     Generator(
         marks=('class="doc doc-object',),
-        read_entry=_mkdocstrings,
+        read_entry=entry_names.mkdocstrings,
         headings=frozenset(f"h{level}.doc-heading" for level in range(1, 7)),
         signatures=words("doc-signature"),
         furniture=words("doc-labels mkdocstrings-source quote"),

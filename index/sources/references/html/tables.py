@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
-from purlin.index.sources.references.html.generators import MAX_NAMES, Generator, calls_with
+from purlin.index.sources.references.html.entry_names import MAX_NAMES, calls_with
+from purlin.index.sources.references.html.generators import Generator
 from purlin.index.sources.references.html.outline import Outline
 from purlin.index.sources.references.html.text import Close, Element, Text
 from purlin.index.sources.references.html.vocabulary import CODE_CELLS, HEADINGS, PROPERTY

@@ -10,9 +10,9 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _kinds(**kinds: str) -> dict[str, str]:
+def kinds(**words_by_kind: str) -> dict[str, str]:
     """Map words to kinds: `class_="class type"` -> {class: class, type: class}."""
-    return {word: kind.rstrip("_") for kind, text in kinds.items() for word in text.split()}
+    return {word: kind.rstrip("_") for kind, text in words_by_kind.items() for word in text.split()}
 
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -82,8 +82,10 @@ CATEGORIES = words("category category-def")
 NAMES = words("descname option sig-name term varname")
 # Of a list whose terms are functions, or what the heading above them says; by LDoc.
 HEADED_LIST = "function"
+# The same of Markdown, also within an entry.
+TERM_LIST = "markdown-terms"
 DOMAINS = words("c cpp go java js php py rb rst std")
-DIRECTIVES = _kinds(
+DIRECTIVES = kinds(
     method="abstractmethod awaitablemethod classmethod coroutinemethod decoratormethod staticmethod",
     function="awaitablefunction coroutinefunction decorator",
     option="cmdoption django-admin-option option-list",
@@ -93,7 +95,7 @@ DIRECTIVES = _kinds(
 )
 # By the label of a heading of code ("Event: 'close'"), or the last word of the heading above it or
 # above a list of terms.
-HEADED_DIRECTIVES = _kinds(
+HEADED_DIRECTIVES = kinds(
     attribute="attribute",
     class_="class type",
     data="const constant",
@@ -105,7 +107,7 @@ HEADED_DIRECTIVES = _kinds(
     property="propertie property",
 )
 # By the last word of Texinfo's categories ("User Option", "Special Form").
-TEXINFO_DIRECTIVES = _kinds(
+TEXINFO_DIRECTIVES = kinds(
     function="command form function macro procedure subroutine",
     data="constant variable",
     class_="class datatype type",

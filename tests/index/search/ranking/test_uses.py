@@ -9,7 +9,14 @@ import pytest
 
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.uses import asks_for_heirs, heirs, used_symbol, users
+from purlin.index.search.ranking.uses import (
+    Relation,
+    Verb,
+    covering_tests,
+    heirs,
+    relation_in,
+    users,
+)
 from purlin.index.search.why import why
 from tests.support.corpora import open_repository
 
@@ -35,6 +42,16 @@ from tests.support.corpora import open_repository
         ("what breaks if `parse_header()` is removed?", "parse_header"),
         ("what breaks if the password is missing", None),
         ("what breaks if we forget the password", None),
+        ("tests of parse_header", "parse_header"),
+        ("find all the unit tests for `parse_header()`", "parse_header"),
+        ("which tests cover the Replacer?", "Replacer"),
+        ("tests that check Token.find", "Token.find"),
+        ("where is parse_header tested", "parse_header"),
+        ("what tests parse_header", "parse_header"),
+        ("how do we test SearchKey", "SearchKey"),
+        ("tests of the header parser", None),
+        ("test for is_empty", None),
+        ("test whether a file exists", None),
         ("who calls the customer back", None),
         ("who calls", None),
         ("uses of 12", None),
@@ -43,13 +60,20 @@ from tests.support.corpora import open_repository
     ],
 )
 def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
-    assert used_symbol(query) == name
+    verb: Verb = "tests" if "test" in query else "uses"
+    assert relation_in(query) == (name and Relation(verb, name))
 
 
 def test_long_questions_take_no_time_to_speak_of() -> None:
     for piece in ("which ", "a.", "::", "- ", "where is a called "):
-        for question in ("who calls ", "what implements ", "all the classes ", "what breaks if "):
-            assert used_symbol(question + piece * 20_000 + "!") is None
+        for question in (
+            "who calls ",
+            "what implements ",
+            "all the classes ",
+            "what breaks if ",
+            "tests of ",
+        ):
+            assert relation_in(question + piece * 20_000 + "!") is None
 
 
 @pytest.mark.parametrize(
@@ -69,8 +93,9 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
     ],
 )
 def test_the_name_in_a_question_on_heirs(query: str, name: str | None) -> None:
-    assert asks_for_heirs(query) == (name is not None)
-    assert name is None or used_symbol(query) == name
+    relation = relation_in(query)
+    heirs_of = relation.symbol if relation and relation.verb == "inherits from" else None
+    assert heirs_of == name
 
 
 def _document(title: str, body: str, path: str = "a.py") -> Document:
@@ -184,6 +209,38 @@ def test_users_come_before_the_definition(corpus: Corpus) -> None:
     assert hits[0].title == "Request.read"
     assert reasons["Request.read"] == reasons["test_parse_header"] == "uses parse_header"
     assert reasons["parse_header"].startswith("name: parse_header; ")
+
+
+def test_tests_of_a_name_have_it_in_their_names_or_use_it() -> None:
+    def document(title: str, body: str, role: str = "test") -> Document:
+        return Document(f"a::{title}", "code", title, body, fields={"role": role})
+
+    covering = [
+        document("TestHeaders.test_many", "h = parse_header(line)"),
+        document("TestParseHeader.test_empty", "h = read('')"),
+        document("testParseHeaderTwice", "read('')"),
+    ]
+    others = [
+        document("TestParse.test_header", "h = read(line)"),
+        document("test_parse_headers", "h = read(line)"),
+        document("Request.read", "h = parse_header(line)", "source"),
+    ]
+    assert covering_tests("parse_header", covering + others).tolist() == [True] * 3 + [False] * 3
+
+
+def test_tests_of_a_name_come_before_what_they_test(tmp_path: Path) -> None:
+    files = {
+        "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+        "worker.py": "def run(job):\n    with take_lock(job):\n        job()\n",
+        "tests/test_worker.py": "def test_a_job_waits():\n    take_lock('a')\n    assert not run('a')\n",
+        "tests/test_files.py": "def test_lock_of_a_file():\n    assert lock('file')\n",
+    }
+    query = "tests of take_lock"
+    with open_repository(tmp_path, files) as corpus:
+        hits = corpus.search(query, explain=True).hits
+    assert hits[0].title == "test_a_job_waits"
+    assert why(query, hits[0]) == "tests take_lock"
+    assert hits[0].score > 1.5 * hits[1].score
 
 
 def test_heirs_come_before_what_they_inherit_from(tmp_path: Path) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.references.html.generators import (
-    GENERATORS,
-    PLAIN,
-    calls_with,
-    generator_of,
-)
+from purlin.index.sources.references.html.entry_names import calls_with
+from purlin.index.sources.references.html.generators import GENERATORS, PLAIN, generator_of
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.page_sections import Section
 

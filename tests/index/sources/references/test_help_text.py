@@ -56,6 +56,25 @@ CURL = """Usage: dye [options...] <cloth>
  -a, --again         Dyes it once more
      --fast-dye <file name> Reads a dye
 """
+KUBECTL = """Weave a band on a loom.
+
+Examples:
+  # A narrow band
+  ribbon band weave --width=5
+
+Options:
+    --all=false:
+	Weave every thread.
+
+    -w, --width='':
+	The width of the band. If unset, 10.
+
+Usage:
+  /usr/bin/ribbon band weave (THREAD | SPOOL) [options]
+
+Use "ribbon options" for all others.
+"""
+PROGRAMS = ("spin", "felt", "dye")
 PARAMETERS = """\tloom=\t\t[WOOD] How the loom runs.
 \t\t\tFormat: <int>
 \t\t\tDefault: 12
@@ -88,7 +107,7 @@ def entries(directory: Path, text: str) -> list[tuple[str, str, str]]:
 
 
 def test_options_of_argparse_are_entries_of_the_program(tmp_path: Path) -> None:
-    assert entries(tmp_path, ARGPARSE) == [
+    assert entries(tmp_path, ARGPARSE)[1:] == [
         ("parameter", "THREAD", "What to weave."),
         ("option", "-h, --help", "show this help message and exit"),
         (
@@ -101,7 +120,8 @@ def test_options_of_argparse_are_entries_of_the_program(tmp_path: Path) -> None:
     ]
 
     program, thread, _, output = read(tmp_path, ARGPARSE)[:4]
-    assert program.title == "weave"
+    assert program.fields["directive"] == "function"
+    assert (program.title, program.fields["signature"]) == ("weave", "weave")
     assert program.body.endswith("Make cloth of threads.\n\nAsk the loom for more.")
     assert thread.context == ("weave",)
     assert output.fields["names"] == ("-o", "--output")
@@ -147,7 +167,27 @@ def test_options_of_argparse_are_entries_of_the_program(tmp_path: Path) -> None:
 def test_layouts_of_options(
     tmp_path: Path, text: str, expected: list[tuple[str, str, str]]
 ) -> None:
-    assert entries(tmp_path, text) == expected
+    rows = entries(tmp_path, text)
+    assert [row for row in rows if row[1] not in PROGRAMS] == expected
+
+
+def test_a_command_below_its_options_has_the_name_of_its_program(tmp_path: Path) -> None:
+    weave, examples, every, width = read(tmp_path, KUBECTL)
+    assert (weave.title, weave.fields["directive"]) == ("ribbon band weave", "function")
+    assert weave.body.startswith("ribbon band weave\n\nWeave a band on a loom.")
+    assert examples.body == "# A narrow band\nribbon band weave --width=5"
+
+    assert (every.title, every.context) == ("--all", ("ribbon band weave",))
+    assert every.body == "--all=false\n\nWeave every thread."
+    assert width.fields["names"] == ("-w", "--width")
+
+
+@pytest.mark.parametrize(
+    "usage", ["ln TARGET", "ln source target", "/bin/ln [-s] source target", "ln"]
+)
+def test_arguments_are_no_commands(tmp_path: Path, usage: str) -> None:
+    program = read(tmp_path, f"usage: {usage}\n\n  -s  Makes a symbolic link.\n")[0]
+    assert program.title == "ln"
 
 
 def test_a_long_listing_of_terms_on_a_page_has_entries() -> None:

@@ -1,0 +1,178 @@
+"""Turn lists of Markdown whose items tell what a name is into lists of definitions.
+
+Such an item begins with code, then a colon, a dash or a type: "- `--quiet`: says less".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from markdown_it.token import Token
+
+from purlin.index.sources.references.html.vocabulary import CALL, TERM_LIST
+
+_CODE = "\0"  # stands for a piece of code
+_BRACKETS = r"\([^()]{0,200}\)|\{[^{}]{0,200}\}|<[^<>]{0,200}>"
+# Names, what follows them in brackets, and the mark before the description. After a type in braces or
+# angle brackets, a space is enough.
+_ITEM = re.compile(
+    rf"{_CODE}(?:(?:, ?| or | ?[/|] ?){_CODE}){{0,8}}"
+    rf"(?P<notes>(?:[ |]{{0,3}}(?:{_BRACKETS})){{0,4}})"
+    r"(?P<mark>\s*(?::|-{1,3}(?=\s)|[—–])\s*|\s*\Z|(?<=[}>)])\s+(?=[^\s.,;]))"
+)
+_TYPE_END = re.compile("[}>]")
+_OPTION = re.compile(r"(?<![^\s,/|])-{1,2}[\w?][\w-]*")
+_LITERAL = re.compile(r"[\"'\d]|-\d|(?:true|false|null|nil|none|undefined)\Z", re.IGNORECASE)
+_CALLED = re.compile(r"[^\s(=]+(?=[(=])")
+_EMPHASIS = ("strong_open", "strong_close", "em_open", "em_close")
+
+
+def with_definitions(tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens of a page, in which items that tell what a name is are terms and descriptions.
+
+    The list below a call has its parameters, which stay part of it.
+    """
+    page = _Page()
+    position = 0
+    while position < len(tokens):
+        position += page.read(tokens[position : position + 4])
+    return page.tokens
+
+
+@dataclass(slots=True)
+class _Page:
+    """The tokens read so far, the tag of each open list, and whether the last heading is a call.
+
+    A list of bullets has no tag before its first item.
+    """
+
+    tokens: list[Token] = field(default_factory=list)
+    _tags: list[str] = field(default_factory=list)
+    _is_below_call: bool = False
+
+    def read(self, tokens: Sequence[Token]) -> int:
+        """Read the first of some tokens, or the beginning of an item; return how many were read."""
+        token = tokens[0]
+        match token.type:
+            case "heading_open":
+                self._is_below_call = CALL.match(tokens[1].content.replace("`", "")) is not None
+            case "bullet_list_open":
+                self._tags.append("")
+                return 1
+            case "ordered_list_open":
+                self._tags.append("ol")
+            case "bullet_list_close":
+                self._close(self._tags.pop())
+                return 1
+            case "ordered_list_close":
+                self._tags.pop()
+            case "list_item_open" if self._tags[-1] != "ol":
+                return self._open_item(tokens)
+            case "list_item_close" if self._tags[-1] == "dl":
+                self._close("dd")
+                return 1
+        self.tokens.append(token)
+        return 1
+
+    def _open_item(self, tokens: Sequence[Token]) -> int:
+        """Begin an item of bullets, in a list of its kind."""
+        has_parameters = self._is_below_call and len(self._tags) == 1
+        is_text = not has_parameters and [each.type for each in tokens[1:3]] == [
+            "paragraph_open",
+            "inline",
+        ]
+        parts = _term_and_description(tokens[2].children or []) if is_text else None
+        tag = "dl" if parts else "ul"
+        if tag != self._tags[-1]:
+            self._close(self._tags[-1])
+            kind = f"option-list {TERM_LIST}" if self._is_below_call else TERM_LIST
+            self._open(tag, {"class": kind} if parts else {})
+            self._tags[-1] = tag
+
+        if parts is None:
+            self.tokens.append(tokens[0])
+            return 1
+        term, description = parts
+        self._open("dt")
+        self.tokens.append(replace(tokens[2], children=term))
+        self._close("dt")
+        self._open("dd")
+        self.tokens += tokens[1], replace(tokens[2], children=description), tokens[3]
+        return 4
+
+    def _open(self, tag: str, attributes: dict[str, str | int | float] | None = None) -> None:
+        self.tokens.append(Token(f"{tag}_open", tag, 1, attrs=attributes or {}, block=True))
+
+    def _close(self, tag: str) -> None:
+        if tag:
+            self.tokens.append(Token(f"{tag}_close", tag, -1, block=True))
+
+
+def _term_and_description(parts: Sequence[Token]) -> tuple[list[Token], list[Token]] | None:
+    """Cut an item's text after what it tells about; None if it does not begin so."""
+    parts = [part for part in parts if part.type not in _EMPHASIS and (part.content or part.tag)]
+    if not parts or parts[0].type != "code_inline" or _LITERAL.match(parts[0].content):
+        return None
+
+    text = "".join(map(_characters, parts))
+    item = _ITEM.match(text)
+    if item is None:
+        return None
+    notes, mark = item.span("notes"), item["mark"]
+    if mark.isspace() and not _TYPE_END.search(item["notes"]):
+        return None
+
+    names = list(_names(_between(parts, 0, notes[0])))
+    if item.end() < len(text):
+        description = _between(parts, item.end(), len(text))
+        return [*names, *_between(parts, *notes)], list(description)
+    # What stands in brackets is all that is said.
+    return (names, list(_between(parts, *notes))) if item["notes"] else None
+
+
+def _characters(part: Token) -> str:
+    """The characters that stand for a part of a text."""
+    if part.type == "code_inline":
+        return _CODE
+    return "\n" if part.type in ("softbreak", "hardbreak") else part.content
+
+
+def _between(parts: Sequence[Token], start: int, end: int) -> Iterator[Token]:
+    """Yield the parts between two characters of a text, the first and the last of them cut."""
+    position = 0
+    for part in parts:
+        characters = _characters(part)
+        first, last = max(start - position, 0), min(end - position, len(characters))
+        if len(characters) <= 1 and start <= position < end:
+            yield part
+        elif first < last:
+            yield replace(part, content=characters[first:last])
+        position += len(characters)
+
+
+def _names(parts: Iterable[Token]) -> Iterator[Token]:
+    """Yield the parts of a term, with its names marked."""
+    for part in parts:
+        if part.type == "code_inline":
+            yield from _marked(part.content)
+        else:
+            yield part
+
+
+def _marked(code: str) -> Iterator[Token]:
+    """Mark the names in code: those of options, `get` of `get(key)`, else all of it."""
+    called = _CALLED.match(code)
+    names = [called.span()] if called else [(0, len(code))]
+    if code.startswith("-"):
+        names = [option.span() for option in _OPTION.finditer(code)]
+
+    position = 0
+    for start, end in names:
+        if position < start:
+            yield Token("text", "", 0, content=code[position:start])
+        yield Token("code_inline", "code", 0, attrs={"class": "option"}, content=code[start:end])
+        position = end
+    if position < len(code):
+        yield Token("text", "", 0, content=code[position:])

@@ -1,0 +1,108 @@
+"""Items of Markdown's lists that tell what a name is are entries."""
+
+from __future__ import annotations
+
+import pytest
+
+from purlin.index.sources.references import markup
+from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.page_sections import Section
+
+
+def sections(text: str) -> list[Section]:
+    return read_page(markup.markdown(text)).sections
+
+
+def body(section: Section) -> str:
+    return section.compose()[0]
+
+
+@pytest.mark.parametrize(
+    ("item", "names", "expected"),
+    [
+        ("`--quiet`: Says less.", ["--quiet"], "--quiet\n\nSays less."),
+        ("**`--quiet`** - Says less.", ["--quiet"], "--quiet\n\nSays less."),
+        (
+            "`-w, --width <cm>` — The width.",
+            ["-w", "--width"],
+            "-w, --width <cm>\n\nThe width.",
+        ),
+        ("`-w` or `--width`: The width.", ["-w", "--width"], "-w or --width\n\nThe width."),
+        (
+            "`passes` (default: `1`) -- How often\n  it is woven.",
+            ["passes"],
+            "passes (default: 1)\n\nHow often it is woven.",
+        ),
+        (
+            "`width` {number|null} The *width*. **Default:** `10`.",
+            ["width"],
+            "width {number|null}\n\nThe width. Default: 10.",
+        ),
+        ("`hem` (default `true`)", ["hem"], "hem\n\n(default true)"),
+        ("`weave(thread)`: Makes cloth.", ["weave"], "weave(thread)\n\nMakes cloth."),
+        ("`LOOM_HOME`: Where looms are.", ["LOOM_HOME"], "LOOM_HOME\n\nWhere looms are."),
+    ],
+)
+def test_an_item_that_tells_what_a_name_is_is_an_entry(
+    item: str, names: list[str], expected: str
+) -> None:
+    (entry,) = sections(f"# Loom\n\n## Options\n\n* {item}\n")
+    assert entry.names == names
+    assert entry.headings == ("Loom", "Options")
+    assert entry.directive == ("function" if "(thread)" in item else "option")
+    assert body(entry) == expected
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "`weave` is called first.",
+        "`weave` (see below) is called first.",
+        "`weave`",
+        "[`--quiet`](#quiet): Says less.",
+        "Returns: `cloth`",
+        "`'wool'`: Is warm.",
+        "`1`: One thread.",
+        "`true`: It is woven.",
+    ],
+)
+def test_other_items_are_prose(item: str) -> None:
+    (section,) = sections(f"# Loom\n\n- {item}\n")
+    assert section.directive == "section"
+    assert body(section).startswith("- ")
+
+
+def test_items_that_tell_nothing_of_a_name_stay_in_the_section() -> None:
+    loom, width, height = sections(
+        "# Loom\n\n- `width`: How wide.\n- Returns a loom.\n- `height`: How high.\n\nIt stands.\n"
+    )
+    assert body(loom) == "- Returns a loom.\n\nIt stands."
+    assert (body(width), body(height)) == ("width\n\nHow wide.", "height\n\nHow high.")
+
+
+def test_a_name_keeps_all_that_its_item_says() -> None:
+    quilt, stitch = sections(
+        "# Loom\n\n- `quilt`: Quilts.\n  - `'wool'`: Warm.\n\n  For cold days.\n"
+        "  - `stitch`: How it is sewn.\n"
+    )
+    assert body(quilt) == "quilt\n\nQuilts.\n\n- 'wool': Warm.\n\nFor cold days."
+    assert (stitch.title, stitch.context) == ("stitch", ("quilt",))
+
+
+def test_parameters_stay_in_the_entry_of_a_call_and_its_options_are_entries() -> None:
+    weave, width = sections(
+        "# Loom\n\n## `weave(thread[, options])`\n\n* `thread` {Thread} What is woven.\n"
+        "* `options` {Object}\n  * `width` {number} How wide. **Default:** `10`.\n\nMakes cloth.\n"
+    )
+    assert weave.directive == "function"
+    assert "- thread {Thread} What is woven." in body(weave)
+    assert body(weave).endswith("Makes cloth.")
+    assert (width.title, width.directive) == ("width", "option")
+    assert width.headings == ("Loom", "weave(thread[, options])")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["`a`, ", " (", " {a}", " <a", " |", "- ", "`a` (`b`) "])
+def test_hostile_items_are_read_in_time(piece: str) -> None:
+    assert markup.markdown(f"- `a`{piece * 20_000}")
+    assert markup.markdown(f"- `a`{piece}\n" * 2_000)
