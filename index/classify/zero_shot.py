@@ -86,8 +86,8 @@ class LabelSet:
         """Warn of each pair of similar labels, and of a name with wordings, in words for the caller."""
         similar = [
             f"The labels {_shortened(first)} and {_shortened(second)} are nearly the same to the "
-            f"encoder (cosine {cosine:.2f}): texts of one will get the other. Keep one of them, "
-            "or say in their names how they differ."
+            f"encoder (cosine {cosine:.2f}): texts of one may get the other. Keep one of them, "
+            "or say in their names, or in wordings, how they differ."
             for first, second, cosine in self.similar
         ]
 

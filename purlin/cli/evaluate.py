@@ -176,6 +176,8 @@ def evaluate_classify(
 
     warnings += [*opened.label_set.warnings(), *text_warnings(opened.encoder, texts)]
     results = opened.classify(texts, min_score=min_score)
+    if not (multi or min_score):
+        warnings += _unlabelled_warnings(labelled)
     for warning in warnings:
         err.print(f"warning: {warning}")
     _print_measures(_label_measures(results, labelled, several=multi), as_json)
@@ -195,6 +197,17 @@ def _cleaned(rows: Iterable[LabelledRow], *, html: bool) -> tuple[Sequence[Label
     labelled = filled_rows(without_tags(rows) if html else rows, err.print)
     texts = [row.text for row in labelled]
     return labelled, [*([] if html else tag_warnings(texts)), *undecoded_warnings(texts)]
+
+
+def _unlabelled_warnings(rows: Sequence[LabelledRow]) -> list[str]:
+    """Return a warning if rows have no label, which no text lacks without a least score."""
+    unlabelled = sum(not row.labels for row in rows)
+    if not unlabelled:
+        return []
+    return [
+        f"{unlabelled:,} of {len(rows):,} rows have no label (null), but every text gets one without "
+        "--min-score: set it, or leave these rows out."
+    ]
 
 
 def _check_classify(

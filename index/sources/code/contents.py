@@ -99,11 +99,15 @@ _CONFIG_NAMES = {
     "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
 _DOCKER_NAMES = _words("dockerfile containerfile")
-_RUBY_NAMES = _words(
-    "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile steepfile"
-)
-_BASH_NAMES = _words(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild")
-_PYTHON_NAMES = _words("sconstruct sconscript wscript snakefile tiltfile")
+_CODE_NAMES: dict[str, Language] = {
+    **dict.fromkeys(
+        "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile"
+        " steepfile".split(),
+        RUBY,
+    ),
+    **dict.fromkeys(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild".split(), BASH),
+    **dict.fromkeys("sconstruct sconscript wscript snakefile tiltfile".split(), PYTHON),
+}
 _DOCS_NAMES = _words(
     "changelog changes contributing history news todo security authors install hacking"
 )
@@ -233,9 +237,8 @@ def file_type(path: str) -> FileType | LeftOut | None:
 
 def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
     """What a file holds whose name is known, as a whole or up to a suffix that says nothing."""
-    for names, language in ((_RUBY_NAMES, RUBY), (_BASH_NAMES, BASH), (_PYTHON_NAMES, PYTHON)):
-        if name in names:
-            return FileType("code", language.name, language)
+    if language := _CODE_NAMES.get(name):
+        return FileType("code", language.name, language)
     if label := _CONFIG_NAMES.get(name):
         return FileType("config", label, _CONFIG_GRAMMARS.get(label))
 

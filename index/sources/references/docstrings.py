@@ -149,14 +149,12 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
         if not text:
             continue
 
+        name = f"{title}.{member}"
         if inspect.isroutine(method):
-            arguments = _SELF.sub("(", _arguments(method))
-            signature, text = _signed(f"{title}.{member}", arguments, text)
-            yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
+            signature, text = _signed(name, _SELF.sub("(", _arguments(method)), text)
+            yield _document(module, name, "method", signature, text, (title,))
         elif inspect.isdatadescriptor(method):
-            yield _document(
-                module, f"{title}.{member}", "attribute", f"{title}.{member}", text, (title,)
-            )
+            yield _document(module, name, "attribute", name, text, (title,))
 
 
 def _own_members(cls: type) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import re
 import shutil
@@ -644,6 +645,20 @@ def test_a_hub_name_without_a_network_is_one_sentence(
     what = re.escape(f"The base model {name} cannot be loaded: ")
     # Those of other architectures, static and ensemble, are no base.
     refused(NotFound, rf"{what}.* one of transformer, labels for a released encoder", name)
+
+
+def test_a_hub_without_an_address_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client would try each file six times."""
+    for proxy in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(proxy, raising=False)
+        monkeypatch.delenv(proxy.upper(), raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "https://hub.invalid")
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)
+
+    refused(NotFound, "nobody/no-such-model cannot be loaded", "nobody/no-such-model")
+    assert "Retrying" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import tree_sitter as ts
 
@@ -230,7 +231,8 @@ C = Language(
     rewrite=resolved,
 )
 
-CPP = Language(
+CPP = replace(
+    C,
     name="cpp",
     suffixes=tuple(".cpp .cc .cxx .hpp .hh .hxx .ipp .inl .tpp .cu .cuh .ino".split()),
     module="tree_sitter_cpp",
@@ -255,9 +257,7 @@ CPP = Language(
     body_starts=types(
         "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
     ),
-    dull=types(_C_DULL),
     generics=True,
-    is_tolerant=True,
     rewrite=lambda source: resolved(_without_macros(source)),
 )
 
@@ -299,7 +299,8 @@ def _with_enums(source: bytes) -> bytes:
     return _ENUM_MACRO.sub(rewritten, source)
 
 
-OBJECTIVE_C = Language(
+OBJECTIVE_C = replace(
+    C,
     name="objectivec",
     suffixes=(".m", ".mm"),
     module="tree_sitter_objc",
@@ -312,8 +313,6 @@ OBJECTIVE_C = Language(
         " implementation_definition method_declaration property_declaration instance_variables"
     ),
     dull=types(_C_DULL + " module_import"),
-    is_tail=_is_c_body,
-    is_tolerant=True,
     rewrite=lambda source: resolved(
         _CLASS_MACRO.sub(lambda macro: blanked(macro[0]), _with_enums(source))
     ),

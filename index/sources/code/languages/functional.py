@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import tree_sitter as ts
@@ -179,42 +180,38 @@ def _ocaml_name(node: ts.Node) -> ts.Node | None:
     )  # fmt: skip
 
 
-def _ocaml(suffixes: tuple[str, ...], function: str) -> Language:
-    return Language(
-        name="ocaml",
-        suffixes=suffixes,
-        module="tree_sitter_ocaml",
-        function=function,
-        definitions={
-            "let_binding": _ocaml_kind,
-            **kinds(
-                function="value_specification external",
-                method="method_definition method_specification",
-                class_="class_binding class_type_binding",
-                type="type_binding exception_definition",
-                module="module_binding",
-                interface="module_type_definition",
-            ),
-        },
-        find_name=_ocaml_name,
-        inside=types(
-            "value_definition type_definition module_definition class_definition class_type_definition structure"
-            " signature functor object_expression class_body_type"
+OCAML = Language(
+    name="ocaml",
+    suffixes=(".ml",),
+    module="tree_sitter_ocaml",
+    function="language_ocaml",
+    definitions={
+        "let_binding": _ocaml_kind,
+        **kinds(
+            function="value_specification external",
+            method="method_definition method_specification",
+            class_="class_binding class_type_binding",
+            type="type_binding exception_definition",
+            module="module_binding",
+            interface="module_type_definition",
         ),
-        identifiers=types(
-            "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
-        ),
-        wrappers=types(
-            "value_definition type_definition module_definition class_definition class_type_definition"
-        ),
-        body_starts=types("="),
-        dull=types("open_module"),
-        docs_follow=True,
-        plain_parents=frozenset({"module", "interface"}),
-    )
-
-
-OCAML = _ocaml((".ml",), "language_ocaml")
-OCAML_INTERFACE = _ocaml((".mli",), "language_ocaml_interface")
+    },
+    find_name=_ocaml_name,
+    inside=types(
+        "value_definition type_definition module_definition class_definition class_type_definition structure"
+        " signature functor object_expression class_body_type"
+    ),
+    identifiers=types(
+        "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
+    ),
+    wrappers=types(
+        "value_definition type_definition module_definition class_definition class_type_definition"
+    ),
+    body_starts=types("="),
+    dull=types("open_module"),
+    docs_follow=True,
+    plain_parents=frozenset({"module", "interface"}),
+)
+OCAML_INTERFACE = replace(OCAML, suffixes=(".mli",), function="language_ocaml_interface")
 
 LANGUAGES = (ELIXIR, HASKELL, OCAML_INTERFACE, OCAML)

@@ -129,14 +129,15 @@ JAVASCRIPT = Language(
 )
 
 
-def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
-    return Language(
-        name="typescript",
-        suffixes=suffixes,
-        module="tree_sitter_typescript",
-        function=function,
-        definitions={**JAVASCRIPT.definitions}
-        | kinds(
+TYPESCRIPT = replace(
+    JAVASCRIPT,
+    name="typescript",
+    suffixes=(".ts", ".mts", ".cts"),
+    module="tree_sitter_typescript",
+    function="language_typescript",
+    definitions={
+        **JAVASCRIPT.definitions,
+        **kinds(
             class_="abstract_class_declaration",
             interface="interface_declaration",
             enum="enum_declaration",
@@ -145,28 +146,18 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             method="abstract_method_signature method_signature",
             type="type_alias_declaration",
         ),
-        inside=types(
-            _SCRIPT_INSIDE
-            + " public_field_definition ambient_declaration as_expression satisfies_expression"
-        ),
-        identifiers=types(_SCRIPT_NAMES + " type_identifier"),
-        assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
-        values=JAVASCRIPT.values,
-        other_values=JAVASCRIPT.other_values,
-        scopes=JAVASCRIPT.scopes,
-        opaque=JAVASCRIPT.opaque,
-        wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
-        annotations=JAVASCRIPT.annotations,
-        dull=JAVASCRIPT.dull,
-        is_dull=JAVASCRIPT.is_dull,
-        silent=JAVASCRIPT.silent,
-        # The signatures of an overloaded function stand before it.
-        has_clauses=True,
-    )
-
-
-TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
-TSX = _typescript((".tsx",), "language_tsx")
+    },
+    inside=types(
+        _SCRIPT_INSIDE
+        + " public_field_definition ambient_declaration as_expression satisfies_expression"
+    ),
+    identifiers=types(_SCRIPT_NAMES + " type_identifier"),
+    assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
+    wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
+    # The signatures of an overloaded function stand before it.
+    has_clauses=True,
+)
+TSX = replace(TYPESCRIPT, suffixes=(".tsx",), function="language_tsx")
 
 # JavaScript with types, as Flow checks them: its own grammar stops at the first one. What this one
 # does not know, such as `?string`, is an error in the signature.
