@@ -151,7 +151,7 @@ def span_candidates(
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         for span, values in spans_with_features(parsed, passage, passage_logits):
             features.append((passage.prior, *(values.get(name, 0.0) for name in SPAN_WEIGHTS)))
-            exact.append(exact_match(passage.text[span.start : span.end], question.answers))
+            exact.append(exact_match(passage.text[slice(*span)], question.answers))
             of_entry.append(hit_entry(retrieved[row].hit) == question.entry)
 
     both = np.array(exact) & np.array(of_entry)
@@ -174,7 +174,7 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         of_entry = hit_entry(retrieved[row].hit) == question.entry
         for sentence, values in sentence_features(parsed, passage, passage_logits, word_weights):
-            said = passage.text[sentence.start : sentence.end]
+            said = passage.text[slice(*sentence)]
             features.append((passage.prior, *(values[name] for name in SENTENCE_WEIGHTS)))
             right.append(of_entry and exact_match(said, question.answers))
     return Candidates(
