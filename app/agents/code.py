@@ -36,7 +36,7 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.ranking.uses import first_use, used_symbol
+from purlin.index.search.ranking.uses import first_use, relation_in
 from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
@@ -182,7 +182,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
 
 def _focus(query: str, code: str) -> int:
     """The offset of what the query asks for: a use, or the middle of the lines that say most about it."""
-    if (symbol := used_symbol(query)) and (use := first_use(symbol, code)) is not None:
+    relation = relation_in(query)
+    if relation and (use := first_use(relation.symbol, code)) is not None:
         return use
     row = telling_row(query, code, _TELLING_ROWS)
     lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]

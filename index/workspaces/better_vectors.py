@@ -169,7 +169,8 @@ class BestWorkspace:
 
         started = _started_file(self.root, self._kind, self._cache_directory)
         with contextlib.suppress(OSError):
-            if started.is_file() and time.time() - started.stat().st_mtime < RETRY_S:
+            # A time to come was a while ago, too: the clock was set back since.
+            if started.is_file() and abs(time.time() - started.stat().st_mtime) < RETRY_S:
                 return
             started.touch()
             self._process = _spawn(self.root, self._kind, self._cache_directory)

@@ -17,31 +17,32 @@ LEAVES = FUNCTIONS | {"macro", "instance", "type", "test"}
 
 @dataclass(slots=True)
 class Definition:
-    """A definition in a tree.
+    """A definition with its decorators, `export` and the like, and attributes before it.
 
-    `start` and `end` are byte offsets, `rows` the first and last row, and `columns` where it begins
-    in the first and ends in the last; decorators, `export` and the like are inside, and so are
-    attributes before it, which end at `head_row`. `signature` is its byte offsets, and
-    `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
-    if it has none. `role` is the head of the scope around it, where that says what it is for.
-    `is_test` says that it is for tests alone, as all inside it is. `members` are the definitions
-    directly inside, and `has_error` says that there is a syntax error outside of these.
+    Offsets are those of bytes; rows and columns count from 0.
     """
 
     kind: str
     names: tuple[str, ...]
     start: int
     end: int
+    # The first and the last row, and where it begins in the one and ends in the other.
     rows: tuple[int, int]
     columns: tuple[int, int]
+    # Where the attributes before it end.
     head_row: int
+    # Where the signature begins and ends, and its last row.
     signature: tuple[int, int]
     signature_row: int
     summary: str
+    # Where the doc comment begins, or the definition if it has none.
     doc_row: int
     depth: int
+    # The head of the scope around it, where that says what it is for.
     role: str = ""
+    # Whether it is for tests alone, as all inside it is.
     is_test: bool = False
+    # The definitions directly inside, and whether there is a syntax error outside of these.
     members: list[Definition] = field(default_factory=list)
     has_error: bool = False
 

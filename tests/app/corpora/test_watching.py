@@ -17,7 +17,8 @@ from purlin.app.settings import Settings
 from purlin.index import builds
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import load_encoder
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind
 from purlin.index.sources import open_source
 from tests.support.serving import until
