@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import logging.config
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +43,8 @@ def serve(
 
     Example: purlin serve --demo --port 8000
     """
+    from purlin.app.settings import Settings
+
     options: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -52,23 +54,17 @@ def serve(
         "home": home,
         "encoder": encoder,
     }
-    # A server that is stopped has finished what was under way; one that starts has nothing to finish.
-    with contextlib.suppress(KeyboardInterrupt):
-        _run({name: value for name, value in options.items() if value is not None})
-
-
-def _run(options: Mapping[str, Any]) -> None:
-    from purlin.app.settings import Settings
-
-    settings = Settings.read(options)
+    settings = Settings.read({name: value for name, value in options.items() if value is not None})
     with _logged(settings.log):
         if settings.workers > 1:
             from purlin.app.workers import supervise
 
             supervise(settings)
-        else:
-            from purlin.app.main import serve as run
+            return
 
+        from purlin.app.main import serve as run
+
+        with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
             run(settings)
 
 

@@ -63,15 +63,20 @@ def test_running_requests_finish_before_the_server_stops(home: Path, tmp_path: P
         assert "Traceback" not in server.log()
 
 
-# What `purlin` does, with an encoder that takes a minute to load.
+# What `purlin` does, with an encoder that takes minutes to load, at first in a method that cannot raise.
 _SLOW_START = """
 import time
 import purlin.app.main as main
 from purlin.cli import main as run
 
+class Lost:
+    def __del__(self):
+        print("loading", flush=True)
+        time.sleep(90)
+
 def load(directory):
-    print("loading", flush=True)
-    time.sleep(60)
+    Lost()
+    time.sleep(90)
 
 main.load_tuned = load
 run()
