@@ -78,7 +78,7 @@ def supervise(settings: Settings) -> None:
     listened on or the keys are invalid, Damaged if the corpora cannot be listed, and WorkerFailed
     if a worker ends before it has started once.
     """
-    builds.names(settings.home)
+    builds.check_home(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):
         # Workers that start together would measure each other. They report what is wrong with the encoder.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from purlin.index.storage import atomic_write
 from purlin.training.loop.run import StepProgress
 
 
@@ -29,5 +30,11 @@ def log_line(message: str) -> None:
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
     """Return what an earlier call measured and wrote to `path` as JSON, or measure it now."""
     if not path.is_file():
-        path.write_text(json.dumps(measure()))
+        write_whole(path, json.dumps(measure()))
     return json.loads(path.read_text())
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that a later call takes for finished, so that a killed one leaves none."""
+    with atomic_write(path) as stream:
+        stream.write(text.encode())

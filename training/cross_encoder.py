@@ -1,6 +1,5 @@
-"""What readers and rerankers share: a BERT-class encoder that reads two texts, and a linear head.
-
-The model, its part of a task, and its graph.
+"""What readers and rerankers share: a BERT-class encoder that reads two texts, a linear head, and
+their graph.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from purlin.training.exporting.directory import file_digests, replacing_director
 from purlin.training.exporting.graphs import trace
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.exporting.saturation import FloatArray
-from purlin.training.loop.task import FixedBatches
 from purlin.training.models.padding import pad_texts
 from purlin.training.models.restore import HEAD
-from purlin.training.models.text_model import BertLike
+from purlin.training.models.saved_model import SavedModel
+from purlin.training.models.text_model import BertLike, load_text_model
 from purlin.training.reasons import first_line
-from purlin.training.schedule import Schedule
 
 # Pairs of texts are few in a batch and differ much in length: groups of 32 are a third padding.
 PAIRS_PER_GROUP = 8
@@ -45,11 +43,12 @@ Outputs = list[tuple[FloatArray, ...]]
 """The outputs of a model for each of some sequences."""
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(SavedModel):
     """An encoder with a linear layer of `outputs` logits on its states, untrained at first."""
 
     def __init__(self, text_model: BertLike, outputs: int) -> None:
         super().__init__()
+        self.settings = text_model.settings
         self.transformer = text_model.transformer
         self.tokenizer = text_model.tokenizer
         self.head = nn.Linear(self.transformer.config.hidden_size, outputs)
@@ -72,6 +71,10 @@ class CrossEncoder(nn.Module):
         """Return ids and mask (n, longest) of packed sequences."""
         return pad_texts([ids.tolist() for ids in sequences], self.tokenizer.pad_token_id or 0)
 
+    def fresh(self) -> list[nn.Parameter]:
+        """Return the parameters of the head."""
+        return list(self.head.parameters())
+
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
         self.transformer.save_pretrained(directory)
@@ -79,6 +82,13 @@ class CrossEncoder(nn.Module):
 
         weights = self.head.state_dict()
         save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
+
+    def load(self, directory: Path) -> None:
+        """Load the weights that `save` wrote. Raises Damaged for a head that cannot be read."""
+        saved = load_text_model(self.settings, directory, decoder=False)
+        assert isinstance(saved, BertLike)
+        self.transformer.load_state_dict(saved.transformer.state_dict())
+        self.load_head(directory)
 
     def load_head(self, directory: Path, *, output: int = 0) -> None:
         """Load the head that `save` wrote to `directory`; raise Damaged if that is impossible.
@@ -97,28 +107,6 @@ class CrossEncoder(nn.Module):
                 f"{path} is damaged: {reason}. Remove {directory} to resume from the checkpoint "
                 "before it, or name another base."
             ) from error
-
-
-class CrossEncoderTask(FixedBatches):
-    """The part of a `purlin.training.loop.task.Task` that is the same for all cross-encoders.
-
-    `schedule` decides what is in a batch.
-    """
-
-    model: CrossEncoder
-    schedule: Schedule
-
-    def fresh(self) -> Sequence[nn.Parameter]:
-        """Return the parameters of the head."""
-        return list(self.model.head.parameters())
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches in an epoch."""
-        return self.schedule.batches_per_epoch()
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        self.model.save(directory)
 
 
 Compare = Callable[[Outputs, Outputs, Quantization], None]

@@ -29,7 +29,7 @@ from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.dev import DevSet, check_recipe, encoder_measures, read_dev_set
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
-from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, FINGERPRINT, Card, markdown_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def export_ensemble(
         settings = _settings(recipe, parts, file_digests(new, [PROJECTION]))
         shares = {part.encoder.name: part.share for part in recipe.parts}
         write_settings(new / SETTINGS, settings, {"shares": shares, "measures": measures})
-        (new / CARD).write_text(_card_text(recipe, settings, measures))
+        (new / CARD).write_text(_card_text(recipe, measures))
     return EnsembleEncoder.load(out, load_encoder)
 
 
@@ -159,29 +159,14 @@ def _settings(
     return EnsembleSettings("ensemble", recipe.name, recipe.dim, fingerprints, files)
 
 
-def _card_text(
-    recipe: EnsembleRecipe, settings: EnsembleSettings, measures: dict[str, float]
-) -> str:
-    parts = [
+def _card_text(recipe: EnsembleRecipe, measures: dict[str, float]) -> str:
+    parts = markdown_list(
         f"[{part.encoder.name}](../{part.encoder.name}/README.md): {part.share:g} of the score"
         for part in recipe.parts
-    ]
-    return f"""# {settings.name}
-
-An encoder for Purlin that joins the vectors of others: `projection.npy` turns them, put in a row, into
-{settings.dim} components, which are scaled to length 1. It has the licences, training data and limits of its parts.
-
-## Parts
-{markdown_list(parts)}
-
-## Measures
-{markdown_measures(measures, ".4g")}
-
-## Limits
-{markdown_list(recipe.limits)}
-
-## Files
-`encoder.json` holds the settings, the fingerprints of the parts, which must lie beside this directory, the SHA-256 of
-the projection, and a fingerprint over all that changes a vector. An index remembers the fingerprint of the encoder that
-it was made with.
-"""
+    )
+    return Card(recipe.name, base_model="", measures=measures, limits=recipe.limits).text(
+        "An encoder for Purlin that joins the vectors of others: `projection.npy` turns them, put in a row, into "
+        f"{recipe.dim} components, which are scaled to length 1. It has the licences, training data and limits of its "
+        f"parts, which must lie beside this directory. {FINGERPRINT}",
+        sections={"Parts": parts},
+    )

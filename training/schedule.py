@@ -52,7 +52,7 @@ class Schedule:
         counts = [round(size * weight) for size, weight in zip(sizes, weights, strict=True)]
         # Mixed batches are drawn from all sources together, others from each alone.
         pools = [sum(counts)] if self.mixed else counts
-        self.batches = sum(count // self.batch_size for count in pools)
+        self.batches_per_epoch = sum(count // self.batch_size for count in pools)
 
         if min(pools) < self.batch_size:
             raise InvalidInput(
@@ -61,13 +61,9 @@ class Schedule:
                 field="batch_size",
             )
 
-    def batches_per_epoch(self) -> int:
-        """Return the number of full batches in an epoch."""
-        return self.batches
-
     def rows(self, number: int) -> RowNumbers:
         """Return row numbers (batch_size,) into the pairs of all sources, one after another."""
-        epoch, number_in_epoch = divmod(number, self.batches)
+        epoch, number_in_epoch = divmod(number, self.batches_per_epoch)
         if self.epoch[0] != epoch:
             self.epoch = epoch, self._shuffled(epoch)
 

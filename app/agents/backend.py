@@ -19,13 +19,14 @@ _MAX_SUGGESTED = 3  # paths that a call may have meant
 
 
 class Backend(Protocol):
-    """What the tools work on."""
+    """What the tools work on; a method that a backend leaves out answers None."""
 
     def of_kind(self, kind: Kind) -> OfKind:
         """Corpora of a kind that can be searched, and which cannot be now. Raises Opening."""
 
     def default(self, kind: Kind) -> str | None:
         """Corpus that a call means if it names none, whatever others there are."""
+        return None
 
     def kind(self, corpus: str) -> Kind | None:
         """Kind of a corpus; None while that is not known. Raises NotFound."""
@@ -35,6 +36,7 @@ class Backend(Protocol):
 
     def root(self, corpus: str) -> Path | None:
         """Directory that paths are relative to, where it is another than the agent works in."""
+        return None
 
     def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Keep a corpus open. Raises NotFound."""
@@ -44,9 +46,11 @@ class Backend(Protocol):
 
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Take note of how long the stages of an answer took."""
+        return
 
-    def progress(self) -> str | None:
-        """How far the indexing is that answers wait for; None while they wait for none."""
+    def progress(self, thread: int) -> str | None:
+        """How far the indexing is that the call of a thread waits for; None if it waits for none."""
+        return None
 
     def search(
         self,

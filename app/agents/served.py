@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Any
 
+from purlin.app.agents.backend import Backend
 from purlin.app.corpora.open_corpora import OfKind
 from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
@@ -19,8 +20,12 @@ from purlin.index.search.grouping import PARENT
 from purlin.replies import ClassifyReply, QaReply, SearchReply
 
 
-class ServedCorpora:
-    """The corpora of a service, as `purlin.app.agents.backend.Backend`."""
+class ServedCorpora(Backend):
+    """The corpora of a service.
+
+    None of them stands out, an agent may not have the files of a server, and builds that serve answer
+    while others are made.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -31,10 +36,6 @@ class ServedCorpora:
             return self._service.corpora.of_kind(kind)
         except NotFound:
             return OfKind([], None)
-
-    def default(self, kind: Kind) -> str | None:
-        """No corpus stands out."""
-        return None
 
     def kind(self, corpus: str) -> Kind | None:
         """Kind of a corpus; None while it is not open. Raises NotFound."""
@@ -49,9 +50,6 @@ class ServedCorpora:
                 field="path",
             )
         return path.removeprefix("./")
-
-    def root(self, corpus: str) -> None:
-        """None: an agent may not have the files of a server."""
 
     def search(
         self,
@@ -88,9 +86,6 @@ class ServedCorpora:
     def observe(self, timings_ms: Mapping[str, float]) -> None:
         """Count the stages among the server's metrics."""
         self._service.metrics.stages(timings_ms)
-
-    def progress(self) -> None:
-        """Return None: builds that serve answer while others are made."""
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""

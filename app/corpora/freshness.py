@@ -175,7 +175,7 @@ class Freshness:
         try:
             with self._corpora.lease(name) as corpus:
                 check.result = corpus_staleness(corpus) if corpus.build == check.build else None
-        except (PurlinError, RuntimeError):
+        except PurlinError:
             # The corpus was deleted or replaced in the meantime, or the server is shutting down.
             check.result = None
         finally:

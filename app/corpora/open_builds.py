@@ -125,6 +125,7 @@ class OpenBuilds(Generic[_B]):
         self._lock = threading.Lock()
         self._slots: dict[str, _Slot[_B]] = {}
         self._initial: list[Future[None]] = []
+        self._closing = False
         self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{catalog.item}-loader")
         self._log = logging.getLogger(f"purlin.{catalog.folder}")
 
@@ -188,6 +189,8 @@ class OpenBuilds(Generic[_B]):
 
     def close(self) -> None:
         """Stop opening and close all builds; those in use close with their last request."""
+        with self._lock:
+            self._closing = True
         self._loader.shutdown(cancel_futures=True)
         for name in list(self._slots):
             self._forget(name)
@@ -199,7 +202,8 @@ class OpenBuilds(Generic[_B]):
         requested = self._requested(name)
         with self._lock:
             slot = self._slots.setdefault(name, _Slot(name))
-            if slot.due(str(requested)):
+            # A thread may outlive the server's last request, and still ask for a build.
+            if not self._closing and slot.due(str(requested)):
                 slot.requested, slot.tried_at = str(requested), time.monotonic()
                 slot.loading = self._loader.submit(self._serve, slot, requested)
         return slot

@@ -11,11 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.app.corpora.building import Builder, Job
 from purlin.index import builds
+from purlin.index.errors import PurlinError
 from purlin.index.indexing.repeat import why_not_repeatable
 from purlin.index.indexing.staleness import local_roots
 from purlin.index.records import Kind
@@ -61,14 +63,14 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            watched = self._watched()
-            self._check(watched, watched)
-
             try:
-                self._follow(watched)
-            except OSError as error:
-                self._tell("", f"not all changes are noticed at once ({error})")
-                self._poll(watched)
+                watched = self._watched()
+                self._check(watched, watched)
+                self._follow_or_poll(watched)
+            except (OSError, PurlinError) as error:
+                # A home or a drive may fail for a while.
+                self._tell("", f"changes are not noticed until this is mended: {error}")
+                self._stopping.wait(RESCAN_S)
 
     def _watched(self) -> _Watched:
         """The corpora to watch, with those of their roots that exist."""
@@ -82,10 +84,18 @@ class Watcher:
                 self._tell(name, f"{name} is not watched: {reason}")
                 continue
 
-            roots = tuple(root for root in local_roots(manifest) if root.exists())
+            roots = tuple(root for root in local_roots(manifest) if _exists(root))
             watched[name] = (manifest.kind, roots)
 
         return watched
+
+    def _follow_or_poll(self, watched: _Watched) -> None:
+        """Have corpora checked as they change, even where the kernel reports nothing."""
+        try:
+            self._follow(watched)
+        except OSError as error:
+            self._tell("", f"not all changes are noticed at once ({error})")
+            self._poll(watched)
 
     def _follow(self, watched: _Watched) -> None:
         """Have corpora checked as the kernel reports changes, until what is watched changes."""
@@ -133,6 +143,13 @@ class Watcher:
         if (corpus, message) not in self._told:
             self._told.add((corpus, message))
             _log.warning("%s", message)
+
+
+def _exists(root: Path) -> bool:
+    """Return whether a directory or file is there; one on a drive that fails is not."""
+    with suppress(OSError):
+        return root.exists()
+    return False
 
 
 def _concerns(directories: Iterable[Path]) -> Callable[[Change, str], bool]:

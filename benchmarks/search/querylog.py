@@ -22,7 +22,8 @@ from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.ranking import measure, read_records
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.qa.judging import hit_entry
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus

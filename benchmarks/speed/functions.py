@@ -35,7 +35,7 @@ import numpy as np
 
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources.code import repository
-from purlin.index.sources.code.definitions import FUNCTIONS
+from purlin.index.sources.code.outlines import FUNCTIONS
 
 PACKAGES = Path(__file__).with_name("packages.txt")
 MIN_LINES = 3

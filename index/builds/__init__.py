@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from purlin.index.builds.build_files import verify
-from purlin.index.builds.catalogs import CORPORA, Catalog
+from purlin.index.builds.catalogs import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.builds.manifests import Manifest, read_manifest, read_manifest_json
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse, read_problem
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
@@ -74,6 +74,12 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
     return sorted(
         path.name for path in directories if _NAME.fullmatch(path.name) and _is_active(path)
     )
+
+
+def check_home(home: Path) -> None:
+    """Raise Damaged if the corpora or the classifiers of a home cannot be listed."""
+    for catalog in (CORPORA, CLASSIFIERS):
+        names(home, catalog)
 
 
 def _is_active(directory: Path) -> bool:

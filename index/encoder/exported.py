@@ -127,15 +127,16 @@ def refusing(component: str, path: Path) -> Iterator[None]:
 
     The message names the file and its directory but not their location: clients see it.
     """
+    start = f"The {component}'s file {path.parent.name}/{path.name} cannot be used: "
     try:
         yield
     except Damaged:
         raise
+    except MemoryError as error:
+        remedy = "Raise the limit of this shell (`ulimit -v`) or of the container."
+        raise Damaged(f"{start}memory ran out. {remedy}") from error
     # tokenizers and onnxruntime raise bare Exceptions of their own.
     except Exception as error:
         readable = isinstance(error, ValueError | PurlinError)
         reason = getattr(error, "strerror", None) or (str(error) if readable else repr(error))
-        raise Damaged(
-            f"The {component}'s file {path.parent.name}/{path.name} cannot be used: "
-            f"{reason[:300]}. Make or install the {component} again."
-        ) from error
+        raise Damaged(f"{start}{reason[:300]}. Make or install the {component} again.") from error

@@ -27,8 +27,8 @@ from purlin.index.engines.milvus import Connection, Milvus, connected
 from purlin.index.engines.retrieval import (
     Collection,
     MilvusDense,
+    MilvusDocuments,
     MilvusLexical,
-    MilvusPassages,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
@@ -265,10 +265,10 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     Raises Damaged, which names the file, EncoderMismatch and EngineFailed.
     """
     manifest = read_manifest(directory)
-    if not manifest.engine:
-        return Corpus.load(directory, encoder, opened)
-
     check_encoder(manifest, encoder)
+    if not manifest.engine:
+        return Corpus.open(directory, manifest, encoder, opened)
+
     milvus = _milvus(manifest)
     _check(milvus, manifest)
 
@@ -285,7 +285,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
         files,
         MilvusDense(collection),
         MilvusLexical(collection, manifest.passages, int(engine["buckets"]), language),
-        MilvusPassages(
+        MilvusDocuments(
             collection,
             manifest.kind,
             field_types,

@@ -8,7 +8,8 @@ from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build, file_digests
+from purlin.index.indexing.build import build, file_digests
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
 from purlin.index.search.store.listing import read_listing

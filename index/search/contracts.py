@@ -87,7 +87,7 @@ class LexicalRetriever(Protocol):
         """Map, for each of these passages, each token that adds to its score to what it adds."""
 
 
-class PassageStore(Protocol):
+class DocumentStore(Protocol):
     """The documents of a build and their passages, without those that were removed.
 
     - `field_types`: the type of each field that a filter may use, by their sorted names.

@@ -17,13 +17,13 @@ from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
 from purlin.index.search import segments
-from purlin.index.search.arrays import NO_ROWS
+from purlin.index.search.arrays import NO_ROWS, Rows
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
+    DocumentStore,
     LexicalRetriever,
     PassageReranker,
-    PassageStore,
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
@@ -109,7 +109,7 @@ class Corpus:
         files: build_files.Files,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
-        passages: PassageStore,
+        documents: DocumentStore,
         segments: Sequence[Segment] = (),
     ) -> None:
         """Take what is open of a build, read the rest of its `files`, and verify what nobody has read."""
@@ -130,14 +130,14 @@ class Corpus:
         self.encoder = encoder
         self._dense = dense
         self._lexical = lexical
-        self._passages = passages
+        self._documents = documents
         # Paths tell more about code than its text does, so a model also ranks by them.
-        self._has_model = manifest.kind == "code" and passages.has_files
-        self._names = NamedRows(manifest.kind, passages, lexical, self.weights)
+        self._has_model = manifest.kind == "code" and documents.has_files
+        self._names = NamedRows(manifest.kind, documents, lexical, self.weights)
         self.retrievers = Retrievers(
             dense,
             lexical,
-            passages,
+            documents,
             hybrid=Fusion(manifest.dense_weight, manifest.lexical_power),
             demote=manifest.demote,
             short=None if self._has_model else SHORT.get(manifest.kind),
@@ -193,7 +193,7 @@ class Corpus:
 
     def close(self) -> None:
         """Release the files; later searches fail."""
-        self._passages.close()
+        self._documents.close()
 
     @property
     def warning(self) -> str | None:
@@ -202,11 +202,11 @@ class Corpus:
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""
-        return self._passages.document(document_id)
+        return self._documents.document(document_id)
 
     def count(self, document_ids: Iterable[str]) -> int:
         """Count those of the ids that exist in this corpus."""
-        return len(self._passages.rows_of(document_ids))
+        return len(self._documents.rows_of(document_ids))
 
     @property
     def listing(self) -> Listing:
@@ -216,7 +216,7 @@ class Corpus:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return sorted(self._passages.field_types)
+        return sorted(self._documents.field_types)
 
     def search(
         self,
@@ -285,7 +285,7 @@ class Corpus:
         """
         clock = Clock(ranked.timings_ms)
         depth = min(depth, len(ranked.ranking.rows))
-        stored = self._passages.fetch(ranked.ranking.rows[:depth].tolist())
+        stored = self._documents.fetch(ranked.ranking.rows[:depth].tolist())
         relevance = reranker.relevance(
             ranked.query.text,
             [(each.document, each.passage) for each in stored],
@@ -309,8 +309,8 @@ class Corpus:
     ) -> tuple[Hit, ...]:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
-        retrieved = self._retrieved(query, ranking, start, stop, highlight=True)
-        hits = tuple(each.hit for each in retrieved)
+        retrieved = self._retrieved(query, ranking, start, stop)
+        hits = self.highlighted(query.text, [each.hit for each in retrieved])
         if not explain:
             return hits
 
@@ -345,12 +345,12 @@ class Corpus:
         """
         check_k(k)
         clock = Clock()
-        row = self._passages.rows_of([document_id]).get(document_id)
+        row = self._documents.rows_of([document_id]).get(document_id)
         if row is None:
             raise no_document(document_id)
 
-        own = self._passages.passages_of(np.array([row]))
-        [stored] = self._passages.fetch(own[:1].tolist())
+        own = self._documents.passages_of(np.array([row]))
+        [stored] = self._documents.fetch(own[:1].tolist())
         content = stored.document.fields.get("content")
         same_content: Filter | None = (
             {"content": str(content)} if content and "content" in self.field_names else None
@@ -391,7 +391,7 @@ class Corpus:
         """Return the documents of a file, in the order of their rows."""
         if "path" not in self.field_names:
             return []
-        stored = self._passages.fetch(self._passages.rows_where({"path": path}).tolist())
+        stored = self._documents.fetch(self._documents.rows_where({"path": path}).tolist())
         return list({passage.document.id: passage.document for passage in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
@@ -421,41 +421,43 @@ class Corpus:
 
         named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         text = query if len(named) else self._corrected(query)
-        prepared = Query(
-            text,
-            query,
-            mode,
-            allowed,
-            documents,
-            highlight_terms=highlight_terms(text, self.manifest.kind, self._lexical.language),
-        )
-        prepared.named = named
+        prepared = Query(text, query, mode, allowed, documents)
+        prepared.named = self._passing(named, allowed)
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
 
         if mode != "lexical":
-            if vector is None or text != query:
-                vector = self.encoder.encode([text], role="query")[0]
-            prepared.vector = vector
-            prepared.has_feedback = (
-                mode == "hybrid" and self.manifest.kind in feedback.KINDS and bool(vector.any())
-            )
+            self._add_vector(prepared, vector)
         clock.lap("encode")
-
         if prepared.vector is not None and self._log is not None:
             prepared.nearness = self._log.nearness(prepared.vector)
             clock.lap("dense")
-
         if mode != "dense":
-            prepared.weights = self.weights(text)
-            prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
-            if prepared.has_evidence:
-                prepared.defining = self._names.defining(query)
-                prepared.used_symbol = self._names.used_symbol(query)
-            if prepared.used_symbol is not None:
-                prepared.weights = self.weights(prepared.used_symbol)
+            self._add_words(prepared)
         clock.lap("lexical")
         return prepared
+
+    def _add_vector(self, query: Query, vector: Vectors | None) -> None:
+        """Add what the dense retriever searches for; `vector` may be that of the query as written."""
+        if vector is None or query.text != query.written:
+            vector = self.encoder.encode([query.text], role="query")[0]
+        query.vector = vector
+        may_have_feedback = query.mode == "hybrid" and self.manifest.kind in feedback.KINDS
+        query.has_feedback = may_have_feedback and bool(vector.any())
+
+    def _add_words(self, query: Query) -> None:
+        """Add what the lexical retriever searches for, and what the words of the query mean."""
+        query.weights = self.weights(query.text)
+        query.has_code = self.manifest.kind == "product" and self._names.has_code(query.text)
+        if query.has_evidence:
+            query.defining = self._passing(self._names.defining(query.written), query.allowed)
+            query.relation = self._names.relation(query.written)
+        if query.relation is not None:
+            query.weights = self.weights(query.relation.symbol)
+
+    def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
+        """Return those of the rows that a filter allows."""
+        return rows[self._documents.is_allowed(rows, allowed)]
 
     def _corrected(self, query: str) -> str:
         """Return the query to search for: corrected if for products; elsewhere, unknown words may be names."""
@@ -469,22 +471,22 @@ class Corpus:
     def _passage_with(self, token: str) -> str:
         """Return the passage that has a token and is ranked first for it, or an empty text."""
         rows, _ = self._lexical.search({token: 1.0}, 1)
-        stored = self._passages.fetch(rows.tolist())
+        stored = self._documents.fetch(rows.tolist())
         return "".join(f"{each.document.title}\n{each.document.body}" for each in stored)
 
     def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
         """Return what a filter allows, and how many documents that is."""
         if not filter:
-            return self._passages.everything, self.manifest.documents
+            return self._documents.everything, self.manifest.documents
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
         cached = self._filters.get(key)
         self.filter_lookups.count(hits=cached is not None, misses=cached is None)
         if cached is not None:
             return cached
 
-        check_types(filter, self._passages.field_types)
-        allowed = self._passages.allowed(folded(filter) if self._folds else filter)
-        counted = allowed, self._passages.count(allowed)
+        check_types(filter, self._documents.field_types)
+        allowed = self._documents.allowed(folded(filter) if self._folds else filter)
+        counted = allowed, self._documents.count(allowed)
         self._filters.put(key, counted)
         return counted
 
@@ -495,7 +497,7 @@ class Corpus:
 
         for name, condition in filter.items():
             if not self._allowed({name: condition})[1]:
-                texts = self._passages.texts(name, _COMPARED_TEXTS)
+                texts = self._documents.texts(name, _COMPARED_TEXTS)
                 return no_document_passes(name, condition, texts)
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
 
@@ -506,32 +508,20 @@ class Corpus:
 
     # ---- hits
 
-    def _retrieved(
-        self, query: Query, ranking: Ranking, start: int, stop: int, *, highlight: bool = False
-    ) -> list[Retrieved]:
-        """Read the rows `start` to `stop` - 1 of a ranking."""
-        passages = self._passages.fetch(ranking.rows[start:stop].tolist())
+    def _retrieved(self, query: Query, ranking: Ranking, start: int, stop: int) -> list[Retrieved]:
+        """Read the rows `start` to `stop` - 1 of a ranking; their hits have no highlights."""
+        passages = self._documents.fetch(ranking.rows[start:stop].tolist())
         return [
             Retrieved(
-                self._hit(query, ranking, position, stored, highlight=highlight),
+                self._hit(query, ranking, position, stored),
                 stored.document,
                 stored.passage,
             )
             for position, stored in enumerate(passages, start)
         ]
 
-    def _hit(
-        self,
-        query: Query,
-        ranking: Ranking,
-        position: int,
-        stored: StoredPassage,
-        *,
-        highlight: bool,
-    ) -> Hit:
+    def _hit(self, query: Query, ranking: Ranking, position: int, stored: StoredPassage) -> Hit:
         document, passage = stored.document, stored.passage
-        text = document.body[passage.start : passage.end]
-
         return Hit(
             id=passage.id,
             document_id=document.id,
@@ -539,8 +529,8 @@ class Corpus:
             score=_rounded(ranking.scores[position]),
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
-            text=text,
-            highlights=highlights(text, query.highlight_terms) if highlight else (),
+            text=document.body[passage.start : passage.end],
+            highlights=(),
             location=document.location,
             fields=document.fields,
             context=document.context,
@@ -553,7 +543,7 @@ class Corpus:
         if query.mode != "dense":
             scores["lexical"] = _rounded(ranking.lexical[position])
         if query.nearness is not None:
-            document = self._passages.document_of(ranking.rows[position : position + 1])
+            document = self._documents.document_of(ranking.rows[position : position + 1])
             scores["log"] = _rounded(query.nearness.of(document)[0])
         if not np.isnan(similarity := ranking.similarities[position]):
             scores["feedback"] = _rounded(similarity)
@@ -567,7 +557,7 @@ class Corpus:
     ) -> dict[str, Any]:
         row = int(ranking.rows[position])
         rows = ranking.rows[position : position + 1]
-        document = self._passages.document_of(rows)
+        document = self._documents.document_of(rows)
         fusion = self.retrievers.fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:

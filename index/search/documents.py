@@ -24,7 +24,7 @@ _Record = TypeVar("_Record")
 
 
 class Documents:
-    """The documents of one or more segments: the contract `PassageStore`, where `Allowed` is a mask.
+    """The documents of one or more segments: the contract `DocumentStore`, where `Allowed` is a mask.
 
     The rows of a segment follow those of the one before it. `order` (passages,) breaks ties as a
     build of one segment would, and is -1 for passages that were removed since their segment was

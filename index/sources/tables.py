@@ -19,16 +19,19 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped, Stamp
 from purlin.index.sources.encodings import other_codec
 from purlin.index.sources.files import file_stamp, is_transient
 from purlin.index.sources.parts import broken
+from purlin.index.sources.words import words
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
+# Of a column or field; names are compared with those of standard columns, and remembered.
+MAX_NAME_CHARS = 1_000
 _CHUNK_CHARS = 1 << 16
 _SHOWN_CHARS = 100
 _IS_HEADER = "the first line of a table is its header; delete what stands before it"
@@ -43,9 +46,9 @@ _MEMBER = re.compile(r'[\s}]*[{,]\s*"([^"\\]{1,64})"\s*:\s*')
 _RECORDS = re.compile(r"\[\s*(?=[{\]])")
 # What programs call the array of records in what they answer or export. Arrays of other names,
 # such as the variants of a single product, are records only as the first value of the object.
-_RECORDS_NAMES = frozenset(
+_RECORDS_NAMES = words(
     "products items articles records rows entries results data hits docs documents catalog "
-    "catalogue listings produkte artikel produits productos prodotti producten texts".split()
+    "catalogue listings produkte artikel produits productos prodotti producten texts"
 )
 # The only column of the rows of `read_lines`.
 LINE = "line"
@@ -89,7 +92,21 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         )
 
     readers = {".parquet": _parquet, ".xml": _xml, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
-    yield from _while_readable(readers.get(table_format(path), _json_lines), path, name)
+    for row in _while_readable(readers.get(table_format(path), _json_lines), path, name):
+        yield row if isinstance(row, Skipped) else _checked_names(row, name)
+
+
+def _checked_names(row: Row, name: str) -> Row | Skipped:
+    """Return the row, or why it is left out if the name of a column is too long."""
+    longest = max(map(len, row.record), default=0)
+    if longest <= MAX_NAME_CHARS:
+        return row
+    return Skipped(name, name_too_long(longest), row.number)
+
+
+def name_too_long(chars: int) -> str:
+    """Say why a record with such a name is left out."""
+    return f"has a column whose name has {chars:,} characters; the limit is {MAX_NAME_CHARS:,}"
 
 
 def read_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -426,76 +443,12 @@ def _delimiter(lines: _CsvLines, suffix: str) -> str:
 
 
 def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
-    import pyarrow.parquet
+    from purlin.index.sources.parquet import read_parquet
 
-    with pyarrow.parquet.ParquetFile(path) as table:
-        number = 0
-        for group in range(table.num_row_groups):
-            end = number + table.metadata.row_group(group).num_rows
-            try:
-                for batch in table.iter_batches(batch_size=256, row_groups=[group]):
-                    for record in _records(batch):
-                        number += 1
-                        yield Row(number, record)
-            except (OSError, ValueError, ArithmeticError, pyarrow.ArrowException) as error:
-                yield Skipped(
-                    name,
-                    f"is damaged, as are the rows up to {end}: {error}",
-                    number + 1,
-                    passing=is_transient(error),
-                )
-            number = end
+    return read_parquet(path, name)
 
 
 def _xml(path: Path, name: str) -> Iterator[Row | Skipped]:
     from purlin.index.sources.feeds import read_feed
 
     return read_feed(path, name)
-
-
-def _in_microseconds(batch: Any) -> Any:
-    """Turn times of nanoseconds into microseconds, or into text where that would lose digits.
-
-    Where pandas is installed, pyarrow makes them its types, which lose some without a word.
-    """
-    import pyarrow
-    from pyarrow import types
-
-    for number, column in enumerate(batch.columns):
-        if types.is_timestamp(column.type) and column.type.unit == "ns":
-            coarser: pyarrow.DataType = pyarrow.timestamp("us", column.type.tz)
-        elif types.is_time64(column.type) and column.type.unit == "ns":
-            coarser = pyarrow.time64("us")
-        else:
-            continue
-        try:
-            column = column.cast(coarser)
-        except pyarrow.ArrowInvalid:
-            column = _as_text(column)
-        batch = batch.set_column(number, batch.schema.names[number], column)
-    return batch
-
-
-def _as_text(times: Any) -> Any:
-    from pyarrow import compute
-
-    return compute.replace_substring(times.cast("string"), " ", "T")
-
-
-def _records(batch: Any) -> list[dict[str, object]]:
-    """Rows of a batch; times become text if one of them does not fit Python's types."""
-    batch = _in_microseconds(batch)
-    try:
-        return list(batch.to_pylist(maps_as_pydicts="lossy"))
-    except (OverflowError, ValueError):
-        # Python's times have no nanoseconds, and no years beyond 9999.
-        from pyarrow import types
-
-        for number, column in enumerate(batch.schema):
-            if (
-                types.is_date(column.type)
-                or types.is_time(column.type)
-                or types.is_timestamp(column.type)
-            ):
-                batch = batch.set_column(number, column.name, _as_text(batch.column(number)))
-        return list(batch.to_pylist(maps_as_pydicts="lossy"))

@@ -27,7 +27,7 @@ _CODE_NAME = re.compile(
     r"|(?:メーカー)?型番|janコート"
 )
 _OPTION_NAME = re.compile(
-    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|サイス|色|カラー)"
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|rozmiar|kolor|サイス|色|カラー)"
 )
 _TRAIT_NAME = re.compile(
     r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"
@@ -37,7 +37,8 @@ _TRAIT_NAME = re.compile(
     r"|auteurs?|editeur|sous_titre|matieres?|motif|sexe|mots_cles|gout|parfum"
     r"|autor(?:es)?|editorial|subtitulo|genero|estampado|etiquetas|sabor"
     r"|autor[ei]|editore|sottotitolo|genere|materiale|fantasia|stagione|gusto"
-    r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak)"
+    r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak"
+    r"|forfattare|forlag|kon|sasong|monster|smak|doft|wydawnictwo|plec|sezon|wzor|zapach)"
 )
 # Where a word of a name begins within it: partNumber.
 _WORD_WITHIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

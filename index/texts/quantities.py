@@ -84,6 +84,8 @@ _QUANTITY = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# A metric thread and its length or pitch: M6x30 has the word M6, as M6 x 30 has.
+_THREAD = re.compile(r"(?<!\w)(M\d{1,2}(?:[.,]\d)?)[x×*](?=\d)", re.IGNORECASE)
 
 
 class Quantity(NamedTuple):
@@ -107,7 +109,8 @@ def quantities(text: str) -> Iterator[Quantity]:
 
 
 def in_one_spelling(text: str) -> str:
-    """The text with each of its quantities in one spelling."""
+    """The text with each of its quantities in one spelling, and threads apart from their lengths."""
+    text = _THREAD.sub(r"\1 x ", text)
     pieces, end = [], 0
     for quantity in quantities(text):
         # What follows, or the x before, must not become part of its word.

@@ -30,7 +30,7 @@ from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter,
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
     from purlin.index.engines.milvus import Connection
-    from purlin.index.indexing.build import Options
+    from purlin.index.indexing.builder import Options
     from purlin.index.indexing.gate import Judgements
     from purlin.index.sources.unassigned import Unassigned
 
@@ -128,7 +128,8 @@ def index_build(
     """
     from purlin.index import builds
     from purlin.index.engines.milvus import Connection
-    from purlin.index.indexing.build import Options, build, file_digests
+    from purlin.index.indexing.build import build, file_digests
+    from purlin.index.indexing.builder import Options
     from purlin.index.search.ranking.query_log import read_log
 
     log = read_log(query_log) if query_log else []

@@ -9,7 +9,8 @@ from typing import Any
 
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source

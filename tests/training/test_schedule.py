@@ -24,7 +24,7 @@ def test_every_pair_comes_once_in_an_epoch(
     sizes: list[int], size: int, batches: str, seed: int
 ) -> None:
     schedule = Schedule(sizes, [1.0] * len(sizes), size, seed, mixed=batches == "mixed")
-    count = schedule.batches_per_epoch()
+    count = schedule.batches_per_epoch
     epochs = [
         [schedule.rows(epoch * count + number) for number in range(count)] for epoch in range(2)
     ]
@@ -59,9 +59,7 @@ def test_epochs_and_seeds_differ() -> None:
 @pytest.mark.parametrize("batches", ["mixed", "one-source"])
 def test_sources_come_by_their_weight(batches: str) -> None:
     schedule = Schedule([10, 20, 8], [2.0, 0.5, 1.5], 2, 1, mixed=batches == "mixed")
-    drawn = np.concatenate(
-        [schedule.rows(number) for number in range(schedule.batches_per_epoch())]
-    )
+    drawn = np.concatenate([schedule.rows(number) for number in range(schedule.batches_per_epoch)])
     counts = np.bincount(drawn, minlength=38)
     assert counts[:10].tolist() == [2] * 10
     assert sorted(counts[10:30]) == [0] * 10 + [1] * 10

@@ -26,7 +26,7 @@ from purlin.training.exporting.directory import (
     write_tokenizer,
 )
 from purlin.training.exporting.graphs import trace
-from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, FINGERPRINT, Card
 from purlin.training.exporting.samples import library_texts, probes
 from purlin.training.models.architectures import Similarity, refuse_longer
 from purlin.training.models.sentence_models import QUERY, load_checkpoint, prompt_of
@@ -210,25 +210,13 @@ def _card_text(
         "santa` measures",
     }
 
-    return f"""# {card.name}
-
-A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to \
-{vectors[similarity]}, float32 (n, dim).
-
-- **Base model**: {card.base_model}, licence {card.base_licence}
-- **Trained on**: {", ".join(card.trained_on) or "nothing beyond the base model"}
-- **Precision**: {precisions[quantization]}
-- **Served**: {served[similarity]}
-- **Longest text**: {max_tokens} tokens; the rest is cut off
-- **Prefixes**: query `{card.query_prefix!r}`, passage `{card.passage_prefix!r}`
-
-## Measures
-{markdown_measures(card.measures, ".4g")}
-
-## Limits
-{markdown_list(card.limits)}
-
-## Files
-`encoder.json` holds the settings, the SHA-256 of the model and the tokenizer, and a fingerprint over all that
-changes a vector. An index remembers the fingerprint of the encoder that it was made with.
-"""
+    return card.text(
+        "A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to "
+        f"{vectors[similarity]}, float32 (n, dim). {FINGERPRINT}",
+        {
+            "Precision": precisions[quantization],
+            "Served": served[similarity],
+            "Longest text": f"{max_tokens} tokens; the rest is cut off",
+            "Prefixes": f"query `{card.query_prefix!r}`, passage `{card.passage_prefix!r}`",
+        },
+    )

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from purlin.index.errors import InvalidInput
 
 CARD = "README.md"
+FINGERPRINT = (
+    "`encoder.json` holds the settings, the SHA-256 of the other files, and a fingerprint over all that changes a "
+    "vector. An index remembers the fingerprint of the encoder that it was made with."
+)
+"""What cards say of an encoder's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The contents of the model card, and the encoder's prefixes. `measures`: name -> value."""
+    """What a model card says of a model, and an encoder's prefixes. `measures`: name -> value."""
 
     name: str
     base_model: str = "unknown"
@@ -42,26 +48,60 @@ class Card:
             "measures": dict(self.measures),
         }
 
+    def text(
+        self,
+        description: str,
+        facts: Mapping[str, str] = MappingProxyType({}),
+        sections: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Return the card in Markdown: a description, facts in a list, and further `sections`.
 
-BASE_CARD = Card(
-    name="all-MiniLM-L6-v2-int8",
-    base_model="sentence-transformers/all-MiniLM-L6-v2",
-    base_licence="Apache-2.0",
-    limits=(
-        "Trained on English text and questions, among it CodeSearchNet; other languages share few of "
-        "its 30,522 words.",
-        "Case is ignored, accents are removed, and identifiers fall into pieces that were frequent in "
-        "prose.",
-    ),
-)
+        A model without a base model, such as an ensemble, has no licence and no training of its own.
+        """
+        sections = {
+            **sections,
+            "Measures": _table(self.measures),
+            "Limits": markdown_list(self.limits) or "None recorded.",
+        }
+        if self.base_model:
+            facts = {"Base model": f"{self.base_model}, licence {self.base_licence}", **facts}
+            trained_on = markdown_list(self.trained_on) or "Nothing beyond the base model."
+            sections = {"Trained on": trained_on, **sections}
+
+        parts = [f"# {self.name}", description]
+        parts += [markdown_list(f"**{name}**: {fact}" for name, fact in facts.items())] * bool(
+            facts
+        )
+        parts += [f"## {heading}\n{content}" for heading, content in sections.items()]
+        return "\n\n".join(parts) + "\n"
+
+
+def recipe_card(
+    name: str,
+    export: Any,
+    base_model: str,
+    measures: Mapping[str, float],
+    trained_on: Sequence[str] = (),
+) -> Card:
+    """Return the card of a recipe's model, by the licence, texts and limits of its `export`.
+
+    `trained_on` counts where the recipe says nothing.
+    """
+    return Card(
+        name,
+        base_model=base_model,
+        base_licence=export.base_licence,
+        trained_on=export.trained_on or trained_on,
+        measures=measures,
+        limits=export.limits,
+    )
 
 
 def markdown_list(items: Iterable[str]) -> str:
     """Return the items as a list for a model card."""
-    return "\n".join(f"- {item}" for item in items) or "None recorded."
+    return "\n".join(f"- {item}" for item in items)
 
 
-def markdown_measures(measures: Mapping[str, float], number_format: str) -> str:
-    """Return a model card's table of measures."""
-    rows = [f"| {name} | {value:{number_format}} |" for name, value in measures.items()]
+def _table(measures: Mapping[str, float]) -> str:
+    rows = [f"| {name} | {value:.4g} |" for name, value in measures.items()]
     return "\n".join(["| what | value |", "|---|---|", *(rows or ["| none recorded | |"])])

@@ -79,6 +79,7 @@ class Prefetcher(Generic[B]):
         return DataLoader(
             _Batches(self.task, numbers),
             batch_size=None,
+            collate_fn=_unchanged,
             num_workers=self.workers,
             prefetch_factor=AHEAD,
             # Inherits the task's texts and tokenizers, which would take long to copy.
@@ -113,6 +114,11 @@ class _Batches(Dataset[Any]):
             return self.task.batch(self.numbers[index])
         except PurlinError as error:
             return error
+
+
+def _unchanged(batch: Any) -> Any:
+    """Keep a batch as the task made it: torch would make tensors of its arrays."""
+    return batch
 
 
 def _begin_worker(worker: int) -> None:

@@ -36,6 +36,7 @@ from purlin.training.models.pretrained import (
     random_t5,
     refuse_incomplete,
 )
+from purlin.training.models.saved_model import SavedModel
 from purlin.training.models.sentence_models import QUERY
 from purlin.training.models.settings import ModelSettings
 from purlin.training.reasons import first_line
@@ -43,7 +44,7 @@ from purlin.training.reasons import first_line
 DECODER = "decoder.safetensors"
 
 
-class TextModel(nn.Module):
+class TextModel(SavedModel):
     """Encodes texts as vectors, and predicts what was masked in them."""
 
     tokenizer: PreTrainedTokenizerFast
@@ -85,13 +86,9 @@ class TextModel(nn.Module):
         """
         raise NotImplementedError
 
-    def fresh(self) -> list[nn.Parameter]:
-        """Return the parameters that are not the base model's."""
-        return []
-
-    def save(self, directory: Path) -> None:
-        """Write weights, tokenizer and config in the layout of other tools; never pickled."""
-        raise NotImplementedError
+    def load(self, directory: Path) -> None:
+        """Load the weights that `save` wrote. Raises what `load_text_model` does."""
+        self.load_state_dict(load_text_model(self.settings, directory).state_dict())
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         raise NotImplementedError

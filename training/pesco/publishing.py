@@ -21,7 +21,7 @@ from purlin.index.classify.zero_shot import ClassScores, mean_vectors
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training.exporting.encoder import export_encoder
-from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.model_card import recipe_card
 from purlin.training.exporting.samples import library_texts
 from purlin.training.loop.checkpoints import storing
 from purlin.training.models.pretrained import base_name
@@ -131,14 +131,10 @@ def _export_encoder(
 
     accuracy = outcome.published.dev_accuracy
     pool_size = len(training.pool.texts)
-    card = Card(
-        outcome.name,
-        base_model=base_name(recipe.model.base),
-        base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or (_texts_learnt(pool_size, recipe.teacher.base),),
-        measures={} if accuracy is None else {"dev accuracy": accuracy},
-        limits=recipe.export.limits,
-    )
+    measures = {} if accuracy is None else {"dev accuracy": accuracy}
+    learnt = (_texts_learnt(pool_size, recipe.teacher.base),)
+    base_model = base_name(recipe.model.base)
+    card = recipe_card(outcome.name, recipe.export, base_model, measures, learnt)
     encoder = export_encoder(
         checkpoint,
         staged / ENCODER,

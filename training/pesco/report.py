@@ -127,7 +127,11 @@ def _bars(rows: Sequence[tuple[str, float, float]]) -> str:
                 f'<text x="{256 + width:.1f}" y="{y + 13}" font-size="11">{share:.1%}</text>'
             )
 
-    return _svg(680, 34 * len(rows), shapes, "class balance")
+    height = 34 * len(rows)
+    return (
+        f'<svg viewBox="0 0 680 {height}" width="680" role="img" aria-label="class balance">'
+        f"{''.join(shapes)}</svg>\n"
+    )
 
 
 def _rounds(outcome: Outcome) -> str:
@@ -147,30 +151,7 @@ def _rounds(outcome: Outcome) -> str:
         "accuracy on the dev rows before it",
     )
 
-    agreements = [round_.agreement for round_ in outcome.rounds[1:]]
-    chart = _agreement_chart(agreements) if len(agreements) > 1 else ""
-    return f"<h2>Rounds</h2>{chart}{_table(names, rows)}"
-
-
-def _agreement_chart(values: Sequence[float]) -> str:
-    """A line of the agreement from round 2 on."""
-    low = min(0.9, *values)
-    xs = [60 + 560 * position / (len(values) - 1) for position in range(len(values))]
-    ys = [20 + 140 * (1 - value) / max(1e-9, 1 - low) for value in values]
-    points = list(zip(xs, ys, strict=True))
-
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    shapes = [f'<polyline points="{line}" fill="none" stroke="#2b6cb0" stroke-width="2"/>']
-    shapes += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2b6cb0"/>' for x, y in points]
-    shapes += [
-        f'<text x="52" y="{y}" text-anchor="end" font-size="12">{value:.0%}</text>'
-        for y, value in ((24, 1.0), (164, low))
-    ]
-    shapes += [
-        f'<text x="{x:.1f}" y="184" text-anchor="middle" font-size="12">{number}</text>'
-        for number, x in enumerate(xs, 2)
-    ]
-    return _svg(680, 190, shapes, "agreement of each round's labels with those of the round before")
+    return f"<h2>Rounds</h2>{_table(names, rows)}"
 
 
 def _typical_words(outcome: Outcome) -> str:
@@ -201,10 +182,3 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     return f"<table>{line(names, 'th')}{''.join(line(row, 'td') for row in rows)}</table>\n"
-
-
-def _svg(width: int, height: int, shapes: Sequence[str], name: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{name}">'
-        f"{''.join(shapes)}</svg>\n"
-    )

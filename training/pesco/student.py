@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import send_to_device
 from torch import Tensor
 
 from purlin.index.classify.zero_shot import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import add_gradients, gathered
-from purlin.training.loop.task import FixedBatches
+from purlin.training.loop.task import Task
 from purlin.training.models.padding import tokenized
-from purlin.training.models.text_model import TextModel, load_text_model
+from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.texts import remove_sentence, split_sentences
@@ -41,8 +42,7 @@ class RoundTexts:
     keys: Indices
 
 
-@dataclass(frozen=True, slots=True)
-class PescoBatch:
+class PescoBatch(NamedTuple):
     """Token ids and mask (n + K + C, t): texts without their key sentences, keys, and prompts.
 
     There are K <= n keys and one prompt for each of `classes` (C,). `labels` (n,) are
@@ -58,8 +58,13 @@ class PescoBatch:
     has_key: Tensor
 
 
-class PescoTask(FixedBatches):
-    """One round as the training loop runs it."""
+class PescoTask(Task[PescoBatch]):
+    """One round as the training loop runs it.
+
+    Nothing is measured: the choice of a checkpoint must not depend on labels.
+    """
+
+    model: TextModel
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class PescoTask(FixedBatches):
         self.accelerator, self.seed = accelerator, seed
         self.student = recipe.student
         self.size = shared_size(self.student.loop.batch_size, len(data.rows), accelerator)
+        self.batches_per_epoch = max(1, len(data.rows) // self.size)
 
         if self.student.loss == "lct" and (data.keys < 0).all():
             raise InvalidInput(
@@ -82,20 +88,12 @@ class PescoTask(FixedBatches):
                 field="student.loss",
             )
 
-    def fresh(self) -> Sequence[torch.nn.Parameter]:
-        """No parameters: what starts at random is not trained."""
-        return ()
-
-    def batches_per_epoch(self) -> int:
-        """Count the full batches of the round's sample."""
-        return max(1, len(self.data.rows) // self.size)
-
     def batch(self, number: int) -> PescoBatch:
         """Make this process's part of a batch.
 
         Each epoch has its own order, and each label one random template.
         """
-        epoch, position = divmod(number, self.batches_per_epoch())
+        epoch, position = divmod(number, self.batches_per_epoch)
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data.rows))
         batch = order[position * self.size : (position + 1) * self.size]
         # All processes contrast the labels of the whole batch.
@@ -159,26 +157,23 @@ class PescoTask(FixedBatches):
 
         The texts of this process are matched with the key sentences of all processes.
         """
-        device = self.accelerator.device
+        batch = send_to_device(batch, self.accelerator.device)
         with self.accelerator.autocast():
-            vectors = self.model.grouped_vectors(
-                batch.ids.to(device), batch.mask.to(device), LENGTH_GROUP
-            )
+            vectors = self.model.grouped_vectors(batch.ids, batch.mask, LENGTH_GROUP)
 
         text_count = len(batch.rows)
         prompt_count = len(batch.classes) if self.student.loss != "lct" else 0
         key_count = len(vectors) - text_count - prompt_count
         texts, keys, class_prompts = torch.split(vectors, [text_count, key_count, prompt_count])
-        labels, has_key = batch.labels.to(device), batch.has_key.to(device)
-        keys, key_labels = self._all_keys(keys, labels, has_key)
+        keys, key_labels = self._all_keys(keys, batch.labels, batch.has_key)
 
         loss = matching_loss(
             texts,
             keys,
             class_prompts,
-            labels,
-            batch.classes.to(device),
-            has_key,
+            batch.labels,
+            batch.classes,
+            batch.has_key,
             key_labels=key_labels,
             processes=self.accelerator.num_processes,
             kind=self.student.loss,
@@ -203,19 +198,6 @@ class PescoTask(FixedBatches):
         first = self.data.texts[int(batch.rows[0])]
         numbers = ", ".join(map(str, batch.rows[:8].tolist()))
         return f"texts {numbers} …, the first {first[:80]!r}"
-
-    def measure(self) -> dict[str, float]:
-        """Measure nothing: the choice of a checkpoint must not depend on labels."""
-        return {}
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        self.model.save(directory)
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        saved = load_text_model(self.model.settings, directory)
-        self.model.load_state_dict(saved.state_dict())
 
 
 def shared_size(batch_size: int, texts: int, accelerator: Accelerator) -> int:

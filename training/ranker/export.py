@@ -13,7 +13,7 @@ from purlin.training.cross_encoder import PRECISIONS, Outputs, exported_graph
 from purlin.training.exporting.checks import Quantization, refuse_difference
 from purlin.training.exporting.directory import write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
-from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, Card, markdown_list, recipe_card
 from purlin.training.ranker.model import load_ranker_model
 from purlin.training.ranker.recipe import RankerRecipe
 
@@ -37,6 +37,8 @@ def export_ranker(
     `out` then stays as it was.
     """
     trained = load_ranker_model(recipe.model, directory=checkpoint).eval()
+    base_model = recipe.export.base_model or recipe.model.base
+    card = recipe_card(recipe.name, recipe.export, base_model, measures)
     quantization = recipe.export.quantization
     with exported_graph(trained, out, ("logits",), samples, quantization, _compare) as (
         new,
@@ -49,13 +51,8 @@ def export_ranker(
             default=recipe.export.default,
             files=digests,
         )
-        details = {
-            "base_model": _base_model(recipe),
-            "trained_on": list(recipe.export.trained_on),
-            "measures": dict(measures),
-        }
-        write_settings(new / serving.RERANKER_SETTINGS, settings, details)
-        (new / CARD).write_text(_card_text(recipe, measures))
+        write_settings(new / serving.RERANKER_SETTINGS, settings, card.details())
+        (new / CARD).write_text(_card_text(recipe, card))
     return serving.Reranker.load(out)
 
 
@@ -73,35 +70,21 @@ def _compare(expected: Outputs, computed: Outputs, quantization: Quantization) -
     )
 
 
-def _base_model(recipe: RankerRecipe) -> str:
-    return recipe.export.base_model or recipe.model.base
+def _card_text(recipe: RankerRecipe, card: Card) -> str:
+    weights = markdown_list(
+        f"{kind}: {share:.2f} of the score" for kind, share in recipe.export.shares().items()
+    )
+    default = ", ".join(recipe.export.default) or "no kind"
 
-
-def _card_text(recipe: RankerRecipe, measures: Mapping[str, float]) -> str:
-    shares = recipe.export.shares()
-    weights = [f"{kind}: {share:.2f} of the score" for kind, share in shares.items()]
-
-    return f"""# {recipe.name}
-
-A reranker for Purlin: `model.onnx` maps ids of `[CLS] query [SEP] passage [SEP]`, int64 (n, t) without padding, to a \
-logit of relevance (n,), where 0 is as likely as not.
-
-- **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
-- **Layers**: {recipe.model.layers or "all of the base model's"}
-- **Longest sequence**: {recipe.ranking.max_tokens} tokens, of which the query takes at most a third
-- **Weights**: {PRECISIONS[recipe.export.quantization]}
-
-## Trained on
-{markdown_list(recipe.export.trained_on)}
-
-## Share in the score
-{markdown_list(weights)}
-
-Reranked unless a request says otherwise: {", ".join(recipe.export.default) or "no kind"}.
-
-## Measures
-{markdown_measures(measures, ".4f")}
-
-## Limits
-{markdown_list(recipe.export.limits)}
-"""
+    return card.text(
+        "A reranker for Purlin: `model.onnx` maps ids of `[CLS] query [SEP] passage [SEP]`, int64 (n, t) without "
+        "padding, to a logit of relevance (n,), where 0 is as likely as not.",
+        {
+            "Layers": str(recipe.model.layers or "all of the base model's"),
+            "Longest sequence": f"{recipe.ranking.max_tokens} tokens, of which the query takes at most a third",
+            "Weights": PRECISIONS[recipe.export.quantization],
+        },
+        {
+            "Share in the score": f"{weights}\n\nReranked unless a request says otherwise: {default}."
+        },
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.qa.reader import ReadingPassage
-from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoderTask
+from purlin.training.cross_encoder import PAIRS_PER_GROUP
 from purlin.training.data.pairs import augment
 from purlin.training.exporting.layer_inputs import TokenIds
 from purlin.training.loop.devices import add_gradients
+from purlin.training.loop.task import Task
 from purlin.training.losses import listwise
 from purlin.training.models.padding import in_groups
 from purlin.training.ranker.lists import Lists
-from purlin.training.ranker.model import RankerModel, load_ranker_model
+from purlin.training.ranker.model import RankerModel
 from purlin.training.ranker.recipe import RankerRecipe
 from purlin.training.schedule import Schedule
 
@@ -41,8 +41,8 @@ class RankingBatch:
     relevant: list[int]
 
 
-class RankerTask(CrossEncoderTask):
-    """The lists of a recipe, as a `purlin.training.loop.task.Task`."""
+class RankerTask(Task[RankingBatch]):
+    """The lists of a recipe."""
 
     model: RankerModel
 
@@ -61,6 +61,7 @@ class RankerTask(CrossEncoderTask):
         sizes = [len(source.pairs) - source.held_out for source in sources]
         weights = [source.weight for source in recipe.pairs]
         self.schedule = Schedule(sizes, weights, recipe.loop.batch_size, recipe.seed)
+        self.batches_per_epoch = self.schedule.batches_per_epoch
 
         self.packer = ranker.packer(recipe.ranking.max_tokens)
 
@@ -143,8 +144,3 @@ class RankerTask(CrossEncoderTask):
         with torch.no_grad():
             logits = self._logits(packed)
         return int((logits >= logits[0]).sum())
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        saved = load_ranker_model(self.recipe.model, directory=directory)
-        self.model.load_state_dict(saved.state_dict())

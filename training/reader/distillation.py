@@ -8,7 +8,7 @@ of the student's tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ MIN_KEPT = 0.5
 Offsets = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class SoftTargets:
+class SoftTargets(NamedTuple):
     """A teacher's logits and distributions for B questions with P passages each.
 
     `selected` (B, P) are logits; `start` and `end` (B * P, t) distributions over the student's
@@ -39,11 +38,6 @@ class SoftTargets:
     end: Tensor
     has_target: Tensor
     has_scores: Tensor
-
-    def on(self, device: torch.device) -> SoftTargets:
-        """Return the targets on a device."""
-        tensors = (self.selected, self.start, self.end, self.has_target, self.has_scores)
-        return SoftTargets(*(tensor.to(device) for tensor in tensors))
 
 
 def soft_targets(

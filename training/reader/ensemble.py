@@ -81,22 +81,13 @@ def make_reader_ensemble(recipe: ReaderEnsembleRecipe) -> Path:
 
 
 def _card_text(recipe: ReaderEnsembleRecipe) -> str:
-    parts = [
+    parts = markdown_list(
         f"[{part.reader.name}](../{part.reader.name}/README.md): {part.share:g} of the logits"
         for part in recipe.parts
-    ]
-    return f"""# {recipe.name}
-
-A reader for Purlin whose logits are the weighted means of others'. It has the licences, training data and limits of its
-parts, and takes the sum of their times.
-
-## Parts
-{markdown_list(parts)}
-
-## Limits
-{markdown_list(recipe.export.limits)}
-
-## Files
-`reader.json` holds the settings, the fingerprints of the parts, which must lie beside this directory, and a fingerprint
-over all that changes an answer.
-"""
+    )
+    return Card(recipe.name, base_model="", limits=recipe.export.limits).text(
+        "A reader for Purlin whose logits are the weighted means of others'. It has the licences, training data and "
+        "limits of its parts, which must lie beside this directory, and takes the sum of their times. `reader.json` "
+        "holds the settings, the fingerprints of the parts, and a fingerprint over all that changes an answer.",
+        sections={"Parts": parts},
+    )

@@ -15,7 +15,7 @@ from purlin.training.cross_encoder import PRECISIONS, Outputs, exported_graph
 from purlin.training.exporting.checks import Quantization, refuse_difference
 from purlin.training.exporting.directory import write_settings
 from purlin.training.exporting.layer_inputs import TokenIds
-from purlin.training.exporting.model_card import CARD, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, Card, recipe_card
 from purlin.training.exporting.saturation import FloatArray
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderRecipe
@@ -38,6 +38,8 @@ def export_reader(
     and leaves `out` as it was.
     """
     trained = load_reader_model(recipe.model, checkpoint).eval()
+    base_model = recipe.export.base_model or recipe.model.base
+    card = recipe_card(recipe.name, recipe.export, base_model, measures)
     outputs, quantization = ("start", "end", "selected"), recipe.export.quantization
     with exported_graph(trained, out, outputs, samples, quantization, _compare) as (new, digests):
         settings = ReaderSettings(
@@ -47,13 +49,8 @@ def export_reader(
             calibration=recipe.export.calibration,
             files=digests,
         )
-        details = {
-            "base_model": _base_model(recipe),
-            "trained_on": list(recipe.export.trained_on),
-            "measures": dict(measures),
-        }
-        write_settings(new / READER_SETTINGS, settings, details)
-        (new / CARD).write_text(_card_text(recipe, measures))
+        write_settings(new / READER_SETTINGS, settings, card.details())
+        (new / CARD).write_text(_card_text(recipe, card))
     return serving.Reader.load(out)
 
 
@@ -83,27 +80,13 @@ def _overlap(reference: FloatArray, logits: FloatArray) -> float:
     return float(np.minimum(softmax(reference), softmax(logits)).sum())
 
 
-def _base_model(recipe: ReaderRecipe) -> str:
-    return recipe.export.base_model or recipe.model.base
-
-
-def _card_text(recipe: ReaderRecipe, measures: Mapping[str, float]) -> str:
-    return f"""# {recipe.name}
-
-A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without \
-padding, to
-start and end logits (n, t) and a passage's selection logit (n,), where 0 is the logit of "no passage answers".
-
-- **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
-- **Longest sequence**: {recipe.reading.max_tokens} tokens, of which the question takes at most a third
-- **Weights**: {PRECISIONS[recipe.export.quantization]}
-
-## Trained on
-{markdown_list(recipe.export.trained_on)}
-
-## Measures
-{markdown_measures(measures, ".4f")}
-
-## Limits
-{markdown_list(recipe.export.limits)}
-"""
+def _card_text(recipe: ReaderRecipe, card: Card) -> str:
+    return card.text(
+        "A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without "
+        "padding, to start and end logits (n, t) and a passage's selection logit (n,), where 0 is the logit of "
+        '"no passage answers".',
+        {
+            "Longest sequence": f"{recipe.reading.max_tokens} tokens, of which the question takes at most a third",
+            "Weights": PRECISIONS[recipe.export.quantization],
+        },
+    )

@@ -5,22 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import send_to_device
 from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
-from purlin.training.cross_encoder import CrossEncoderTask
 from purlin.training.data.questions.reader_questions import TrainingQuestion
 from purlin.training.loop.devices import add_gradients
+from purlin.training.loop.task import Task
 from purlin.training.reader.distillation import SoftTargets, distillation_loss, soft_targets
 from purlin.training.reader.losses import UNKNOWN, reading_loss
-from purlin.training.reader.model import HIDDEN, ReaderModel, load_reader_model
+from purlin.training.reader.model import HIDDEN, ReaderModel
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderRecipe
 from purlin.training.reader.scores import PassageScores, ScoreFiles
@@ -29,8 +30,7 @@ from purlin.training.schedule import Schedule
 _NO_SPAN = (-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingBatch:
+class ReadingBatch(NamedTuple):
     """B questions with P passages each.
 
     `ids`, `mask`, `hidden` (B * P, t), `hidden` where no answer can be; `right` (B,) the passage
@@ -62,8 +62,8 @@ class DrawnQuestion:
     spans: list[tuple[int, int]]
 
 
-class ReaderTask(CrossEncoderTask):
-    """The questions of a recipe, as a `purlin.training.loop.task.Task`."""
+class ReaderTask(Task[ReadingBatch]):
+    """The questions of a recipe."""
 
     model: ReaderModel
 
@@ -87,6 +87,7 @@ class ReaderTask(CrossEncoderTask):
         sizes = [len(source.items) for source in sources]
         weights = [source.weight for source in recipe.questions]
         self.schedule = Schedule(sizes, weights, recipe.loop.batch_size, recipe.seed)
+        self.batches_per_epoch = self.schedule.batches_per_epoch
         # The score files have the questions of distilled sources alone, in their order.
         distilled = np.repeat([source.distilled for source in sources], sizes)
         self.score_rows = np.where(distilled, np.cumsum(distilled) - 1, -1)
@@ -178,19 +179,17 @@ class ReaderTask(CrossEncoderTask):
 
         See `reading_loss` and `purlin.training.reader.distillation`.
         """
-        device = self.accelerator.device
-        starts, ends, selected = self._logits(batch.ids.to(device), batch.mask.to(device))
-        no_answer = batch.hidden.to(device)
-        starts = starts.masked_fill(no_answer, HIDDEN)
-        ends = ends.masked_fill(no_answer, HIDDEN)
+        batch = send_to_device(batch, self.accelerator.device)
+        starts, ends, selected = self._logits(batch.ids, batch.mask)
+        starts = starts.masked_fill(batch.hidden, HIDDEN)
+        ends = ends.masked_fill(batch.hidden, HIDDEN)
 
         none_score = self.recipe.reading.none_score
-        right, spans = batch.right.to(device), batch.spans.to(device)
-        losses = reading_loss(starts, ends, selected, right, spans, none_score)
+        losses = reading_loss(starts, ends, selected, batch.right, batch.spans, none_score)
 
         if batch.soft is not None and (teacher := self.recipe.teacher) is not None:
             soft = distillation_loss(
-                starts, ends, selected, batch.soft.on(device), teacher.temperature, none_score
+                starts, ends, selected, batch.soft, teacher.temperature, none_score
             )
             losses |= {name: teacher.weight * loss for name, loss in soft.items()}
 
@@ -245,10 +244,6 @@ class ReaderTask(CrossEncoderTask):
         spans = best_spans(passages[best], best_logits)
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
         return answer in item.answers(source.pool), chosen[best] == item.passage
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        self.model.load_state_dict(load_reader_model(self.recipe.model, directory).state_dict())
 
 
 def token_spans(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.distributed.nn
 from accelerate import Accelerator
+from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,6 +21,7 @@ from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import DevEvaluator
 from purlin.training.encoded import RoleEncoder, role_encoder
 from purlin.training.loop.devices import add_gradients, gathered
+from purlin.training.loop.task import Task
 from purlin.training.losses import (
     IGNORED,
     cached_backward,
@@ -29,7 +30,7 @@ from purlin.training.losses import (
     reconstruction,
 )
 from purlin.training.models.padding import tokenized
-from purlin.training.models.text_model import TextModel, load_text_model
+from purlin.training.models.text_model import TextModel
 from purlin.training.santa.hard_negatives import HardNegatives
 from purlin.training.santa.masked_passages import PassageMasker
 from purlin.training.santa.recipe import Stage
@@ -39,8 +40,7 @@ ROLES: tuple[Role, Role] = ("query", "passage")
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 
 
-@dataclass(frozen=True, slots=True)
-class PairBatch:
+class PairBatch(NamedTuple):
     """The part of a batch that one process computes, on its device; ids and masks are (n, T).
 
     `passages` (n * (1 + hard negatives), T) holds the positives first. `masked` are ids, mask (n,
@@ -57,20 +57,11 @@ class PairBatch:
     passage_texts: Tensor
     texts: tuple[list[str], list[str]] | None = None
 
-    def on(self, device: torch.device) -> PairBatch:
-        """Return the same batch on another device."""
 
-        def moved(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(map(moved, value))
-            return value.to(device) if isinstance(value, Tensor) else value
+class SantaTask(Task[PairBatch]):
+    """One stage on its pairs."""
 
-        values = {field.name: moved(getattr(self, field.name)) for field in fields(self)}
-        return PairBatch(**values)
-
-
-class SantaTask:
-    """One stage on its pairs, as a `purlin.training.loop.task.Task`."""
+    model: TextModel
 
     def __init__(
         self,
@@ -101,6 +92,7 @@ class SantaTask:
             group=stage.group,
             packages=packages,
         )
+        self.batches_per_epoch = self.schedule.batches_per_epoch
 
         # A copy: a tokenizer's limit is state, and batches are drawn in a thread.
         self.tokenizer: Any = copy.deepcopy(text_model.tokenizer)
@@ -113,7 +105,7 @@ class SantaTask:
             self.pairs,
             text_model,
             accelerator,
-            batches_per_epoch=self.schedule.batches_per_epoch(),
+            batches_per_epoch=self.batches_per_epoch,
             directory=directory,
         )
 
@@ -137,14 +129,6 @@ class SantaTask:
 
         for weight in self.model.parameters():
             weight.requires_grad_(weight in fresh)
-
-    def fresh(self) -> Sequence[torch.nn.Parameter]:
-        """Return the parameters of the light decoder."""
-        return self.model.fresh()
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches in which every pair comes once."""
-        return self.schedule.batches_per_epoch()
 
     def batch(self, number: int) -> PairBatch:
         """Return this process's part of a batch, which depends on seed and number only."""
@@ -189,7 +173,7 @@ class SantaTask:
 
         They are stage.sda * eq. 5, stage.mep * eq. 7, and the divergence from the teacher's ranking.
         """
-        batch = batch.on(self.accelerator.device)
+        batch = send_to_device(batch, self.accelerator.device)
         stage = self.stage
         teacher_scores = self._teacher_scores(batch)
 
@@ -328,8 +312,6 @@ class SantaTask:
             total += loss.detach()
         return total
 
-    # -- the rest of `purlin.training.loop.task.Task` --------------------------------------------
-
     def describe(self, batch: PairBatch) -> str:
         """Return the numbers of the first pairs, and the first query."""
         return describe_rows(batch.rows, self.pairs)
@@ -337,12 +319,3 @@ class SantaTask:
     def measure(self) -> dict[str, float]:
         """Return the measures on the dev sets."""
         return self.dev.measure() if self.dev else {}
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        self.model.save(directory)
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        saved = load_text_model(self.model.settings, directory)
-        self.model.load_state_dict(saved.state_dict())

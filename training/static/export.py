@@ -19,7 +19,7 @@ from purlin.index.encoder.static import (
 )
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
-from purlin.training.exporting.model_card import CARD, Card, markdown_list, markdown_measures
+from purlin.training.exporting.model_card import CARD, FINGERPRINT, Card
 from purlin.training.exporting.samples import library_texts
 from purlin.training.static.model import WordVectors, count_words, make_bags
 
@@ -75,23 +75,10 @@ def _compare(model: WordVectors, encoder: StaticEncoder) -> None:
 
 
 def _card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
-    return f"""# {card.name}
-
-A static text encoder for Purlin: `vectors.npy` has {shape[0]:,} words with {shape[1]} components each, in 8 bits; \
-`weights.npy` has each word's weight in queries and in passages, times the scale of its row. A text's vector is the \
-weighted sum over its words, times the root of how often each occurs, scaled to length 1.
-
-- **Base model**: {card.base_model}, licence {card.base_licence}
-- **Trained on**: {", ".join(card.trained_on) or "nothing beyond the base model"}
-- **Longest text**: {max_tokens:,} words and pieces; the rest is cut off
-
-## Measures
-{markdown_measures(card.measures, ".4g")}
-
-## Limits
-{markdown_list(card.limits)}
-
-## Files
-`encoder.json` holds the settings, the SHA-256 of the other files, and a fingerprint over all that changes a vector. An
-index remembers the fingerprint of the encoder that it was made with.
-"""
+    return card.text(
+        f"A static text encoder for Purlin: `vectors.npy` has {shape[0]:,} words with {shape[1]} components each, in "
+        "8 bits; `weights.npy` has each word's weight in queries and in passages, times the scale of its row. A text's "
+        "vector is the weighted sum over its words, times the root of how often each occurs, scaled to length 1. "
+        f"{FINGERPRINT}",
+        {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},
+    )

@@ -5,25 +5,27 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import Vectors
 from purlin.index.encoder.static import ROLES, Vocabulary
 from purlin.index.records import Role
+from purlin.training.models.saved_model import SavedModel
 
+MODEL = "model.safetensors"
 FEWEST_WORDS = 5  # of a passage from which words that its query has are left out
 
 
-@dataclass(frozen=True, slots=True)
-class Bags:
+class Bags(NamedTuple):
     """Texts as bags of words: `rows` of the vocabulary (k,), each once per text, with its `repeats`.
 
     Text i has rows[starts[i] : starts[i + 1]].
@@ -32,10 +34,6 @@ class Bags:
     rows: Tensor
     starts: Tensor
     repeats: Tensor
-
-    def on(self, device: torch.device) -> Bags:
-        """Return the same bags on another device."""
-        return Bags(self.rows.to(device), self.starts.to(device), self.repeats.to(device))
 
 
 def count_words(
@@ -72,7 +70,7 @@ def make_bags(counts: Sequence[Counter[int]]) -> Bags:
     )
 
 
-class WordVectors(nn.Module):
+class WordVectors(SavedModel):
     """Trainable vectors of words, and the logarithms of their weights in queries and passages."""
 
     def __init__(self, vectors: Vectors, log_weights: NDArray[Any]) -> None:
@@ -81,6 +79,18 @@ class WordVectors(nn.Module):
         start = torch.from_numpy(np.asarray(log_weights, dtype=np.float32))
         self.vectors = nn.Parameter(torch.from_numpy(vectors.copy()))
         self.log_weights = nn.ParameterDict({role: nn.Parameter(start.clone()) for role in ROLES})
+
+    def fresh(self) -> list[nn.Parameter]:
+        """Return the logarithms of the weights, whose rate is `fresh_rate` times that of vectors."""
+        return list(self.log_weights.values())
+
+    def save(self, directory: Path) -> None:
+        """Write vectors and weights."""
+        save_file(self.state_dict(), directory / MODEL)
+
+    def load(self, directory: Path) -> None:
+        """Load what `save` wrote."""
+        self.load_state_dict(load_file(directory / MODEL))
 
     def forward(self, bags: Bags, role: Role) -> Tensor:
         """Return unit vectors (texts, dim)."""

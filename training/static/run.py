@@ -7,7 +7,7 @@ That is the start of contrastive training, which changes vectors and weights ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 
 from purlin.index.encoder import TextEncoder, load_encoder
 from purlin.index.errors import InvalidInput
-from purlin.training.data.pairs.loading import Report, load_pairs
+from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair
-from purlin.training.exporting.model_card import Card
+from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, train
 from purlin.training.static.export import export_static
 from purlin.training.static.model import WordVectors
 from purlin.training.static.recipe import CHECKPOINTS, StaticExport, StaticRecipe
@@ -34,15 +34,13 @@ def train_static(
     recipe: StaticRecipe,
     out: Path,
     *,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     cpu: bool = False,
 ) -> Path:
     """Train word vectors and export them; return the encoder directory `out`/NAME.
 
-    A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
-    called after each of its steps; `say` is called with a line of text now and then. Raises
-    InvalidInput in a run of several processes.
+    A run that was killed is resumed. Raises InvalidInput in a run of several processes.
     """
     # Sums of word vectors gain nothing from bf16.
     settings = replace(recipe.loop, precision="fp32")
@@ -70,13 +68,9 @@ def train_static(
         say=say,
     )
     task.restore(checkpoint)
-    export_static(
-        model,
-        vocabulary,
-        out / recipe.name,
-        _card(recipe, report, checkpoint),
-        recipe.export.max_tokens,
-    )
+    export, measures = recipe.export, dev_measures(checkpoint)
+    card = recipe_card(recipe.name, export, export.base_model, measures, report.counts())
+    export_static(model, vocabulary, out / recipe.name, card, export.max_tokens)
     return out / recipe.name
 
 
@@ -86,14 +80,3 @@ def _recorded(
     """Return what decides the curve; the export does not."""
     content = asdict(replace(recipe, export=StaticExport()))
     return content | {"texts": list(map(digest, sources)), "teacher": teacher.fingerprint}
-
-
-def _card(recipe: StaticRecipe, report: Report, checkpoint: Path) -> Card:
-    return Card(
-        recipe.name,
-        base_model=recipe.export.base_model,
-        base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or report.counts(),
-        measures=dev_measures(checkpoint),
-        limits=recipe.export.limits,
-    )

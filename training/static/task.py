@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from accelerate.utils import send_to_device
+from torch import Tensor
 
 from purlin.index.encoder.static import Vocabulary
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair
-from purlin.training.dev import encoder_measures, read_dev_set
-from purlin.training.loop.task import FixedBatches
+from purlin.training.dev import encoder_measures, read_dev_set, with_mean
+from purlin.training.loop.task import Task
 from purlin.training.losses import contrastive
 from purlin.training.schedule import RowNumbers, Schedule, describe_rows, digests, package_numbers
 from purlin.training.static.export import in_memory
 from purlin.training.static.model import Bags, WordVectors, count_words, drop_shared, make_bags
 from purlin.training.static.recipe import StaticRecipe
 
-MODEL = "model.safetensors"
 
-
-@dataclass(frozen=True, slots=True)
-class StaticBatch:
+class StaticBatch(NamedTuple):
     """Queries and passages of the same rows. Texts of equal digest (n,) are not told apart."""
 
     rows: RowNumbers
@@ -38,8 +34,10 @@ class StaticBatch:
     passage_digests: Tensor
 
 
-class StaticTask(FixedBatches):
-    """Contrastive training of word vectors, as a `purlin.training.loop.task.Task`."""
+class StaticTask(Task[StaticBatch]):
+    """Contrastive training of word vectors."""
+
+    model: WordVectors
 
     def __init__(
         self,
@@ -55,15 +53,8 @@ class StaticTask(FixedBatches):
         self.device = accelerator.device
         self.pairs = [_with_first_query(pair) for source in sources for pair in source]
         self.schedule = make_schedule(sources, recipe)
+        self.batches_per_epoch = self.schedule.batches_per_epoch
         self.dev = [(dev_set, read_dev_set(dev_set)) for dev_set in recipe.dev]
-
-    def fresh(self) -> Sequence[nn.Parameter]:
-        """Return the logarithms of the weights, whose rate is `fresh_rate` times that of vectors."""
-        return list(self.model.log_weights.values())
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches in which every pair comes once."""
-        return self.schedule.batches_per_epoch()
 
     def batch(self, number: int) -> StaticBatch:
         """Return a batch, which depends on seed and number only."""
@@ -87,16 +78,20 @@ class StaticTask(FixedBatches):
 
     def backward(self, batch: StaticBatch) -> dict[str, float]:
         """Add the gradients of the mean of both directions: passages of queries, and the reverse."""
-        queries = self.model(batch.queries.on(self.device), "query")
-        passages = self.model(batch.passages.on(self.device), "passage")
+        batch = send_to_device(batch, self.device)
+        queries = self.model(batch.queries, "query")
+        passages = self.model(batch.passages, "passage")
         same_query = batch.query_digests == batch.query_digests[:, None]
         same_passage = batch.passage_digests == batch.passage_digests[:, None]
-        excluded = (same_query | same_passage).to(self.device)
         own = torch.arange(len(batch.rows), device=self.device)
 
         losses = [
             contrastive(
-                anchors, targets, own, temperature=self.recipe.temperature, excluded=excluded
+                anchors,
+                targets,
+                own,
+                temperature=self.recipe.temperature,
+                excluded=same_query | same_passage,
             )
             for anchors, targets in ((queries, passages), (passages, queries))
         ]
@@ -111,16 +106,7 @@ class StaticTask(FixedBatches):
     def measure(self) -> dict[str, float]:
         """Return the measures of the dev sets, of the encoder as it would be exported."""
         encoder = in_memory(self.model, self.vocabulary, self.recipe.export.max_tokens)
-        values = encoder_measures(self.dev, encoder)
-        return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        save_file(self.model.state_dict(), directory / MODEL)
-
-    def restore(self, directory: Path) -> None:
-        """Load the weights that `save` wrote."""
-        self.model.load_state_dict(load_file(directory / MODEL))
+        return with_mean(encoder_measures(self.dev, encoder))
 
 
 def make_schedule(sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> Schedule:

@@ -69,30 +69,15 @@ class _Vocabulary(dict[bytes, int]):
         return number
 
 
-class _Numbers(dict[str, tuple[int, ...]]):
-    """Word -> numbers of its tokens in a run; a word is split when it is looked up first."""
-
-    def __init__(self, language: Language) -> None:
-        super().__init__()
-        self.language = language
-        self.vocabulary = _Vocabulary()
-
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        numbers = tuple(self.vocabulary[token] for token in _encoded(word, self.language))
-        if len(self) < _MAX_CACHED_WORDS:
-            self[word] = numbers
-        return numbers
-
-
 class Tokenizer(dict[str, tuple[bytes, ...]]):
     """Cuts texts into the tokens that a segment stores, and remembers the tokens of their words."""
 
     def __init__(self, language: Language) -> None:
         super().__init__()
-        self._language = language
+        self.language = language
 
     def __missing__(self, word: str) -> tuple[bytes, ...]:
-        tokens = tuple(_encoded(word, self._language))
+        tokens = tuple(token.encode(*CODEC) for token in split(word, self.language))
         if len(self) < _MAX_CACHED_WORDS:
             self[word] = tokens
         return tokens
@@ -100,10 +85,6 @@ class Tokenizer(dict[str, tuple[bytes, ...]]):
     def tokens(self, text: str) -> list[bytes]:
         """Return the tokens of a text in their order."""
         return list(chain.from_iterable(map(self.__getitem__, words(text))))
-
-
-def _encoded(word: str, language: Language) -> list[bytes]:
-    return [token.encode(*CODEC) for token in split(word, language)]
 
 
 class LexicalBuilder:
@@ -124,41 +105,38 @@ class LexicalBuilder:
         self._lengths = array("i")
 
         # Tokens of the texts of this run, and the row and length of each text.
-        self._numbers = _Numbers(ENGLISH if language is None else language)
+        self._vocabulary = _Vocabulary()
         self._tokens, self._text_rows, self._text_lengths = array("i"), array("i"), array("i")
         # Rows of other segments: the postings, their first and last + 1, and the first row here.
         self._copied: list[tuple[Postings, int, int, int]] = []
 
-        self._language = language
-        # The first texts, until their language is detected.
+        # None until the language is detected, by the first texts.
+        self._tokenizer = None if language is None else Tokenizer(language)
         self._sample: list[str] = []
         self._sample_chars = 0
 
     def add(self, text: str) -> None:
         """Append one row."""
-        if self._language is not None:
-            self._add_numbers(chain.from_iterable(map(self._numbers.__getitem__, words(text))))
+        if self._tokenizer is not None:
+            self.add_tokens(self._tokenizer.tokens(text))
             return
         self._sample.append(text)
         self._sample_chars += len(text)
         if self._sample_chars >= SAMPLE_CHARS:
             self._detect_language()
 
-    def _detect_language(self) -> None:
+    def _detect_language(self) -> Tokenizer:
         """Detect the language of the sample, and append its rows."""
-        self._language = detect(fold(text).lower() for text in self._sample)
-        self._numbers = _Numbers(self._language)
+        self._tokenizer = Tokenizer(detect(fold(text).lower() for text in self._sample))
         for text in self._sample:
             self.add(text)
         self._sample.clear()
+        return self._tokenizer
 
     def add_tokens(self, tokens: Iterable[bytes]) -> None:
         """Append one row by the tokens that a `Tokenizer` of the builder's language made of it."""
-        self._add_numbers(map(self._numbers.vocabulary.__getitem__, tokens))
-
-    def _add_numbers(self, numbers: Iterable[int]) -> None:
         before = len(self._tokens)
-        self._tokens.extend(numbers)
+        self._tokens.extend(map(self._vocabulary.__getitem__, tokens))
         self._text_rows.append(len(self._lengths))
         self._text_lengths.append(len(self._tokens) - before)
         self._lengths.append(len(self._tokens) - before)
@@ -172,8 +150,7 @@ class LexicalBuilder:
 
     def close(self) -> None:
         """Write the files. Raises OSError."""
-        if self._language is None:
-            self._detect_language()
+        tokenizer = self._detect_language() if self._tokenizer is None else self._tokenizer
         if self._tokens:
             self._end_run()
 
@@ -183,8 +160,8 @@ class LexicalBuilder:
             for entries in _merged(sources, len(lengths)):
                 writer.write(entries)
 
-        if self._numbers.language is not ENGLISH:
-            (self._directory / LANGUAGE_FILE).write_text(self._numbers.language.name)
+        if tokenizer.language is not ENGLISH:
+            (self._directory / LANGUAGE_FILE).write_text(tokenizer.language.name)
         self.abandon()
 
     def abandon(self) -> None:
@@ -194,7 +171,7 @@ class LexicalBuilder:
 
     def _end_run(self) -> None:
         """Write the entries of the texts since the last run, in the order of their tokens."""
-        vocabulary = self._numbers.vocabulary
+        vocabulary = self._vocabulary
         ordered = sorted(vocabulary)
         rank = np.empty(len(ordered), np.int64)
         rank[[vocabulary[token] for token in ordered]] = np.arange(len(ordered))
@@ -214,7 +191,7 @@ class LexicalBuilder:
         )
         self._runs.append(_Run(self._scratch / str(len(self._runs)), entries))
 
-        self._numbers = _Numbers(self._numbers.language)
+        self._vocabulary = _Vocabulary()
         for column in (self._tokens, self._text_rows, self._text_lengths):
             del column[:]
 

@@ -12,7 +12,7 @@ LANGUAGE_FILE = "language.txt"
 # The language is detected by so many characters of the texts.
 SAMPLE_CHARS = 200_000
 # At least so many common words of the language must occur, so many of them distinct; so large a share of
-# all words must be common ones, and so many times as many as English ones.
+# all words must be common ones, and so many times as many as those of English and languages elsewhere.
 _FEWEST_WORDS, _FEWEST_DISTINCT, _LEAST_SHARE, _TIMES_ENGLISH = 10, 5, 0.01, 2
 
 _WORD = re.compile(r"[a-z]+")
@@ -90,9 +90,33 @@ ITALIAN = _language(
     "anche non piu senza tutti tutto",
     "o a i e ato ata ati ate are ante anti abile abili zione zioni mente ino ina",
 )
+SWEDISH = _language(
+    "swedish",
+    "allt att av de den denna det dig din dina ditt du eller en ett for fran han har hos i kan med men nar ni och om "
+    "pa samt sig sin sina sitt som sa till upp var vi vid ar",
+    "aven efter ej inte mer mot mycket mellan over under utan",
+    "a ar arna as en et er erna ens ets ad ade ande are eri e or orna n s t ig iga lig liga ning ningar het",
+    "s e o",
+)
+POLISH = _language(
+    "polish",
+    "a aby albo byc ci co czy dla do gdy go i ich ile jak jako jego jej jest juz kazdy kiedy ktora ktore ktory "
+    "ktorych lub ma na o od oraz po przez przy sa sie ta tak takze tam te ten tego to tu tych tym u w we "
+    "wraz z za ze",
+    "ale bez bardzo nie tylko",
+    "a e i y o u ow om ami ach iem em ej ego emu ych ich ym im ymi imi owy owa owe ny na ne nych nego nie osc ka ki",
+)
 LANGUAGES: Mapping[str, Language] = {
-    language.name: language for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN)
+    language.name: language
+    for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN, SWEDISH, POLISH)
 }
+# Common words of languages that are searched as English although they share many with a language above:
+# Danish and Norwegian, Portuguese, Czech and Slovak.
+_ELSEWHERE = frozenset(
+    "af blev blir bliver eller fra hvis ikke kun noe nogle og ogsa til uden uten ved "
+    "ao aos com dos em foi mais na nao nas nos ou pela pelo sao seu sua um uma voce "
+    "aj alebo az byl je jeho jsou ke ked kde ktera ktere ktery nebo podle pre pri pro se si su take tez vas ve".split()
+)
 
 
 def _telling_words() -> dict[Language, frozenset[str]]:
@@ -119,7 +143,12 @@ def detect(texts: Iterable[str]) -> Language:
     }
     english = counts.pop(ENGLISH)
     best = max(counts, key=counts.__getitem__)
+    elsewhere = sum(words[word] for word in _ELSEWHERE - best.common - best.others)
 
-    fewest = max(_FEWEST_WORDS, _LEAST_SHARE * words.total(), _TIMES_ENGLISH * english)
+    fewest = max(
+        _FEWEST_WORDS,
+        _LEAST_SHARE * words.total(),
+        _TIMES_ENGLISH * (english + elsewhere),
+    )
     is_clear = counts[best] >= fewest and len(words.keys() & _TELLING[best]) >= _FEWEST_DISTINCT
     return best if is_clear else ENGLISH

@@ -13,7 +13,7 @@ from itertools import accumulate, chain
 
 import Stemmer
 
-from purlin.index.search.lexical.languages import ENGLISH, FRENCH, Language
+from purlin.index.search.lexical.languages import ENGLISH, FRENCH, POLISH, Language
 from purlin.index.texts.unspaced import HAN, KATAKANA, OTHER_UNSPACED
 
 _MAX_TOKEN_CHARS = 64
@@ -319,6 +319,8 @@ def _split_name(word: str, language: Language) -> tuple[str, ...]:
 # Snowball keeps the s of "vélos", "bleus" and "oreillers", which it cuts as a verb's ending without it;
 # of "imprimée", é is an e here.
 _FRENCH_ENDING = re.compile(r"(?<=..e)es?$|(?<=..[^s])s$")
+# "ó" is an o here, with which Snowball keeps the ending of "kotów".
+_POLISH_ENDING = re.compile(r"(?<=...)ow$")
 # A stemmer must not be shared between threads.
 _local = threading.local()
 
@@ -336,5 +338,7 @@ def _stem(token: str, language: Language) -> str:
 
     if language is FRENCH:
         token = _FRENCH_ENDING.sub("", token)
+    elif language is POLISH:
+        token = _POLISH_ENDING.sub("", token)
 
     return str(stemmer.stemWord(token))

@@ -26,6 +26,8 @@ _FOR = {
     "dutch": rf"voor|geschikt voor|{_ENGLISH}",
     "spanish": rf"para|compatible con|{_ENGLISH}",
     "italian": rf"per|compatibile con|{_ENGLISH}",
+    "swedish": rf"till|för|passar|kompatibel med|{_ENGLISH}",
+    "polish": rf"do|dla|pasuje do|kompatybilny z|{_ENGLISH}",
 }
 _PATTERNS = {
     language: re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)

@@ -10,11 +10,11 @@ import numpy as np
 
 from purlin.index.records import Kind
 from purlin.index.search.arrays import NO_ROWS, Rows
-from purlin.index.search.contracts import LexicalRetriever, PassageStore
+from purlin.index.search.contracts import DocumentStore, LexicalRetriever
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, in_frame, places
-from purlin.index.search.ranking.uses import last_name, used_symbol
+from purlin.index.search.ranking.uses import Relation, relation_in
 from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
 from purlin.index.texts.quantities import quantities
 
@@ -43,13 +43,13 @@ class NamedRows:
     def __init__(
         self,
         kind: Kind,
-        passages: PassageStore,
+        documents: DocumentStore,
         lexical: LexicalRetriever,
         weights: Callable[[str], Mapping[str, float]],
     ) -> None:
         """`weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them."""
         self._kind = kind
-        self._passages = passages
+        self._documents = documents
         self._lexical = lexical
         self._weights = weights
 
@@ -58,7 +58,7 @@ class NamedRows:
 
         In code, also those at the files and lines that the query names, as stack traces do.
         """
-        rows = self._passages.rows_named(query)
+        rows = self._documents.rows_named(query)
         if self._kind == "product":
             rows = np.union1d(rows, self._coded(query))
             rows = rows if len(rows) else self._coded_alike(query)
@@ -66,26 +66,25 @@ class NamedRows:
 
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
-            rows = np.union1d(rows, self._passages.rows_named(title))
-        if self._kind == "code" and "path" in self._passages.field_types:
+            rows = np.union1d(rows, self._documents.rows_named(title))
+        if self._kind == "code" and "path" in self._documents.field_types:
             rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
         return np.unique(rows)
 
     def defining(self, query: str) -> Rows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
         names = repository.names_of(query)
-        if not names or "name" not in self._passages.field_types:
+        if not names or "name" not in self._documents.field_types:
             return NO_ROWS
-        return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
+        return self._documents.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def used_symbol(self, query: str) -> str | None:
-        """Return the symbol whose uses the query asks for, if it is one."""
-        symbol = used_symbol(query)
-        if symbol is None:
+    def relation(self, query: str) -> Relation | None:
+        """Return the relation to a symbol that the query asks for, if it is a symbol."""
+        relation = relation_in(query)
+        if relation is None:
             return None
-        name = last_name(symbol)
-        is_symbol = repository.is_telling(name) or len(self.defining(name))
-        return symbol if is_symbol else None
+        is_symbol = repository.is_telling(relation.name) or len(self.defining(relation.name))
+        return relation if is_symbol else None
 
     def has_code(self, query: str) -> bool:
         """Return whether a word of the query is a code that some passages have, but few."""
@@ -109,13 +108,13 @@ class NamedRows:
 
         `functions` maps each line to the function that a stack trace has there, or to "".
         """
-        existing = self._passages.existing_paths(endings(path))
+        existing = self._documents.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
         if file is None:
             return NO_ROWS
 
-        rows = self._passages.rows_where({"path": file})
-        documents = [stored.document for stored in self._passages.fetch(rows.tolist())]
+        rows = self._documents.rows_where({"path": file})
+        documents = [stored.document for stored in self._documents.fetch(rows.tolist())]
         at_lines = (in_frame(documents, *each) for each in functions.items())
         ids = {document.id for document in at_lines if document is not None}
         return rows[[document.id in ids for document in documents]]
@@ -128,8 +127,8 @@ class NamedRows:
         codes = [*spellings(query), query.upper(), query.casefold()]
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
-            self._passages.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
-            for name in self._passages.field_types
+            self._documents.rows_where({name: [*codes, *numbers]}, _MAX_CODED)
+            for name in self._documents.field_types
             if is_code(name)
         ]
         return np.concatenate([NO_ROWS, *rows])
@@ -141,7 +140,7 @@ class NamedRows:
 
         joined = letters_and_digits(query)
         rows, _ = self._lexical.search(self._weights(f"{query} {joined}"), _CODES_COMPARED)
-        stored = self._passages.fetch(rows.tolist())
+        stored = self._documents.fetch(rows.tolist())
         is_alike = [joined in map(letters_and_digits, codes_of(each.document)) for each in stored]
         return np.union1d(rows[np.array(is_alike, dtype=np.bool_)], self._coded(joined))
 
@@ -156,7 +155,7 @@ class NamedRows:
 
         rows, _ = self._lexical.search(self._weights(query), _CODES_COMPARED)
         rows_by_span: dict[tuple[int, int], list[int]] = {}
-        for row, stored in zip(rows.tolist(), self._passages.fetch(rows.tolist()), strict=True):
+        for row, stored in zip(rows.tolist(), self._documents.fetch(rows.tolist()), strict=True):
             for code in spans.keys() & set(map(letters_and_digits, codes_of(stored.document))):
                 rows_by_span.setdefault(spans[code], []).append(row)
         complete_rows = [

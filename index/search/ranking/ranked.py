@@ -14,9 +14,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Mode
 from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
 from purlin.index.search.contracts import Allowed
-from purlin.index.search.highlights import HighlightTerms
 from purlin.index.search.ranking.query_log import Nearness
 from purlin.index.search.ranking.repository import Evidence
+from purlin.index.search.ranking.uses import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,10 @@ class Query:
     - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
     - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
     - `nearness`: that of documents to earlier queries.
-    - `named`: rows whose id, title or code is exactly the query. They score 1.
-    - `defining`: rows whose last name is the query. They score 1, too.
+    - `named`: allowed rows whose id, title or code is exactly the query.
+    - `defining`: allowed rows whose last name is the query.
     - `excluded`: rows that cannot be hits.
-    - `used_symbol`: the symbol whose uses the query asks for, if it does.
-    - `highlight_terms`: what is highlighted in hits.
+    - `relation`: the relation to a symbol that the query asks for, such as its uses, if it does.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
     - `has_code`: whether a word of it is a code that few products have.
@@ -109,11 +108,15 @@ class Query:
     named: Rows = field(default_factory=NO_ROWS.copy)
     defining: Rows = field(default_factory=NO_ROWS.copy)
     excluded: Rows = field(default_factory=NO_ROWS.copy)
-    used_symbol: str | None = None
-    highlight_terms: HighlightTerms = field(default_factory=HighlightTerms)
+    relation: Relation | None = None
     has_evidence: bool = False
     has_feedback: bool = False
     has_code: bool = False
+
+    @property
+    def exact(self) -> Rows:
+        """The rows that the query names exactly, all of which score 1."""
+        return np.concatenate([self.named, self.defining])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +157,8 @@ class Ranked:
         rest = self.ranking.take(np.arange(read, count))
 
         means = (1.0 - weight) * head.scores + weight * relevance
-        exact = np.isin(head.rows, np.concatenate([self.query.named, self.query.defining]))
-        scores = np.where(exact, head.scores, means).astype(np.float32)
+        is_exact = np.isin(head.rows, self.query.exact)
+        scores = np.where(is_exact, head.scores, means).astype(np.float32)
         order = np.argsort(-scores, kind="stable")
 
         evidence = self.ranking.evidence

@@ -10,14 +10,13 @@ import numpy as np
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
 from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask, Rows
-from purlin.index.search.contracts import DenseRetriever, LexicalRetriever, PassageStore
+from purlin.index.search.contracts import DenseRetriever, DocumentStore, LexicalRetriever
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
-from purlin.index.search.ranking.uses import asks_for_heirs, covering_tests, heirs, users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -31,7 +30,7 @@ class Retrievers:
         self,
         dense: DenseRetriever,
         lexical: LexicalRetriever,
-        passages: PassageStore,
+        documents: DocumentStore,
         *,
         hybrid: Fusion,
         demote: bool,
@@ -45,9 +44,9 @@ class Retrievers:
         self.hybrid = hybrid
         self._dense = dense
         self._lexical = lexical
-        self._passages = passages
+        self._documents = documents
         self._short = short
-        self._has_roles = demote and "role" in passages.field_types
+        self._has_roles = demote and "role" in documents.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
         """Rank at least `needed` documents (passages unless `distinct`), if there are so many."""
@@ -68,7 +67,7 @@ class Retrievers:
             return first
 
         others = self._rank_by_text(query, needed, clock, distinct=True)
-        document_of = self._passages.document_of
+        document_of = self._documents.document_of
         ranked = np.isin(document_of(others.rows), document_of(first.rows))
         return first.then(others.take(~ranked))
 
@@ -89,20 +88,20 @@ class Retrievers:
 
     def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows by the model of a repository."""
-        details = self._passages.details(self._passages.document_of(ranking.rows))
+        details = self._documents.details(self._documents.document_of(ranking.rows))
         if not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
         elif asks_for_tests(query.text):
             details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
-            query.used_symbol or query.text,
+            query.relation.symbol if query.relation else query.text,
             query.weights,
             details,
-            ranking.text_scores * IN_FILES.factors(self._passages.lengths(ranking.rows)),
+            ranking.text_scores * IN_FILES.factors(self._documents.lengths(ranking.rows)),
             np.isin(ranking.rows, query.named),
-            self._passages.existing_paths,
-            self._using(query, ranking.rows),
+            self._documents.existing_paths,
+            query.relation.holds(self._read(ranking.rows)) if query.relation else None,
             self._quoting(query, ranking, details.titles),
         )
 
@@ -110,23 +109,13 @@ class Retrievers:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _using(self, query: Query, rows: Rows) -> Mask | None:
-        """Return which rows are the uses, tests or heirs that the query asks for; None without a name."""
-        if query.used_symbol is None:
-            return None
-        documents = self._documents(rows)
-        if asks_for_tests(query.text):
-            return covering_tests(query.used_symbol, documents)
-        find = heirs if asks_for_heirs(query.text) else users
-        return find(query.used_symbol, documents)
-
     def _tests(self, rows: Rows) -> Mask:
         """Return which rows are those of tests."""
-        return np.array([is_test(document) for document in self._documents(rows)], dtype=np.bool_)
+        return np.array([is_test(document) for document in self._read(rows)], dtype=np.bool_)
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""
-        if query.used_symbol is not None:
+        if query.relation is not None:
             return None
         share = quotes.quotes(query.text, query.weights, titles)
         if share is None:
@@ -139,11 +128,11 @@ class Retrievers:
         first = first[np.array(weights, dtype=np.float64) >= needed]
 
         quoted = np.zeros(len(ranking.rows), dtype=np.float32)
-        quoted[first] = [share(document) for document in self._documents(ranking.rows[first])]
+        quoted[first] = [share(document) for document in self._read(ranking.rows[first])]
         return quoted
 
-    def _documents(self, rows: Rows) -> list[Document]:
-        return [stored.document for stored in self._passages.fetch(rows.tolist())]
+    def _read(self, rows: Rows) -> list[Document]:
+        return [stored.document for stored in self._documents.fetch(rows.tolist())]
 
     def _with_feedback(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows also by how similar they are to the first of them."""
@@ -162,7 +151,7 @@ class Retrievers:
         others = (ranking.lexical > 0) & ~np.isin(ranking.rows, query.named)
         is_accessory[others] = [
             accessories.is_accessory(query.text, document, self._lexical.language)
-            for document in self._documents(ranking.rows[others])
+            for document in self._read(ranking.rows[others])
         ]
 
         scores = np.where(
@@ -178,8 +167,7 @@ class Retrievers:
         Also returns the highest score that any other row could get, or None if there is no other. With
         `distinct`, only the best row of each document is kept.
         """
-        named = np.concatenate([query.named, query.defining])
-        rows = [named[self._passages.is_allowed(named, query.allowed)]]
+        rows = [query.exact]
         dense_rows = lexical_rows = NO_ROWS
         cosines = shares = NO_SCORES
         least_cosine, least_share, more = 0.0, 0.0, False
@@ -207,8 +195,8 @@ class Retrievers:
         )
         if query.nearness is not None:
             documents, nearness = query.nearness.nearest(depth)
-            near = self._passages.passages_of(documents)
-            rows.append(near[self._passages.is_allowed(near, query.allowed)])
+            near = self._documents.passages_of(documents)
+            rows.append(near[self._documents.is_allowed(near, query.allowed)])
             limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
             bound = blend(bound, limit)
 
@@ -226,7 +214,7 @@ class Retrievers:
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
-        named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
+        named = np.unique(query.named)
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
         ones = np.ones(len(named), dtype=np.float32)
@@ -247,7 +235,7 @@ class Retrievers:
         distinct: bool,
     ) -> Ranking:
         """Rank ascending rows (n,), whose scores are NaN, and computed here, as far as not known yet."""
-        documents = self._passages.document_of(rows)
+        documents = self._documents.document_of(rows)
         clock.lap("fuse")
         others = np.isnan(cosines)
         cosines[others] = 0.0
@@ -263,11 +251,10 @@ class Retrievers:
 
         texts = self._text_scores(query, rows, cosines, shares)
         scores = texts.copy()
-        scores[np.isin(rows, query.defining)] = 1.0
-        scores[np.isin(rows, query.named)] = 1.0
+        scores[np.isin(rows, query.exact)] = 1.0
 
         # Ties go by cosine, then by the row that the passage has in a build of one segment.
-        order = np.lexsort((self._passages.order(rows), -cosines, -scores))
+        order = np.lexsort((self._documents.order(rows), -cosines, -scores))
         if distinct:
             _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
@@ -289,7 +276,7 @@ class Retrievers:
         if not query.has_evidence:
             texts = texts * self.priors(rows, query.mode)
         if query.nearness is not None:
-            texts = blend(texts, query.nearness.of(self._passages.document_of(rows)))
+            texts = blend(texts, query.nearness.of(self._documents.document_of(rows)))
         return texts
 
     def priors(self, rows: Rows, mode: Mode) -> Vectors:
@@ -299,10 +286,10 @@ class Retrievers:
         """
         priors = np.ones(len(rows), dtype=np.float32)
         if self._has_roles:
-            secondary = self._passages.secondary(self._passages.document_of(rows))
+            secondary = self._documents.secondary(self._documents.document_of(rows))
             priors[secondary] = _SECONDARY_PRIOR
         if self._short is not None and mode != "dense":
-            priors *= self._short.factors(self._passages.lengths(rows))
+            priors *= self._short.factors(self._documents.lengths(rows))
         return priors
 
     def fusion(self, query: Query) -> Fusion:
@@ -322,8 +309,7 @@ class Retrievers:
         if query.mode != "lexical":
             return query.document_count
         matching = self._lexical.matching(query.weights, query.allowed)
-        named = query.named[self._passages.is_allowed(query.named, query.allowed)]
-        documents = self._passages.document_of(np.sort(np.concatenate([matching, named])))
+        documents = self._documents.document_of(np.sort(np.concatenate([matching, query.named])))
         # The passages of a document follow each other.
         return int(np.count_nonzero(np.diff(documents, prepend=-1)))
 

@@ -10,31 +10,29 @@ know neither owners nor doc comments, and a third of the grammars have none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.comments import BLOCK_STARTS, LICENCE, LICENCE_ROWS, prose
-from purlin.index.sources.code.syntax import Block, Language, current_node
+from purlin.index.sources.code.comments import prose
+from purlin.index.sources.code.node_comments import MAX_GAP_BYTES, NodeComments
+from purlin.index.sources.code.outlines import (
+    LEAVES,
+    MAX_NAME_BYTES,
+    MAX_NESTING,
+    MIN_CONSTANT_LINES,
+    Definition,
+    Outline,
+)
+from purlin.index.sources.code.syntax import Block, Language, current_node, last_row
+from purlin.index.sources.words import words
 
 MAX_TREE_DEPTH = 200
-MAX_NESTING = 16
-MAX_NAME_BYTES = 200
 
-# A constant of fewer lines has no document of its own.
-MIN_CONSTANT_LINES = 3
-
-# White space between a doc comment and its definition.
-MAX_GAP_BYTES = 400
-
-FUNCTIONS = frozenset({"function", "method"})
-# Kinds of definitions that are not looked into.
-LEAVES = FUNCTIONS | {"macro", "instance", "type", "test"}
 _NAMES_ONLY = frozenset({"scope", "namespace"})
 # Nodes around what a file begins with.
-_FRAMES = frozenset(
+_FRAMES = words(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
-    " header imports declarations class_name_statement extends_statement".split()
+    " header imports declarations class_name_statement extends_statement"
 )
 _AROUND_TYPES = frozenset({"namespace", "module"})
 _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
@@ -48,76 +46,6 @@ _SEPARATOR = re.compile(r"\.|::|\\|:(?=\w)")
 _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 # The type in Go's receiver `(c *Cache[K, V])`, and Ruby's `self`.
 _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")
-
-
-@dataclass(slots=True)
-class Definition:
-    """A definition in a tree.
-
-    `start` and `end` are byte offsets, `rows` the first and last row, and `columns` where it begins
-    in the first and ends in the last; decorators, `export` and the like are inside, and so are
-    attributes before it, which end at `head_row`. `signature` is its byte offsets, and
-    `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
-    if it has none. `role` is the head of the scope around it, where that says what it is for.
-    `is_test` says that it is for tests alone, as all inside it is. `members` are the definitions
-    directly inside, and `has_error` says that there is a syntax error outside of these.
-    """
-
-    kind: str
-    names: tuple[str, ...]
-    start: int
-    end: int
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    head_row: int
-    signature: tuple[int, int]
-    signature_row: int
-    summary: str
-    doc_row: int
-    depth: int
-    role: str = ""
-    is_test: bool = False
-    members: list[Definition] = field(default_factory=list)
-    has_error: bool = False
-
-    def text(self, source: bytes) -> bytes:
-        """The whole definition, without white space at its end."""
-        return source[self.start : self.end].rstrip()
-
-    def extend(self, end: int, row: int, column: int) -> None:
-        """Let the definition end at this byte offset, in this row and column."""
-        self.end = end
-        self.rows, self.columns = (self.rows[0], row), (self.columns[0], column)
-
-    def continues(self, earlier: Definition) -> bool:
-        """Whether this may be one more clause or form of an earlier definition."""
-        return not self.summary and (self.kind, self.names) == (earlier.kind, earlier.names)
-
-    @property
-    def is_wrapper(self) -> bool:
-        """Whether a module may be nothing but a name for the types inside."""
-        return (
-            self.kind == "module"
-            and not self.summary
-            and bool(self.members)
-            and not any(member.kind in FUNCTIONS for member in self.members)
-        )
-
-
-@dataclass(slots=True)
-class Outline:
-    """What a file defines, and the rest of it.
-
-    `definitions` are those that parsed cleanly, in source order. `dull_rows` are those of imports,
-    `quiet_rows` those of comments on lines of their own and of what only wraps definitions.
-    `summary` is what the file says of itself, from `summary_row` on.
-    """
-
-    definitions: list[Definition]
-    dull_rows: set[int]
-    quiet_rows: set[int]
-    summary: str
-    summary_row: int
 
 
 def outline(root: ts.Node, source: bytes, language: Language) -> Outline:
@@ -135,20 +63,15 @@ class _Walk:
         self._dull_rows: set[int] = set()
         self._quiet_rows: set[int] = set()
 
-        # The definitions around the cursor, outermost first.
-        self._open: list[Definition] = []
+        self._comments = NodeComments(source)
 
-        # The last run of comments on adjacent lines, and the nodes since that belong to what
+        # The definitions around the cursor, outermost first, and the nodes that belong to what
         # follows: attributes.
-        self._comments: list[ts.Node] = []
+        self._open: list[Definition] = []
         self._prefixes: list[ts.Node] = []
 
         # The outermost wrapper of a chain, and the depth of the innermost.
         self._wrapper: tuple[ts.Node, int] | None = None
-
-        # The text of the first comments of the file, while nothing but imports precedes.
-        self._first_comments: list[list[ts.Node]] = []
-        self._is_at_top = True
 
     def run(self, root: ts.Node) -> Outline:
         cursor, depth = root.walk(), 0
@@ -166,8 +89,17 @@ class _Walk:
                 depth -= 1
 
         sound = [definition for definition in self._definitions if not definition.has_error]
-        summary, row = self._file_summary(root)
-        return Outline(sound, self._dull_rows, self._quiet_rows, summary, row)
+        quiet_rows = self._quiet_rows | self._comments.rows
+        return Outline(sound, self._dull_rows, quiet_rows, *self._file_summary(root))
+
+    def _file_summary(self, root: ts.Node) -> tuple[str, int]:
+        """The file's own docstring or first comment, unless it is a licence or a definition's."""
+        read_docstring = self._language.file_docstring
+        if read_docstring is not None and (docstring := read_docstring(root)) is not None:
+            return docstring, 0
+        return self._comments.file_summary(
+            {each.doc_row for each in self._definitions if each.summary}
+        )
 
     def _visit(self, node: ts.Node, depth: int) -> bool:
         """Record a node; true if the nodes inside it are to be visited."""
@@ -199,8 +131,8 @@ class _Walk:
             self._add_wrapper(node, depth)
         elif self._wrapper is None:
             self._prefixes.clear()
-        if self._is_at_top and kind not in _FRAMES:
-            self._leave_top(node)
+        if kind not in _FRAMES:
+            self._comments.leave_top(node)
         return self._enters(node)
 
     def _is_part(self, node: ts.Node, depth: int) -> bool:
@@ -365,8 +297,8 @@ class _Walk:
         self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
     ) -> bool:
         """Record a definition; true if others may be inside it."""
-        if self._is_at_top and kind not in _NAMES_ONLY:
-            self._leave_top(node)
+        if kind not in _NAMES_ONLY:
+            self._comments.leave_top(node)
         parent = self._open[-1] if self._open else None
         is_leaf = kind in LEAVES
         is_broken = is_leaf and node.has_error and not self._language.is_tolerant
@@ -428,7 +360,7 @@ class _Walk:
         if language.docstring is not None and kind != "constant":
             summary = language.docstring(inner, self._prefixes)
         if summary is None:
-            summary, doc_row = self._doc_comment(first)
+            summary, doc_row = self._comments.doc_comment(first, is_first=not self._definitions)
 
         return Definition(
             kind,
@@ -491,11 +423,11 @@ class _Walk:
 
         # In some grammars, a line break belongs to the head.
         text = self._source[last.start_byte : last.end_byte].rstrip()
-        return last.start_byte + len(text), _last_row(last)
+        return last.start_byte + len(text), last_row(last)
 
     def _last_point(self, node: ts.Node) -> tuple[int, int]:
         """Row and column where a node's text ends; in some grammars its line break belongs to it."""
-        row, column = _last_row(node), node.end_point.column
+        row, column = last_row(node), node.end_point.column
         if row != node.end_point.row:
             column = node.end_byte - 1 - (self._source.rfind(b"\n", 0, node.end_byte - 1) + 1)
         return row, column
@@ -511,7 +443,7 @@ class _Walk:
 
         self._wrapper = (self._outer(node, depth), depth) if wrapped_count == 1 else None
         if wrapped_count > 1:
-            self._quiet_rows.update((node.start_point.row, _last_row(node)))
+            self._quiet_rows.update((node.start_point.row, last_row(node)))
 
     def _outer(self, node: ts.Node, depth: int) -> ts.Node:
         """The outermost of the wrappers directly around a node, or the node itself."""
@@ -524,32 +456,16 @@ class _Walk:
 
     def _add_dull(self, node: ts.Node) -> None:
         # A comment above the first import is the file's, those above further ones are theirs.
-        if self._is_at_top and self._dull_rows:
-            self._drop_comment_of(node)
-        self._dull_rows.update(range(node.start_point.row, _last_row(node) + 1))
+        if self._dull_rows:
+            self._comments.drop_comment_of(node)
+        self._dull_rows.update(range(node.start_point.row, last_row(node) + 1))
         self._prefixes.clear()
         if node.has_error:
             self._mark_error(node)
 
     def _add_comment(self, node: ts.Node) -> None:
-        column = node.start_point.column
-        before = self._source[node.start_byte - column : node.start_byte]
-        is_on_own_line = column <= MAX_GAP_BYTES and not before.strip()
-
-        if self._language.docs_follow and self._describes_last(node):
-            return
-
-        last = self._comments[-1] if self._comments else None
-        continues = is_on_own_line and last is not None and self._touches(last, node)
-        if not continues:
-            self._comments = []
-        if not is_on_own_line:
-            return
-
-        self._comments.append(node)
-        self._quiet_rows.update(range(node.start_point.row, _last_row(node) + 1))
-        if self._is_at_top and not continues:
-            self._first_comments.append(self._comments)
+        if not (self._language.docs_follow and self._describes_last(node)):
+            self._comments.add(node)
 
     def _describes_last(self, comment: ts.Node) -> bool:
         """Add a doc comment to the definition that it follows, if that has none above."""
@@ -562,75 +478,8 @@ class _Walk:
             return False
 
         last.summary = prose(text)
-        last.extend(comment.end_byte, _last_row(comment), comment.end_point.column)
+        last.extend(comment.end_byte, last_row(comment), comment.end_point.column)
         return True
-
-    def _leave_top(self, node: ts.Node) -> None:
-        """Note that the file's head is over, and whether its last comment is about this node."""
-        self._is_at_top = False
-        self._drop_comment_of(node)
-
-    def _drop_comment_of(self, node: ts.Node) -> None:
-        """Forget the last of the file's first comments if it is about this node."""
-        comments = self._first_comments[-1] if self._first_comments else None
-        if comments and comments[0].start_point.row > 1 and self._touches(comments[-1], node):
-            self._first_comments.pop()
-
-    def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
-        """Whether a node begins on the line where the comment ends, or on the next.
-
-        A blank line may follow a comment that begins with two asterisks, unless it is the file's.
-        """
-        if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
-            return False
-
-        # In some grammars a line comment ends after its line break.
-        gap = self._source[comment.end_byte - 1 : node.start_byte]
-        is_doc = self._source.startswith(b"/**", comment.start_byte)
-        line_breaks = 2 if is_doc and comment.start_point.row > LICENCE_ROWS else 1
-        return not gap[1:].strip() and gap.count(b"\n") <= line_breaks
-
-    def _doc_comment(self, outer: ts.Node) -> tuple[str, int]:
-        """Text and first row of the doc comment above; "" and the node's row without one."""
-        row = outer.start_point.row
-        if not self._comments or not self._touches(self._comments[-1], outer):
-            return "", row
-
-        text, row = self._text_of(self._comments)
-        is_licence = row <= LICENCE_ROWS and not self._definitions and LICENCE.search(text)
-        return ("" if is_licence else prose(text)), row
-
-    def _text_of(self, comments: list[ts.Node]) -> tuple[str, int]:
-        """Text and first row of the last block comment, or of the run of line comments."""
-        texts: list[str] = []
-        row = comments[-1].start_point.row
-        for comment in reversed(comments):
-            text = self._source[comment.start_byte : comment.end_byte].decode().rstrip("\r\n")
-            is_block = text.startswith(BLOCK_STARTS)
-            if is_block and texts:
-                break
-
-            texts.append(text)
-            row = comment.start_point.row
-            if is_block:
-                break
-
-        return "\n".join(reversed(texts)), row
-
-    def _file_summary(self, root: ts.Node) -> tuple[str, int]:
-        """The file's own docstring or first comment, unless it is a licence or a definition's."""
-        language = self._language
-        if language.file_docstring is not None:
-            docstring = language.file_docstring(root)
-            if docstring is not None:
-                return docstring, 0
-
-        doc_rows = {each.doc_row for each in self._definitions if each.summary}
-        for comments in self._first_comments:
-            text, row = self._text_of(comments)
-            if row not in doc_rows and not LICENCE.search(text) and (summary := prose(text)):
-                return summary, row
-        return "", 0
 
 
 def _at(node: ts.Node, path: str) -> ts.Node | None:
@@ -648,12 +497,6 @@ def _unquoted(name: str) -> str:
     """A name without quotes around it; Haskell's `foldl'` keeps its own."""
     is_quoted = len(name) > 1 and name[0] in "\"'" and name[-1] == name[0]
     return name[1:-1] if is_quoted else name
-
-
-def _last_row(node: ts.Node) -> int:
-    """The last row with text; in some grammars a node ends at the start of the next."""
-    end = node.end_point
-    return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
 def _after_annotations(outer: ts.Node, language: Language) -> int:

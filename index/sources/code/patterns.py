@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from purlin.index.sources.code.block_words import Blocks, BlockWords
-from purlin.index.sources.code.comments import LICENCE, LICENCE_ROWS, prose
-from purlin.index.sources.code.definitions import (
+from purlin.index.sources.code.comments import LICENCE, LICENCE_ROWS, file_summary, prose
+from purlin.index.sources.code.outlines import (
     LEAVES,
     MAX_NAME_BYTES,
     MAX_NESTING,
@@ -24,6 +24,7 @@ from purlin.index.sources.code.definitions import (
     Definition,
     Outline,
 )
+from purlin.index.sources.code.plain_comments import PlainComments, Rows
 from purlin.index.sources.code.syntax import MAX_BLOCK_LINES, MIN_BLOCK_LINES, blanked
 
 # What a definition spans: to the brace that closes the one after its head, or to a semicolon; to
@@ -67,45 +68,43 @@ _NOT_BREAKS_OR_QUOTES = re.compile(rb"[^\r\n\"'`]")
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """How definitions of a kind begin.
+    """How definitions of a kind begin."""
 
-    The pattern has a group `name`, and may have a group `word`, which tells the kind where `kind`
-    is empty, and begins the name of a block. `within` are the kinds of definitions that it must be
-    in; without them it may be in any that is looked into. With `needs_body`, one that a semicolon
-    ends is none.
-    """
-
+    # Has a group `name`, and may have a group `word`, which begins the name of a block.
     pattern: re.Pattern[bytes]
     body: Body
+    # Empty where the group `word` tells the kind.
     kind: str = ""
+    # The kinds of definitions that it must be in; without them it may be in any that is looked into.
     within: frozenset[str] = frozenset()
+    # Whether one that a semicolon ends is none.
     needs_body: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class PatternLanguage:
-    """What is told of a language instead of a grammar.
-
-    `hidden` matches a comment (in its group `comment`) or a string. `kinds` are the kinds of words
-    that are not kinds themselves. `form_end` is the mark after a form, and `signature_end` what its
-    signature ends before. `closers` close the body that a word begins, and `last_row` is the row that
-    may end an indented one. `blocks` are the words of those that only a stack can match.
-    `marker` is what begins a line of a comment, where that is unusual. `docstring` reads a summary
-    from the text of a definition and of its prefixes; with `has_remarks_below`, that of a statement
-    has the comment on the lines below. A doc comment ends at most `doc_gap` lines above.
-    """
+    """What is told of a language instead of a grammar."""
 
     heads: tuple[Head, ...]
+    # Matches a comment, in its group `comment`, or a string.
     hidden: re.Pattern[bytes]
+    # The kinds of words that are not kinds themselves.
     kinds: Mapping[str, str] = field(default_factory=dict)
+    # The mark after a form, and what its signature ends before.
     form_end: re.Pattern[bytes] | None = None
     signature_end: re.Pattern[bytes] | None = None
+    # Of words that begin a body, what closes it; and the row that may end an indented body.
     closers: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     last_row: re.Pattern[bytes] | None = None
+    # The words of blocks that only a stack can match.
     blocks: BlockWords | None = None
+    # Whether the comment on the lines below a statement belongs to it.
     has_remarks_below: bool = False
+    # How many lines above its definition a doc comment ends at most.
     doc_gap: int = 1
+    # What begins a line of a comment, where that is unusual.
     marker: re.Pattern[str] | None = None
+    # Reads a summary from the text of a definition and of its prefixes.
     docstring: Callable[[str], str] | None = None
 
 
@@ -132,50 +131,34 @@ class _Scan:
     def __init__(self, source: bytes, language: PatternLanguage) -> None:
         self._source = source
         self._language = language
-        self._comments: list[tuple[int, int]] = []
+        self._rows = Rows(source)
+        self._comments = PlainComments(source, self._rows, language.doc_gap)
         self._plain = language.hidden.sub(self._blanked, source)
-        self._breaks = [match.start() for match in re.finditer(rb"\n", source)]
 
         self._pairs = _pairs(self._plain)
         self._form_ends = self._all_ends(language.form_end)
         self._closers = {word: self._all_ends(end) for word, end in language.closers.items()}
         self._blocks = Blocks(self._plain, language.blocks or _NO_WORDS, self._pairs)
 
-        self._quiet_rows: set[int] = set()
         self._dull_rows: set[int] = set()
         self._definitions: list[Definition] = []
 
     def run(self) -> Outline:
-        for start, end in self._comments:
-            if self._is_on_own_line(start):
-                self._quiet_rows.update(range(self._row(start), self._row(end - 1) + 1))
-
         self._add_all(sorted(self._spots(), key=lambda spot: spot.start))
-        summary, row = self._file_summary()
-        return Outline(self._definitions, self._dull_rows, self._quiet_rows, summary, row)
+        end = self._definitions[0].start if self._definitions else len(self._source)
+        doc_rows = {definition.doc_row for definition in self._definitions}
+        summary = file_summary(self._comments.before(end), doc_rows, self._prose)
+        return Outline(self._definitions, self._dull_rows, self._comments.rows(), *summary)
 
     def _blanked(self, match: re.Match[bytes]) -> bytes:
         if match.lastgroup != "comment":
             return _NOT_BREAKS_OR_QUOTES.sub(b"_", match[0])
         # A pattern may begin with the white space before a comment.
-        self._comments.append((match.start("comment"), match.end("comment")))
+        self._comments.spans.append(match.span("comment"))
         return blanked(match[0])
 
     def _all_ends(self, pattern: re.Pattern[bytes] | None) -> list[int]:
         return [match.end() for match in pattern.finditer(self._plain)] if pattern else []
-
-    def _row(self, offset: int) -> int:
-        return bisect_left(self._breaks, offset)
-
-    def _line_start(self, row: int) -> int:
-        return self._breaks[row - 1] + 1 if row else 0
-
-    def _line_end(self, offset: int) -> int:
-        row = self._row(offset)
-        return self._breaks[row] if row < len(self._breaks) else len(self._source)
-
-    def _is_on_own_line(self, offset: int) -> bool:
-        return not self._source[self._line_start(self._row(offset)) : offset].strip()
 
     # ---- heads
 
@@ -213,7 +196,7 @@ class _Scan:
             end = self._pairs.get(self._plain.find(b"(", start))
             return None if end is None else (self._parameters_end(kind, match), end)
         if head.body == "indent":
-            return self._line_end(match.end()), self._indent_end(self._row(start))
+            return self._rows.end(match.end()), self._indent_end(self._rows.row(start))
 
         ends = self._closers.get(word, []) if head.body == "words" else self._form_ends
         position = bisect_left(ends, match.end())
@@ -221,7 +204,7 @@ class _Scan:
             return None
         end = ends[position]
         if head.body == "words":
-            return min(self._line_end(match.end()), end), end
+            return min(self._rows.end(match.end()), end), end
         mark = self._language.signature_end
         before = mark.search(self._plain, match.end(), end) if mark else None
         return (before.start() if before else end), end
@@ -261,7 +244,7 @@ class _Scan:
         blocks = self._language.blocks
         # A process has no mark of its body, so that the next semicolon is inside.
         if blocks and blocks.body_mark and self._plain[head_end : head_end + 1] == b";":
-            head_end = self._line_end(match.end())
+            head_end = self._rows.end(match.end())
 
         semicolon = _SEMICOLON.match(self._plain, end)
         return min(head_end, end), semicolon.end() if semicolon else end
@@ -272,21 +255,12 @@ class _Scan:
         if end is None:
             return None
         has_block = self._blocks.end_of_first(match.start(), end) is not None
-        signature_end = min(self._line_end(match.end()), end) if has_block else end - 1
+        signature_end = min(self._rows.end(match.end()), end) if has_block else end - 1
         return signature_end, self._remarks_end(end) if self._language.has_remarks_below else end
 
     def _remarks_end(self, end: int) -> int:
         """The end of the comments on the lines right below, unless they are the next definition's."""
-        position = bisect_left(self._comments, (end, 0))
-        remarks_end = end
-
-        while position < len(self._comments):
-            start, comment_end = self._comments[position]
-            gap = self._source[remarks_end:start]
-            if gap.strip() or gap.count(b"\n") > 1:
-                break
-            position, remarks_end = position + 1, comment_end
-
+        remarks_end = self._comments.end_of_run(end)
         return remarks_end if _PARAGRAPH_END.match(self._plain, remarks_end) else end
 
     def _line_ends(self, start: int) -> tuple[int, int] | None:
@@ -294,7 +268,7 @@ class _Scan:
 
         A body is in brackets, or its lines are indented more than the first one.
         """
-        indentation = self._indentation(self._line_start(self._row(start)))
+        indentation = self._indentation(self._rows.start(self._rows.row(start)))
         position, signature_end = start, -1
         while step := _LINE_STEP.search(self._plain, position):
             if step[0] != b"\n":
@@ -333,7 +307,7 @@ class _Scan:
     def _indent_end(self, first_row: int) -> int:
         """The end of the last row that is indented more than the first, or that closes these."""
         last_row = self._language.last_row
-        rows = _ROW.finditer(self._plain, self._line_start(first_row))
+        rows = _ROW.finditer(self._plain, self._rows.start(first_row))
         first = next(rows)
         indentation, end = len(first[1].expandtabs()), first.end()
 
@@ -358,7 +332,9 @@ class _Scan:
             parent = open_definitions[-1] if open_definitions else None
 
             if spot.kind == DULL and parent is None:
-                self._dull_rows.update(range(self._row(spot.start), self._row(spot.end - 1) + 1))
+                self._dull_rows.update(
+                    range(self._rows.row(spot.start), self._rows.row(spot.end - 1) + 1)
+                )
             elif spot.kind == PREFIX and (parent is None or parent.kind not in _LEAVES):
                 prefix = self._joined(prefix, spot)
             elif prefix is not None and spot.start < prefix.end:
@@ -393,7 +369,7 @@ class _Scan:
         return replace(spot, start=prefix.start)
 
     def _define(self, spot: _Spot, first: _Spot, parent: Definition | None) -> Definition:
-        start_row, end_row = self._row(first.start), self._row(spot.end - 1)
+        start_row, end_row = self._rows.row(first.start), self._rows.row(spot.end - 1)
         signature_end = spot.start + len(self._plain[spot.start : spot.signature_end].rstrip())
 
         summary, doc_row = self._doc_comment(first.start)
@@ -409,12 +385,12 @@ class _Scan:
             end=spot.end,
             rows=(start_row, end_row),
             columns=(
-                first.start - self._line_start(start_row),
-                spot.end - self._line_start(end_row),
+                first.start - self._rows.start(start_row),
+                spot.end - self._rows.start(end_row),
             ),
-            head_row=self._row(spot.start),
+            head_row=self._rows.row(spot.start),
             signature=(spot.start, max(spot.start, signature_end)),
-            signature_row=self._row(max(spot.start, signature_end - 1)),
+            signature_row=self._rows.row(max(spot.start, signature_end - 1)),
             summary=summary,
             doc_row=doc_row,
             depth=len(parent.names) + 1 if parent else 1,
@@ -433,41 +409,13 @@ class _Scan:
         last.extend(definition.end, definition.rows[1], definition.columns[1])
         return True
 
-    # ---- comments
-
     def _doc_comment(self, start: int) -> tuple[str, int]:
-        """Text and first row of the comment right above; "" and the row without one."""
-        position = bisect_left(self._comments, (start, 0))
-        first, below = start, start
-        while position > 0:
-            comment_start, comment_end = self._comments[position - 1]
-            gap = self._source[comment_end:below]
-            lines = self._language.doc_gap if first == start else 1
-            is_near = not gap.strip() and gap.count(b"\n") <= lines
-            if not is_near or not self._is_on_own_line(comment_start):
-                break
-            position, first, below = position - 1, comment_start, comment_start
-
-        row = self._row(start)
-        if first == start:
-            return self._remark(start), row
-        text = self._source[first:start].decode().strip()
-        is_licence = self._row(first) <= LICENCE_ROWS and LICENCE.search(text)
-        return ("" if is_licence else self._prose(text)), self._row(first)
-
-    def _remark(self, start: int) -> str:
-        """The comment after `##` at the end of a first line, which makefiles print as help."""
-        line = self._source[start : self._line_end(start)]
-        position = bisect_left(self._comments, (start, 0))
-        if position == len(self._comments):
-            return ""
-
-        comment_start, comment_end = self._comments[position]
-        is_remark = comment_start < start + len(line) and self._source.startswith(
-            b"##", comment_start
-        )
-
-        return self._prose(self._source[comment_start:comment_end].decode()) if is_remark else ""
+        """Text and first row of the comment right above, or of the remark on the line."""
+        text, row = self._comments.above(start)
+        if not text:
+            return self._prose(self._comments.remark(start)), row
+        is_licence = row <= LICENCE_ROWS and LICENCE.search(text)
+        return ("" if is_licence else self._prose(text)), row
 
     def _prose(self, comment: str) -> str:
         marker = self._language.marker
@@ -476,37 +424,6 @@ class _Scan:
         text = marker.sub("", comment)
         # Without its own marker, a text with such an initial looks like a comment of Fortran.
         return prose(f"! {text}" if text.startswith(("C", "c")) else text)
-
-    def _file_summary(self) -> tuple[str, int]:
-        """The first comment that begins the file, unless it is a licence or a definition's."""
-        doc_rows = {definition.doc_row for definition in self._definitions}
-        end = self._definitions[0].start if self._definitions else len(self._source)
-        position = 0
-
-        while position < len(self._comments):
-            start = self._comments[position][0]
-            if start > end or not self._is_on_own_line(start):
-                break
-
-            position, run_end = self._run_from(position)
-            row, text = self._row(start), self._source[start:run_end].decode()
-            if row not in doc_rows and not LICENCE.search(text) and (summary := self._prose(text)):
-                return summary, row
-
-        return "", 0
-
-    def _run_from(self, first: int) -> tuple[int, int]:
-        """The position after a comment and those on the lines right after it, and where they end."""
-        end = self._comments[first][1]
-
-        for position in range(first + 1, len(self._comments)):
-            start, next_end = self._comments[position]
-            gap = self._source[end:start]
-            if gap.strip() or gap.count(b"\n") > 1:
-                return position, end
-            end = next_end
-
-        return len(self._comments), end
 
 
 def _pairs(plain: bytes) -> dict[int, int]:

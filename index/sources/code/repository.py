@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,15 +38,16 @@ from purlin.index.sources.code.contents import (
     refined_type,
     type_by_content,
 )
-from purlin.index.sources.code.definitions import LEAVES, Definition, Outline, outline
+from purlin.index.sources.code.definitions import outline
 from purlin.index.sources.code.languages import DIALECTS
 from purlin.index.sources.code.languages.javascript import scripts_only
-from purlin.index.sources.code.roles import role
+from purlin.index.sources.code.outlines import LEAVES, Definition, Outline
+from purlin.index.sources.code.roles import MINIFIED_BYTES, role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 19
+VERSION = 20
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -296,8 +297,12 @@ def _outline_by_patterns(source: bytes, language: str) -> Outline | None:
 def _outlined_documents(
     contents: Outline, source: bytes, path: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
-    """The definitions of a file, and what is outside of them."""
+    """The definitions of a file, and what is outside of them; windows of lines of a minified bundle."""
     lines = source.split(b"\n")
+    # Definitions that share a line can neither be read one by one nor told apart by their names.
+    if len(source) >= MINIFIED_BYTES and len(contents.definitions) > len(lines):
+        yield from sections.text_documents(source.decode(), path, fields)
+        return
     covered: set[int] = set()
 
     for definition in contents.definitions:
@@ -417,7 +422,8 @@ def _module_documents(
     text_lines = [line.decode() for line in lines]
     id_, title = f"{path}::(module)", module_name(path)
     summary = contents.summary
-    for run in _runs(rows):
+    # More than `MAX_GAP_ROWS` others lie between two runs.
+    for run in _groups(rows, lambda before, row: row - before > MAX_GAP_ROWS + 1):
         for document in sections.window_documents(text_lines, run, id_, title, "module", fields):
             yield replace(document, summary=summary)
             summary = ""
@@ -430,35 +436,22 @@ def _module_rows(contents: Outline, lines: list[bytes], covered: set[int]) -> li
     ]
     tells = any(_tells(row, lines, contents) for row in rows)
     if tells or len(contents.summary) >= MIN_FILE_SUMMARY:
-        kept_blocks = (block for block in _blocks(rows, lines) if _is_kept(block, lines, contents))
-        return [row for block in kept_blocks for row in block]
+        # A block ends with a blank row or before a gap.
+        blocks = _groups(rows, lambda before, row: row != before + 1 or not lines[before].strip())
+        return [row for block in blocks if _is_kept(block, lines, contents) for row in block]
 
     # A file that only imports is found by its path, if nothing else in it can be.
     has_text = any(line.strip() for line in lines)
     return list(range(len(lines))) if has_text and not covered else []
 
 
-def _runs(rows: list[int]) -> Iterator[list[int]]:
-    """Rows in groups, between which more than `MAX_GAP_ROWS` others lie."""
+def _groups(rows: list[int], is_parted: Callable[[int, int], bool]) -> Iterator[list[int]]:
+    """Rows in groups: the next one begins where a row is parted from the one before it."""
     start = 0
     for position in range(1, len(rows) + 1):
-        if position == len(rows) or rows[position] - rows[position - 1] > MAX_GAP_ROWS + 1:
+        if position == len(rows) or is_parted(rows[position - 1], rows[position]):
             yield rows[start:position]
             start = position
-
-
-def _blocks(rows: list[int], lines: list[bytes]) -> Iterator[list[int]]:
-    """Rows in groups, each of which ends with a blank row or before a gap."""
-    block: list[int] = []
-
-    for row in rows:
-        if block and (row != block[-1] + 1 or not lines[block[-1]].strip()):
-            yield block
-            block = []
-        block.append(row)
-
-    if block:
-        yield block
 
 
 def _is_kept(block: list[int], lines: list[bytes], contents: Outline) -> bool:

@@ -60,74 +60,72 @@ def _name_field(node: ts.Node) -> ts.Node | None:
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """One grammar and its node types.
-
-    `module` and `function` load the grammar. `definitions` maps a node type to its kind of
-    definition, or to a function that tells the kind, or a `Block`; `find_name` finds the name of
-    what is no block. `assignments` are
-    nodes that define something only if their value, in the second field, is one of `values` (or if
-    `other_values` is a kind; an empty kind is none). The first field, or path of fields, holds the
-    name, and a node without that field is named `default`. The kinds `scope` and `namespace`
-    qualify the names inside without being definitions themselves; `scopes` are values that do so
-    where they are no constants, and constants are not looked for inside `opaque` nodes.
-
-    `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
-    definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the
-    definition after them (attributes), and `leads` those beside it that its signature begins with,
-    as it does with keywords (types). `is_tail` tells, of the kind of a definition and the node right
-    after it, whether that is the rest of it, as a body beside its signature is. Signatures end
-    before `body_starts`, or after one of `heads`.
-    Nodes that are `dull`, or that `is_dull` tells, say nothing of what a file does: imports.
-    `has_role` tells, of a scope, whether its head says what the definitions inside are for, as the name
-    of a trait does.
-    `owners` maps a node type to the field with the type that a method belongs to, and `silent` are
-    names left out of a qualified name. Functions inside definitions of the kinds `plain_parents`
-    are no methods, nor are those with a qualified name in a language without `has_methods`. With
-    `generics`, type arguments are left out of names; with `has_clauses`, neighbours of the same
-    name are one function; with `docs_follow`, a doc comment may stand below what it is about; a
-    language that `is_tolerant` keeps definitions with errors, since it reads macros as such. What a
-    prefix that matches `test_mark` stands before is for tests alone.
-
-    `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
-    that of the file; without one of these, or where it returns None, a comment is read. What the
-    grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a `component`, only
-    its scripts are in the language.
-    """
+    """One grammar, and what its nodes are; nodes are told by their types."""
 
     name: str
     suffixes: tuple[str, ...]
+    # What loads the grammar is `function` of this module.
     module: str
+    # Nodes that define something, with its kind, or with what tells the kind or a `Block`. The kinds
+    # `scope` and `namespace` only qualify the names inside.
     definitions: Mapping[str, str | KindOf]
+    # Nodes that may contain definitions.
     inside: frozenset[str]
     function: str = "language"
+    # What finds the name of a definition that is no block.
     find_name: NameOf = _name_field
+    # Nodes that define something only by their value: the fields, or paths of fields, of name and
+    # value. Without a field, the name is `default`.
     assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    # The kinds that values define, and that of others, if any; an empty kind is none.
     values: Mapping[str, str] = field(default_factory=dict)
     other_values: str | None = None
+    # Values that qualify the names inside where they are no constants.
     scopes: frozenset[str] = frozenset()
+    # Nodes in which constants are not looked for.
     opaque: frozenset[str] = frozenset()
+    # Nodes that belong to the one definition that they contain: `export`, decorators.
     wrappers: frozenset[str] = frozenset()
     comments: frozenset[str] = frozenset({"comment"})
     annotations: frozenset[str] = frozenset()
+    # Tells nodes that belong to the definition after them, such as attributes.
     is_prefix: Callable[[ts.Node], bool] | None = None
+    # Those beside it that its signature begins with, as it does with keywords: types.
     leads: frozenset[str] = frozenset()
+    # Tells by a definition's kind whether the node right after it is the rest of it, such as its body.
     is_tail: Callable[[str, ts.Node], bool] | None = None
+    # Signatures end before one of `body_starts`, or after one of `heads`.
     body_starts: frozenset[str] = frozenset({"{", ";", "end", "field_declaration_list"})
     heads: frozenset[str] = frozenset()
+    # Nodes that say nothing of what a file does, such as imports.
     dull: frozenset[str] = frozenset()
     is_dull: Callable[[ts.Node], bool] | None = None
+    # Tells whether the head of a scope says what the definitions inside are for, as the name of a trait does.
     has_role: Callable[[ts.Node], bool] | None = None
+    # Of methods, the field with the type that they belong to.
     owners: Mapping[str, str] = field(default_factory=dict)
+    # Names that are left out of qualified ones.
     silent: frozenset[str] = frozenset()
+    # Functions in definitions of these kinds are no methods; without `has_methods`, nor are those
+    # with a qualified name.
     plain_parents: frozenset[str] = frozenset({"namespace", "block"})
+    # Whether type arguments are left out of names.
     generics: bool = False
+    # Whether neighbours of the same name are one function.
     has_clauses: bool = False
     has_methods: bool = True
+    # Whether a doc comment may stand below what it is about.
     docs_follow: bool = False
+    # Whether definitions with errors are kept, since macros are read as such.
     is_tolerant: bool = False
+    # What a prefix that it matches stands before is for tests alone.
     test_mark: re.Pattern[str] | None = None
+    # Replaces what the grammar cannot read; every offset stays.
     rewrite: Rewrite | None = None
+    # Whether only the scripts of a file are in the language.
     component: bool = False
+    # Read a summary from inside a definition or its prefixes, and that of the file. Without one of
+    # these, or where it returns None, a comment is read.
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str | None] | None = None
     file_docstring: Callable[[ts.Node], str | None] | None = None
     identifiers: frozenset[str] = frozenset(COMMON_NAMES.split())
@@ -191,3 +189,9 @@ def current_node(cursor: ts.TreeCursor) -> ts.Node:
     node = cursor.node
     assert node is not None
     return node
+
+
+def last_row(node: ts.Node) -> int:
+    """The last row with text; in some grammars a node ends at the start of the next."""
+    end = node.end_point
+    return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row

@@ -8,40 +8,42 @@ from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
+from purlin.index.sources.words import words
 from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
 
 COLUMNS = {
     standard: tuple(names.split())
     for standard, names in {
         # RSS's `guid` is often an address.
-        "id": "id _id product_id sku item_id item_no item_number article_no article_number artikelnummer "
-        "artikelnr artikel_nr artnr art_nr artikelcode produktnummer bestellnummer code_article "
-        "codice_articolo asin parent_asin handle variant_sku gtin ean isbn isbn_13 guid reference "
-        "reference_produit referencia codigo codice 商品番号 商品コード 商品管理番号 商品id 品番",
+        "id": "id _id product_id sku item_id item_no item_number article_no article_number artikelnummer artikelnr "
+        "artikel_nr artnr art_nr artikelcode produktnummer bestellnummer code_article codice_articolo nr_artykulu "
+        "numer_artykulu numer_artykułu nr_artykułu kod_produktu indeks asin parent_asin handle variant_sku "
+        "gtin ean isbn isbn_13 guid reference reference_produit referencia codigo codice "
+        "商品番号 商品コード 商品管理番号 商品id 品番",
         "title": "title name product_title product_name item_name display_name titel artikelname produktname "
-        "artikelbezeichnung produktbezeichnung bezeichnung titre nom nom_du_produit nom_produit "
-        "designation libelle titulo nombre nombre_del_producto titolo nome nome_prodotto naam "
-        "productnaam 商品名 商品名称 製品名 品名",
+        "artikelbezeichnung produktbezeichnung bezeichnung titre nom nom_du_produit nom_produit designation libelle "
+        "titulo nombre nombre_del_producto titolo nome nome_prodotto naam productnaam namn produktnamn artikelnamn "
+        "benamning nazwa nazwa_produktu 商品名 商品名称 製品名 品名",
         "description": "description product_description body_html long_description long_text text body "
-        "short_description summary description_html html_description item_description blurb synopsis "
-        "beschreibung artikelbeschreibung produktbeschreibung langbeschreibung langtext kurzbeschreibung "
-        "kurztext description_longue description_courte descripcion descrizione omschrijving 商品説明 商品説明文 "
-        "商品の説明 説明",
+        "short_description summary description_html html_description item_description blurb synopsis beschreibung "
+        "artikelbeschreibung produktbeschreibung langbeschreibung langtext kurzbeschreibung kurztext "
+        "description_longue description_courte descripcion descrizione omschrijving beskrivning produktbeskrivning "
+        "opis opis_produktu 商品説明 商品説明文 商品の説明 説明",
         "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
-        "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg "
-        "manufacturer_name mfr_name marke hersteller herstellername lieferant marque fabricant marca "
-        "fabricante produttore merk fabrikant ブランド ブランド名 メーカー メーカー名",
+        "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg manufacturer_name "
+        "mfr_name marke hersteller herstellername lieferant marque fabricant marca fabricante produttore merk "
+        "fabrikant varumarke tillverkare leverantor marka producent ブランド ブランド名 メーカー メーカー名",
         "colour": "colour color product_colour product_color color_name farbe farbname couleur coloris colore "
-        "kleur 色 カラー",
+        "kleur farg kolor 色 カラー",
         # Google's own categories are often numbers, so that its type comes first.
         "category": "category categories product_category category_name product_type google_product_category "
-        "product_class main_category category_path product_group kategorie kategorien kategoriepfad "
-        "warengruppe artikelgruppe produktgruppe produktkategorie categorie rayon categoria categorias "
+        "product_class main_category category_path product_group kategorie kategorien kategoriepfad warengruppe "
+        "artikelgruppe produktgruppe produktkategorie categorie rayon categoria categorias kategori kategoria "
         "カテゴリ カテゴリー 商品カテゴリ ジャンル",
-        "price": "price product_price sale_price regular_price variant_price list_price selling_price "
-        "retail_price preis verkaufspreis vk_preis vk endpreis prix prix_de_vente precio precio_de_venta "
-        "pvp prezzo prijs verkoopprijs unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
+        "price": "price product_price sale_price regular_price variant_price list_price selling_price retail_price "
+        "preis verkaufspreis vk_preis vk endpreis prix prix_de_vente precio precio_de_venta pvp prezzo prijs "
+        "verkoopprijs pris cena unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
         "url": "url link product_url permalink deeplink produkt_url lien",
         "locale": "locale product_locale lang",
         # Magento's, schema.org's and Shopify's; then Google Merchant's, and those of feeds in XML.
@@ -70,17 +72,17 @@ _LISTING = re.compile(
 # The columns by which exports of WooCommerce are told from others.
 _WOOCOMMERCE = frozenset(("id", "sku", "parent", "tax_status"))
 # What names of columns add to that of a standard one: a language, markup, and of prices a tax.
-_LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl)(?:_[a-z]{2})?$")
+_LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl|pl|sv)(?:_[a-z]{2})?$")
 _MARKUP = re.compile(r"_html$")
-_TAX = re.compile(r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw))$")
+_TAX = re.compile(r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw|moms))$")
 TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 
 # Standard columns without which a search is worse: those that a build remarks on.
 WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
 
 # ESCI's columns that belong to a judged query, not to the product.
-_JUDGEMENT_COLUMNS = frozenset(
-    "example_id query query_id esci_label small_version large_version split product_text".split()
+_JUDGEMENT_COLUMNS = words(
+    "example_id query query_id esci_label small_version large_version split product_text"
 )
 
 

@@ -23,14 +23,15 @@ from types import ModuleType
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.references.page_sections import Block, compose
 from purlin.index.sources.references.topics import titles
+from purlin.index.sources.words import words
 
 VERSION = 5
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
-_EXCLUDED_MODULES = frozenset(
+_EXCLUDED_MODULES = words(
     "antigravity ensurepip genericpath idlelib lib2to3 nt ntpath nturl2path pip posix pydoc_data sre_compile "
-    "sre_constants sre_parse test this tkinter turtle turtledemo".split()
+    "sre_constants sre_parse test this tkinter turtle turtledemo"
 )
 _WITHOUT_SUBMODULES = frozenset(["encodings", "distutils"])
 _DOCUMENTED_AS = {"posixpath": "os.path"}
@@ -149,14 +150,12 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
         if not text:
             continue
 
+        name = f"{title}.{member}"
         if inspect.isroutine(method):
-            arguments = _SELF.sub("(", _arguments(method))
-            signature, text = _signed(f"{title}.{member}", arguments, text)
-            yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
+            signature, text = _signed(name, _SELF.sub("(", _arguments(method)), text)
+            yield _document(module, name, "method", signature, text, (title,))
         elif inspect.isdatadescriptor(method):
-            yield _document(
-                module, f"{title}.{member}", "attribute", f"{title}.{member}", text, (title,)
-            )
+            yield _document(module, name, "attribute", name, text, (title,))
 
 
 def _own_members(cls: type) -> dict[str, object]:

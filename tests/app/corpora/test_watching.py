@@ -17,7 +17,8 @@ from purlin.app.settings import Settings
 from purlin.index import builds
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import load_encoder
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind
 from purlin.index.sources import open_source
 from tests.support.serving import until
@@ -119,6 +120,44 @@ def test_a_root_that_is_gone_keeps_its_documents(
         (tmp_path / "away").rename(project)
         until(lambda: "cafe" in titles(client))
         until(lambda: "problem" not in described(client))
+
+
+def test_a_root_that_fails_does_not_stop_the_watch_of_others(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    index(tmp_path, "code", "code", project)
+    feed = tmp_path / "feed" / "feed.jsonl"
+    feed.parent.mkdir()
+    feed.write_text('{"id": "1", "title": "file"}\n')
+    index(tmp_path, "shop", "product", feed)
+
+    # The system refuses to look below a link to a name that is too long.
+    feed.parent.rename(tmp_path / "away")
+    feed.parent.symlink_to("x" * 300)
+    with watching_server(tmp_path) as client:
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
+
+
+def test_a_home_that_fails_for_a_while_is_watched_again(
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    index(tmp_path, "code", "code", project)
+    corpora = tmp_path / "home" / "corpora"
+    with watching_server(tmp_path) as client:
+        corpora.rename(tmp_path / "away")
+        corpora.touch()
+        until(lambda: "corpora is a file" in caplog.text)
+        corpora.unlink()
+        (tmp_path / "away").rename(corpora)
+
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
 
 
 def test_deleting_everything_is_reported(tmp_path: Path, project: Path) -> None:

@@ -16,6 +16,7 @@ from purlin.index.encoder import (
     encoder_directory,
     load_encoder,
 )
+from purlin.index.encoder.exported import refusing
 from purlin.index.encoder.static import (
     VECTORS,
     VOCABULARY,
@@ -183,6 +184,12 @@ def test_an_altered_file_is_named(tmp_path: Path, name: str) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:-1])
     with pytest.raises(Damaged, match=name):
         load_encoder(copied)
+
+
+def test_short_memory_is_not_blamed_on_the_file(directory: Path) -> None:
+    with pytest.raises(Damaged, match=r"vectors\.npy cannot be used: memory ran out\. Raise"):
+        with refusing("encoder", directory / "vectors.npy"):
+            bytearray(sys.maxsize)
 
 
 @pytest.mark.parametrize(

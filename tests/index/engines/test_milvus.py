@@ -531,7 +531,7 @@ def test_what_another_server_deletes_is_gone_here(
 
 def test_passages_that_milvus_lacks_are_told(shared: Path) -> None:
     with closing(open_corpus(builds.current(shared, "books"), HashEncoder())) as corpus:
-        passages = corpus._passages
+        passages = corpus._documents
         [present] = passages.rows_named("n3").tolist()
         assert passages.lengths(np.array([present, present])).min() > 0
         with pytest.raises(Damaged, match="lacks rows that its build had; build the corpus again"):

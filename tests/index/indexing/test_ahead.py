@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.indexing import ahead, reading
-from purlin.index.indexing import build as building
+from purlin.index.indexing import ahead, builder, reading
 from purlin.index.indexing.ahead import read_ahead
 from purlin.index.indexing.build import build
 from purlin.index.indexing.segment import Prepared, prepare
@@ -46,7 +45,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 
     monkeypatch.setattr(ahead, "_start", recorded)
     monkeypatch.setattr(reading, "READ_ALONE", 1)
-    monkeypatch.setattr(building, "available_cpus", lambda: 2)
+    monkeypatch.setattr(builder, "available_cpus", lambda: 2)
     return processes
 
 
@@ -82,7 +81,7 @@ def test_a_build_is_the_same_whoever_reads(
     assert len(started) == 2
     assert all(process.returncode is not None for process in started)
 
-    monkeypatch.setattr(building, "available_cpus", lambda: 1)
+    monkeypatch.setattr(builder, "available_cpus", lambda: 1)
     assert files == _files(tmp_path / "alone", "code", sources)
     assert len(started) == 2
 

@@ -16,7 +16,8 @@ from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import Vectors, encoder_directory, load_encoder
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
@@ -403,7 +404,7 @@ def _many(count: int = 600) -> list[SourceFile | Skipped]:
 def test_progress_goes_on_while_the_graph_is_made(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("purlin.index.indexing.build.SHOWN_ROWS", 500)
+    monkeypatch.setattr("purlin.index.indexing.builder.SHOWN_ROWS", 500)
     monkeypatch.setattr(dense, "EXACT_ROWS", 500)
     monkeypatch.setattr(dense, "_BATCH_ROWS", 250)
     counts: list[tuple[int, int | None]] = []

@@ -14,7 +14,8 @@ from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
-from purlin.index.indexing.build import GUARDED_PRODUCTS, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import GUARDED_PRODUCTS
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus

@@ -23,7 +23,8 @@ from purlin.index.encoder import Vectors
 from purlin.index.encoder.self_check import SELF_CHECK_TEXTS
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
@@ -211,7 +212,7 @@ def test_a_build_killed_while_it_makes_a_graph_reads_nothing_again(
         if stage == "index":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("purlin.index.indexing.build.SHOWN_ROWS", 300)
+    monkeypatch.setattr("purlin.index.indexing.builder.SHOWN_ROWS", 300)
     with pytest.raises(KeyboardInterrupt):
         build(
             tmp_path,

@@ -26,7 +26,8 @@ from purlin.index.engines import hosting
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.engines.milvus import Connection, connected
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Location, Mode, Passage
 from purlin.index.search.corpus import Corpus, Hit
 from purlin.index.search.lexical.bm25 import K1

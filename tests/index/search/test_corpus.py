@@ -35,7 +35,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    documents = [stored.document for stored in corpus._passages.fetch(range(len(fused)))]
+    documents = [stored.document for stored in corpus._documents.fetch(range(len(fused)))]
     roles = np.array([document.fields["role"] for document in documents])
     sizes = np.array([len(document.body) for document in documents])
     by_length = 1.0 if mode == "dense" else SHORT["code"].factors(sizes)

@@ -13,7 +13,8 @@ import pytest
 from purlin.index.builds import current
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.errors import InvalidInput
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import repeat_build
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source, tables

@@ -64,6 +64,13 @@ def test_words_around_a_quantity_stay_words() -> None:
     )
 
 
+def test_a_thread_is_a_word_beside_its_length() -> None:
+    spelled = "M6 x 30 hex, m8 x 1.25"
+    assert in_one_spelling("M6x30 hex, m8×1.25").split() == spelled.split()
+    for text in ("AM6x30", "M6x", "DM600x2", "4x40"):
+        assert in_one_spelling(text) == text
+
+
 @given(st.text(alphabet="0123456789.,/ -x\"'inchGBtbml²³ſ٣é", max_size=60))
 def test_spelling_is_stable(text: str) -> None:
     once = in_one_spelling(text)

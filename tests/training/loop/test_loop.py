@@ -27,9 +27,11 @@ from purlin.training.loop.checkpoints import OPTIMIZER, STATE, dev_measures, rec
 from purlin.training.loop.devices import add_gradients, make_accelerator
 from purlin.training.loop.metrics import CURVES, METRICS, plot
 from purlin.training.loop.prefetching import Prefetcher, default_workers
-from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.recorded_recipe import LATER_KEYS, digest, same_recipe
 from purlin.training.loop.run import Diverged, _Pace, train
 from purlin.training.loop.settings import LoopSettings
+from purlin.training.loop.task import Task
+from purlin.training.models.saved_model import SavedModel
 from tests.support.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
@@ -41,7 +43,25 @@ class Stop(Exception):
     pass
 
 
-class Regression:
+class Net(SavedModel):
+    def __init__(self, inner: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, inner), nn.Dropout(0.5), nn.Linear(inner, 1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layers(inputs)
+
+    def fresh(self) -> list[nn.Parameter]:
+        return list(self.layers[2].parameters())
+
+    def save(self, directory: Path) -> None:
+        save_file(self.state_dict(), directory / "model.safetensors")
+
+    def load(self, directory: Path) -> None:
+        self.load_state_dict(load_file(directory / "model.safetensors"))
+
+
+class Regression(Task[tuple[int, Tensor]]):
     """Learns numbers from numbers.
 
     `measures` are the dev measures to come, `poisoned` the number of a batch of NaN.
@@ -51,14 +71,9 @@ class Regression:
         self, *, measures: Iterable[float] = (), poisoned: int | None = None, inner: int = 8
     ) -> None:
         torch.manual_seed(1)
-        self.model = nn.Sequential(nn.Linear(4, inner), nn.Dropout(0.5), nn.Linear(inner, 1))
+        self.model = Net(inner)
+        self.batches_per_epoch = 5
         self.measures, self.poisoned, self.log = iter(measures), poisoned, list[str]()
-
-    def fresh(self) -> list[nn.Parameter]:
-        return list(self.model[2].parameters())
-
-    def batches_per_epoch(self) -> int:
-        return 5
 
     def batch(self, number: int) -> tuple[int, Tensor]:
         self.log.append(f"batch {number}")
@@ -67,9 +82,6 @@ class Regression:
 
     def prepare(self, number: int) -> None:
         self.log.append(f"prepare {number}")
-
-    def ready(self, number: int) -> bool:
-        return True
 
     def backward(self, batch: tuple[int, Tensor]) -> dict[str, float]:
         loss = self.loss(batch[1])
@@ -87,12 +99,6 @@ class Regression:
         assert not self.model.training
         value = next(self.measures, None)
         return {} if value is None else {"dev mean": value, "dev other": -value}
-
-    def save(self, directory: Path) -> None:
-        save_file(self.model.state_dict(), directory / "model.safetensors")
-
-    def restore(self, directory: Path) -> None:
-        self.model.load_state_dict(load_file(directory / "model.safetensors"))
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +229,7 @@ def test_without_a_number_of_steps_each_epoch_is_measured(
 ) -> None:
     task = Regression(measures=[0.1] * 9)
 
-    assert task.batches_per_epoch() == 5
+    assert task.batches_per_epoch == 5
     go(task, tmp_path, settings(every=0, steps=3 * each, accumulation=accumulation))
     measured = [row["step"] for row in metrics_rows(tmp_path) if "dev mean" in row]
     assert measured == [each, 2 * each, 3 * each]
@@ -425,6 +431,7 @@ def test_recipes_recorded_before_a_key_existed_are_the_same() -> None:
     )
     assert not same_recipe({"loop": {"batch_size": 8, "epsilon": 1e-6}, "teacher": {}}, recorded)
     assert not same_recipe({"loop": {"batch_size": 8}, "teacher": {"base": "large"}}, recorded)
+    assert same_recipe({"stage": [LATER_KEYS]}, {"stage": [{}]})
 
 
 # -- time left -----------------------------------------------------------------------------------
@@ -517,11 +524,11 @@ def test_accumulation_averages_gradients(tmp_path: Path) -> None:
     for number in range(2):
         task = Regression()
         task.batch = lambda _, number=number: Regression().batch(number)
-        task.model[1].p = 0.0
+        task.model.layers[1].p = 0.0
         loop_settings = settings(steps=1, max_norm=1e9)
         gradients.append(first_moments(go(task, tmp_path / str(number), loop_settings)))
     both = Regression()
-    both.model[1].p = 0.0
+    both.model.layers[1].p = 0.0
     loop_settings = settings(steps=1, accumulation=2, max_norm=1e9)
     moments = first_moments(go(both, tmp_path / "both", loop_settings))
 

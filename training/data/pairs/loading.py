@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -87,14 +87,12 @@ class Report:
 def load_pairs(
     sources: Sequence[PairSource],
     exclude: Sequence[Path] = (),
-    progress: Callable[[int], None] | None = None,
 ) -> tuple[list[list[Pair]], Report]:
     """Return the pairs of each source, in the order of `sources`, and a report.
 
     Repeats and whatever is in the evaluation sets `exclude` are removed, after the limits of the
-    sources were applied. `progress` is called with the number of rows read since its last call.
-    Raises what `read_pairs` and `read_held_out` raise, and InvalidInput if no pair of a source
-    remains.
+    sources were applied. Raises what `read_pairs` and `read_held_out` raise, and InvalidInput if no
+    pair of a source remains.
     """
     held_out = read_held_out(exclude)
     digests: set[bytes] = set()
@@ -103,7 +101,7 @@ def load_pairs(
 
     for source in sources:
         report = SourceReport(f"{source.path.name} ({source.format})")
-        new_pairs = _new_pairs(source, digests, report, progress)
+        new_pairs = _new_pairs(source, digests, report)
         pairs, report.removed = remove_held_out(new_pairs, held_out)
         report.kept = len(pairs)
         if not pairs:
@@ -119,13 +117,9 @@ def _new_pairs(
     source: PairSource,
     digests: set[bytes],
     report: SourceReport,
-    progress: Callable[[int], None] | None = None,
 ) -> Iterator[Pair]:
     """Yield the source's pairs that are not in `digests`, and add them; count all others."""
     for pair in read_pairs(source):
-        if progress is not None:
-            progress(1)
-
         if isinstance(pair, Skipped):
             # What follows a colon is about the single row, so it would split the counts.
             report.skipped[pair.reason.partition(":")[0]] += 1

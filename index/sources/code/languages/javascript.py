@@ -8,15 +8,9 @@ from dataclasses import replace
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import (
-    child,
-    first_child,
-    kinds,
-    named_block,
-    node_text,
-    types,
-)
+from purlin.index.sources.code.languages.nodes import child, first_child, named_block, node_text
 from purlin.index.sources.code.syntax import Block, Language, blanked
+from purlin.index.sources.words import kinds, words
 
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
@@ -110,33 +104,34 @@ JAVASCRIPT = Language(
         ),
         "call_expression": _script_block,
     },
-    inside=types(_SCRIPT_INSIDE + " field_definition"),
-    identifiers=types(_SCRIPT_NAMES),
+    inside=words(_SCRIPT_INSIDE + " field_definition"),
+    identifiers=words(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
     # In `a = b = function …`, it is the inner assignment that defines.
     values=kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
     other_values="constant",
-    scopes=types("object"),
-    opaque=types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
-    wrappers=types(
+    scopes=words("object"),
+    opaque=words(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
+    wrappers=words(
         "export_statement lexical_declaration variable_declaration expression_statement"
         " assignment_expression"
     ),
-    annotations=types("decorator"),
-    dull=types("import_statement"),
+    annotations=words("decorator"),
+    dull=words("import_statement"),
     is_dull=_is_script_import,
-    silent=types("exports module this prototype window self globalThis default"),
+    silent=words("exports module this prototype window self globalThis default"),
 )
 
 
-def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
-    return Language(
-        name="typescript",
-        suffixes=suffixes,
-        module="tree_sitter_typescript",
-        function=function,
-        definitions={**JAVASCRIPT.definitions}
-        | kinds(
+TYPESCRIPT = replace(
+    JAVASCRIPT,
+    name="typescript",
+    suffixes=(".ts", ".mts", ".cts"),
+    module="tree_sitter_typescript",
+    function="language_typescript",
+    definitions={
+        **JAVASCRIPT.definitions,
+        **kinds(
             class_="abstract_class_declaration",
             interface="interface_declaration",
             enum="enum_declaration",
@@ -145,28 +140,18 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
             method="abstract_method_signature method_signature",
             type="type_alias_declaration",
         ),
-        inside=types(
-            _SCRIPT_INSIDE
-            + " public_field_definition ambient_declaration as_expression satisfies_expression"
-        ),
-        identifiers=types(_SCRIPT_NAMES + " type_identifier"),
-        assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
-        values=JAVASCRIPT.values,
-        other_values=JAVASCRIPT.other_values,
-        scopes=JAVASCRIPT.scopes,
-        opaque=JAVASCRIPT.opaque,
-        wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
-        annotations=JAVASCRIPT.annotations,
-        dull=JAVASCRIPT.dull,
-        is_dull=JAVASCRIPT.is_dull,
-        silent=JAVASCRIPT.silent,
-        # The signatures of an overloaded function stand before it.
-        has_clauses=True,
-    )
-
-
-TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
-TSX = _typescript((".tsx",), "language_tsx")
+    },
+    inside=words(
+        _SCRIPT_INSIDE
+        + " public_field_definition ambient_declaration as_expression satisfies_expression"
+    ),
+    identifiers=words(_SCRIPT_NAMES + " type_identifier"),
+    assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
+    wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
+    # The signatures of an overloaded function stand before it.
+    has_clauses=True,
+)
+TSX = replace(TYPESCRIPT, suffixes=(".tsx",), function="language_tsx")
 
 # JavaScript with types, as Flow checks them: its own grammar stops at the first one. What this one
 # does not know, such as `?string`, is an error in the signature.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from purlin.index.sources.references.html import entry_names
 from purlin.index.sources.references.html.entry_names import Entry
-from purlin.index.sources.references.html.vocabulary import words
+from purlin.index.sources.words import words
 
 _NOTHING: frozenset[str] = frozenset()
 # Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
@@ -23,44 +23,46 @@ _LISTING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Marks of one generator: classes, `#id` or, in `headings`, `tag.class`.
+    """Marks of one generator: sets have classes, `#id` or, in `headings`, `tag.class`."""
 
-    A page is by it if it has all `marks`. `read_entry(heading, code, page_title, anchor)` tells
-    what the code below a heading defines, if anything; of an element in `headings`, heading and
-    code are the same. The page's title is its first heading, or with `titled_by_head` the
-    browser's. Headings below `deepest_heading`, and those in elements of class `entries`, open no
-    sections. Blocks in elements of class `inline` go on with the line before. An element of class
-    `labels` names the list that follows. A line of text, or the last cell of a row, that `frame`
-    matches is no text. An entry that ends with `copied` is told in full elsewhere. If entries are
-    `summarized`, their first paragraph may be the beginning of the next one. In an entry, the rows
-    of a table below the heading `arguments` are entries of their own. Rows below the heading
-    `declaration` are the lines of the code that a page is about. Code in an element of class
-    `signatures` says more than the heading before it. Headings of entries that follow each
-    other without text are calls of one entry if they are `joined`. A `pre` element of class `prose`
-    is text, as it was typed. A row of class `prototypes` is a declaration. Pages are about the
-    module that their title names if they are `module_pages`, and about a type if their first
-    heading matches `type_title`, whose group is its name.
-    """
-
+    # A page that has all of these is by the generator.
     marks: tuple[str, ...]
+    # Tells by heading, code, the page's title and the anchor what an entry defines. Of an element in
+    # `headings`, heading and code are the same.
     read_entry: Callable[[str, str, str, str], Entry | None]
     headings: frozenset[str] = _NOTHING
+    # Elements whose headings open no sections.
     entries: frozenset[str] = _NOTHING
     furniture: frozenset[str] = _NOTHING
+    # Blocks that go on with the line before.
     inline: frozenset[str] = _NOTHING
+    # Elements that name the list after them.
     labels: frozenset[str] = _NOTHING
+    # Code that says more than the heading before it.
     signatures: frozenset[str] = _NOTHING
+    # `pre` elements that are text, as it was typed.
     prose: frozenset[str] = _NOTHING
+    # Rows that are declarations.
     prototypes: frozenset[str] = _NOTHING
+    # Whether pages are about the module that their title names.
     module_pages: bool = False
+    # What the first heading of a page about a type is; its group is the name.
     type_title: re.Pattern[str] | None = None
+    # Whether headings of entries that follow each other without text are calls of one entry.
     joined: bool = False
+    # Headings below this level open no sections.
     deepest_heading: int = 6
+    # A line of text, or the last cell of a row, that is no text.
     frame: re.Pattern[str] | None = None
+    # Whether a page's title is the browser's, and not the first heading.
     titled_by_head: bool = False
+    # The end of an entry that is told in full elsewhere.
     copied: str = ""
+    # Whether the first paragraph of an entry may be the beginning of the next one.
     summarized: bool = False
+    # The heading of the table in an entry whose rows are entries of their own.
     arguments: str = ""
+    # The heading of rows that are lines of the code that the page is about.
     declaration: str = ""
 
     @property

@@ -27,8 +27,10 @@ from purlin.index.search.lexical.languages import (
     ITALIAN,
     LANGUAGE_FILE,
     LANGUAGES,
+    POLISH,
     SAMPLE_CHARS,
     SPANISH,
+    SWEDISH,
     Language,
     detect,
 )
@@ -100,6 +102,26 @@ CATALOGUES = [
             "A3;Lampada da tavolo;La luce più calda della casa per leggere nella notte",
         ],
     ),
+    Catalogue(
+        SWEDISH,
+        "Artikelnummer;Benämning;Beskrivning",
+        [
+            "A1;Vattenkokare glas;Kokar vatten på en minut och stängs av när det är klart",
+            "A2;Löparskor dam;Lätta skor för asfalt, även för den som springer till jobbet",
+            "A3;Bokhylla ek;Med plats för pärmar som inte ryms i skåpet, från golv upp till tak",
+            "A4;Brödkniv;Bladet är av stål utan tandning, att slipa hos smeden",
+        ],
+    ),
+    Catalogue(
+        POLISH,
+        "Numer artykułu;Nazwa;Opis",
+        [
+            "A1;Czajnik szklany;Gotuje wodę w minutę oraz wyłącza się przez czujnik",
+            "A2;But zimowy;Ocieplany but dla dzieci, który jest wodoodporny i nie ślizga się na lodzie",
+            "A3;Smycz;Dla psów i kotów, od małych do dużych, także po zmroku bardzo widoczna",
+            "A4;Nóż kuchenny;Ze stali, z którą przez lata nie ma kłopotu, tylko ją ostrz",
+        ],
+    ),
 ]
 # Sentences of each language, which are no catalogue.
 ENGLISH_TEXTS = [
@@ -164,6 +186,9 @@ FOUND = {
     "dutch": {"schoenen": "A2", "wit": "A2", "kast voor boeken": "A3"},
     "spanish": {"zapatos": "A1", "rojas": "A1", "cafeteras electricas": "A2", "lamparas": "A3"},
     "italian": {"scarpe": "A1", "rosso": "A1", "bollitori elettrici": "A2", "lampade": "A3"},
+    "swedish": {"skor": "A2", "vattenkokaren": "A1", "hylla": "A3", "kniv för bröd": "A4"},
+    # Plurals and cases, with and without marks.
+    "polish": {"zimowych butów": "A2", "psow": "A3", "kot": "A3", "szklane": "A1", "NOZE": "A4"},
 }
 
 
@@ -182,6 +207,8 @@ def test_what_is_found_is_told_and_highlighted(shop: tuple[str, Corpus]) -> None
         "dutch": ("map", "mappen"),
         "spanish": ("suelas", "suela"),
         "italian": ("suole", "suola"),
+        "swedish": ("pärm", "pärmar"),
+        "polish": ("kotami", "kotów"),
     }[language]
     hit = corpus.search(query, k=1, mode="lexical", explain=True).hits[0]
 
@@ -303,6 +330,22 @@ def test_the_language_is_told_by_common_words(catalogue: Catalogue) -> None:
     assert detect([*texts * 4, *english]) is catalogue.language
     assert detect([*texts, *english * 4]) is ENGLISH
     assert detect(texts[:1]) is ENGLISH
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "En jakke, der kan vaskes, og som ikke fylder meget i tasken. Den har lommer til det hele og er vandtæt. "
+        "Af den slags, man ved ikke er dyr, men har en god pris for alt fra børn til voksne med et barn på armen.",
+        "Uma mesa para quem não tem espaço, com gavetas e pés de madeira. É leve, se dobra e serve como mesa de "
+        "jantar ou de trabalho em casa. Por ser baixa, pode ficar entre as camas e sobre o tapete da sua sala.",
+        "Stolek na noviny, který je lehký a dá se složit. Od dubu po ořech, bez laku, za málo peněz. Vejde se do "
+        "bytu i na chatu, jak pro děti, tak pro dospělé. Ve dne jako stolek, po nabití svítí i ve tmě.",
+    ],
+    ids=["danish", "portuguese", "czech"],
+)
+def test_languages_without_stems_are_none_of_their_neighbours(text: str) -> None:
+    assert detect([fold(text).lower()] * 10) is ENGLISH
 
 
 def test_names_and_codes_are_english() -> None:

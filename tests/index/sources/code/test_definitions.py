@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import Document, Skipped
-from purlin.index.sources.code.definitions import MAX_NESTING
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.sources.code.outlines import MAX_NESTING
 from tests.support.code_documents import definitions, documents, documents_of, is_module, read_text
 from tests.support.files import write_tree as write
 

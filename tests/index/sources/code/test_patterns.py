@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from purlin.index.records import Document
 from purlin.index.sources.code.pattern_languages import PATTERN_LANGUAGES
-from purlin.index.sources.code.patterns import pattern_outline
 from tests.support import code_documents
 from tests.support.code_documents import expected_rows, named, row
 from tests.support.paths import DATA
@@ -188,26 +186,3 @@ def test_macros_of_bazel_are_functions() -> None:
 
     assert (item.fields["language"], item.fields["content"]) == ("bazel", "config")
     assert item.summary == "Declares a library of the harbour."
-
-
-# Heads and brackets that nothing closes.
-UNCLOSED = [
-    "message A {", "message A", "struct A", "type A", "(defn a ", "function(a)", "function a(", "a(b) ->",
-    "a: b", "module a(", "module a", "proc a {", '"', "'", "/*", "{", "(((", "}", " ", "type A = (",
-    "a <- function(", "a b c d e f g", "const a b c d", "typedef a b c", "def a", "let a b c", "fn a(",
-    "procedure a(b) ", "function a return b is", "procedure a (b) with c => (d) ", "begin", "end a", "record",
-    "generic",
-    "a = class(", "type a is (", "a : process", "version (a) ", "private ", "auto a(", "/+", "a :- b", "0'", "2'",
-    "a. ",
-    "# a", "-- a", "; a", "@a(", "(a \"b\" ", "[[[", "\\",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("language", PATTERN_LANGUAGES)
-def test_time_grows_with_the_source(language: str) -> None:
-    for line in UNCLOSED:
-        source = f"{line}\n".encode() * 3000 + line.encode() * 3000
-
-        started = time.process_time()
-        pattern_outline(source, PATTERN_LANGUAGES[language])
-        assert time.process_time() - started < 1.5, line

@@ -28,10 +28,9 @@ def test_load_reports_what_it_leaves_out(tmp_path: Path) -> None:
         PairSource("pairs", PAIR_FILES / "plain.jsonl", limit=3),
         PairSource("pairs", write_jsonl(tmp_path / "mine.jsonl", rows)),
     ]
-    steps: list[int] = []
-    (plain, mine), report = load_pairs(sources, [PAIR_FILES / "beir"], steps.append)
+    (plain, mine), report = load_pairs(sources, [PAIR_FILES / "beir"])
     assert (len(plain), [pair.passage for pair in mine]) == (3, ["sorted(items)"])
-    assert sum(steps) == sum(source.read for source in report.sources) == 8
+    assert sum(source.read for source in report.sources) == 8
     assert str(report).splitlines() == [
         "plain.jsonl (pairs): 3 pairs of 3 read, 0 repeated, 0 skipped; "
         "in an evaluation set: 0 identical, 0 nearly, 0 by their query",
