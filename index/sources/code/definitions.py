@@ -24,14 +24,15 @@ from purlin.index.sources.code.outlines import (
     Outline,
 )
 from purlin.index.sources.code.syntax import Block, Language, current_node, last_row
+from purlin.index.sources.words import words
 
 MAX_TREE_DEPTH = 200
 
 _NAMES_ONLY = frozenset({"scope", "namespace"})
 # Nodes around what a file begins with.
-_FRAMES = frozenset(
+_FRAMES = words(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
-    " header imports declarations class_name_statement extends_statement".split()
+    " header imports declarations class_name_statement extends_statement"
 )
 _AROUND_TYPES = frozenset({"namespace", "module"})
 _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})

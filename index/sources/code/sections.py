@@ -143,13 +143,9 @@ def windows(lines: Sequence[str], rows: Sequence[int]) -> Iterator[list[int]]:
             first = start + max(1, int((end - start) * MIN_WINDOW_SHARE))
             end = max(range(first, end + 1), key=lambda at: (_weight(lines, rows, at), at))
 
-        window = list(rows[start:end])
-        while window and not lines[window[-1]].strip():
-            window.pop()
-        while window and not lines[window[0]].strip():
-            window.pop(0)
-        if window:
-            yield window
+        filled = [position for position in range(start, end) if lines[rows[position]].strip()]
+        if filled:
+            yield list(rows[filled[0] : filled[-1] + 1])
         start = end
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
+from purlin.index.sources.words import words
 from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
 
 COLUMNS = {
@@ -80,8 +81,8 @@ TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
 
 # ESCI's columns that belong to a judged query, not to the product.
-_JUDGEMENT_COLUMNS = frozenset(
-    "example_id query query_id esci_label small_version large_version split product_text".split()
+_JUDGEMENT_COLUMNS = words(
+    "example_id query query_id esci_label small_version large_version split product_text"
 )
 
 

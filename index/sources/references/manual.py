@@ -34,6 +34,7 @@ from purlin.index.sources.references import (
 )
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.page_sections import Block, Page, Section
+from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
@@ -63,8 +64,8 @@ _INDEX_PAGE = re.compile(
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
     r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
-_BUILD_FOLDERS = frozenset(
-    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
+_BUILD_FOLDERS = words(
+    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
 )
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE

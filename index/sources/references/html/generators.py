@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from purlin.index.sources.references.html import entry_names
 from purlin.index.sources.references.html.entry_names import Entry
-from purlin.index.sources.references.html.vocabulary import words
+from purlin.index.sources.words import words
 
 _NOTHING: frozenset[str] = frozenset()
 # Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
