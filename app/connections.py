@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from purlin.app.problems import reply
 from purlin.index.errors import InvalidInput
 
-BACKLOG = 128  # connections that wait in the kernel, and that are accepted at once
+BACKLOG = 128  # connections that wait in the kernel
 MAX_CONNECTIONS = 1_000
 MAX_HEAD_BYTES = 2**16  # of a request's line and headers
 STALL_TIMEOUT_S = 30.0
@@ -44,6 +44,15 @@ def max_connections() -> int:
     """Return the limit on connections: at most half of the files that the process may have open."""
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(MAX_CONNECTIONS, max_files // 2)
+
+
+def accepted_at_once() -> int:
+    """Return how many connections are accepted at a time.
+
+    One beyond the limit is open for some rounds of the event loop before it is closed. If files ran out
+    meanwhile, asyncio would log a traceback for each connection that it cannot accept.
+    """
+    return max(1, max_connections() // 16)
 
 
 def warn_of_closing() -> None:
@@ -235,6 +244,12 @@ class Server(uvicorn.Server):
     Uvicorn closes each connection after its reply once, at the beginning. One accepted at that moment
     would stay open, and a client that goes on sending would keep the server from ending in time.
     """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections; more than are accepted at a time wait in the kernel."""
+        await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting connections, and let running requests finish."""

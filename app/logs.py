@@ -165,7 +165,7 @@ def config(form: str) -> dict[str, Any]:
     formatter = {"()": JsonFormatter} if as_json else {"format": "%(levelname)s:     %(message)s"}
     loggers: dict[str, Any] = {
         name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
-        for name in ("purlin", "uvicorn", "opentelemetry")
+        for name in ("purlin", "uvicorn", "asyncio", "opentelemetry")
     }
     loggers["purlin.requests"] = {"level": "INFO" if as_json else "WARNING"}
 

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
-from purlin.app.connections import BACKLOG, Connection, Server, bind, url_of
+from purlin.app.connections import Connection, Server, accepted_at_once, bind, url_of
 from purlin.app.encoding import Encoders
 from purlin.app.keys import Key, configured_keys
 from purlin.app.limits import BodyLimit
@@ -161,7 +161,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         server_header=False,
         http=Connection,
         ws="none",
-        backlog=BACKLOG,
+        backlog=accepted_at_once(),
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
 

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -116,26 +117,21 @@ class Metrics:
         )
 
 
+# The registry tells collectors apart by their identity.
+@dataclass(frozen=True, slots=True, eq=False)
 class _ServerCollector:
     """Metrics of the encoder, the builds in service and the caches, read at each scrape."""
 
-    def __init__(
-        self,
-        home: Path,
-        encoder: TextEncoder,
-        corpora: Callable[[], Iterable[Status[Corpus]]],
-        caches: Caches,
-    ) -> None:
-        self._home = home
-        self._encoder = encoder
-        self._corpora = corpora
-        self._caches = caches
+    home: Path
+    encoder: TextEncoder
+    corpora: Callable[[], Iterable[Status[Corpus]]]
+    caches: Caches
 
     def collect(self) -> Iterable[Metric]:
         encoder = GaugeMetricFamily(
             "purlin_encoder", "The encoder in service.", labels=["name", "fingerprint"]
         )
-        encoder.add_metric([self._encoder.name, self._encoder.fingerprint], 1)
+        encoder.add_metric([self.encoder.name, self.encoder.fingerprint], 1)
 
         plan = GaugeMetricFamily(
             "purlin_encoder_plan",
@@ -143,12 +139,12 @@ class _ServerCollector:
             labels=["source", "threads", "batch_tokens", "query_threads"],
         )
         # Static encoders have no plan.
-        used = plan_of(self._encoder)
+        used = plan_of(self.encoder)
         if used is not None:
             numbers = map(str, (used.threads, used.batch_tokens, used.query_threads))
             plan.add_metric([used.source, *numbers], 1)
 
-        statuses = list(self._corpora())
+        statuses = list(self.corpora())
         opened = [status.opened for status in statuses if status.opened is not None]
         return [encoder, plan, *self._states(statuses), *_builds(opened), self._lookups()]
 
@@ -170,14 +166,14 @@ class _ServerCollector:
             refused.add_metric([status.name], status.refusals)
             # The corpus may have been deleted or damaged since its status was read.
             with contextlib.suppress(PurlinError):
-                withheld.add_metric([status.name], len(builds.withheld(self._home, status.name)))
+                withheld.add_metric([status.name], len(builds.withheld(self.home, status.name)))
         return [states, switches, refused, withheld]
 
     def _lookups(self) -> Metric:
         family = CounterMetricFamily(
             "purlin_cache", "Lookups in caches.", labels=["cache", "result"]
         )
-        for name, lookups in self._caches.items():
+        for name, lookups in self.caches.items():
             family.add_metric([name, "hit"], lookups.hits)
             family.add_metric([name, "miss"], lookups.misses)
         return family

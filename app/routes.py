@@ -33,7 +33,7 @@ from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.classify.zero_shot import RANKED, LabelSet
+from purlin.index.classify.zero_shot import RANKED, LabelSet, NamedLabels
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
@@ -98,24 +98,14 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
         rerankers = [
             service.rerankers.choose(each.manifest.kind, request.rerank) for each in corpora
         ]
-        is_one = isinstance(request.corpus, str)
-        search = partial(
-            partial(corpora[0].search, reranker=rerankers[0])
-            if is_one
-            else partial(search_corpora, corpora, rerankers=rerankers),
-            request.query,
-            mode=request.mode,
-            filter=with_language_names(request.filter),
-            explain=request.explain,
-        )
         with service.turn(*corpora):
-            results = _page(search, request, corpora)
+            results = _page(_search(request, corpora, rerankers), request, corpora)
         service.metrics.stages(results.timings_ms)
 
         hits = results.hits
         for corpus in corpora:
             hits = service.freshness.marked(corpus, hits)
-        reply = SearchReply(
+        return SearchReply(
             hits=hits,
             total=results.total,
             took_ms=_ms_since(started),
@@ -123,8 +113,8 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             corrected=results.corrected,
             timings_ms=results.timings_ms if request.explain else None,
+            **({} if results.corpora else _origin(corpora[0], rerankers[0])),
         )
-        return _of_one(reply, corpora[0], rerankers[0]) if is_one else reply
 
 
 def _names(
@@ -136,15 +126,30 @@ def _names(
     return ([chosen] if isinstance(chosen, str) else chosen), None
 
 
-def _of_one(reply: SearchReply, corpus: Corpus, reranker: PassageReranker | None) -> SearchReply:
-    """Add to a reply the corpus that all of its hits are of."""
-    return replace(
-        reply,
-        corpus=corpus.name,
-        build=corpus.build,
-        encoder=corpus.encoder.name,
-        reranker=reranker.name if reranker else None,
+def _search(
+    request: SearchRequest,
+    corpora: Sequence[Corpus],
+    rerankers: Sequence[PassageReranker | None],
+) -> Search:
+    """The search of a request, of one corpus by its name or of several, whose hits name theirs."""
+    query = partial(
+        partial(corpora[0].search, reranker=rerankers[0])
+        if isinstance(request.corpus, str)
+        else partial(search_corpora, corpora, rerankers=rerankers),
+        request.query,
     )
+    filter = with_language_names(request.filter)
+    return partial(query, mode=request.mode, filter=filter, explain=request.explain)
+
+
+def _origin(corpus: Corpus, reranker: PassageReranker | None) -> dict[str, str | None]:
+    """The fields of a reply that tell what all of its hits are of."""
+    return {
+        "corpus": corpus.name,
+        "build": corpus.build,
+        "encoder": corpus.encoder.name,
+        "reranker": reranker.name if reranker else None,
+    }
 
 
 def _page(search: Search, request: SearchRequest, corpora: Sequence[Corpus]) -> SearchResult:
@@ -225,53 +230,34 @@ def classify_reply(request: ClassifyRequest, service: Service) -> ClassifyReply:
     request.check()
 
     if request.labels is None:
-        reply = _classify_with_trained(request, service)
+        with service.classifiers.lease(str(request.classifier)) as trained:
+            reply = _classified(request, trained, trained.spec.labels)
+            reply = replace(reply, classifier=trained.name, build=trained.build)
     else:
-        reply = _classify_with_labels(request, request.labels, service)
+        named = NamedLabels(
+            service.classifier(),
+            request.labels,
+            request.templates,
+            request.multi_label,
+            request.transductive,
+        )
+        reply = _classified(request, named, request.labels)
     return replace(reply, took_ms=_ms_since(started))
 
 
-def _classify_with_labels(
-    request: ClassifyRequest, labels: list[str], service: Service
+def _classified(
+    request: ClassifyRequest, classifier: NamedLabels | TrainedClassifier, labels: Sequence[str]
 ) -> ClassifyReply:
     ranking_length = request.ranking_length(labels)
-    classifier = service.classifier()
-    results = classifier.classify(
-        request.texts,
-        labels,
-        templates=request.templates,
-        multi_label=request.multi_label,
-        transductive=request.transductive,
-        min_score=request.min_score,
-        ranked=ranking_length,
-    )
-
-    label_set = classifier.label_set(labels, request.templates)
+    results = classifier.classify(request.texts, min_score=request.min_score, ranked=ranking_length)
     return ClassifyReply(
         results=tuple(results),
         took_ms=0,
         encoder=classifier.encoder.name,
-        warnings=_classify_warnings(request, label_set, ranking_length, classifier.encoder),
+        warnings=_classify_warnings(
+            request, classifier.label_set, ranking_length, classifier.encoder
+        ),
     )
-
-
-def _classify_with_trained(request: ClassifyRequest, service: Service) -> ClassifyReply:
-    with service.classifiers.lease(str(request.classifier)) as classifier:
-        ranking_length = request.ranking_length(classifier.spec.labels)
-        results = classifier.classify(
-            request.texts, min_score=request.min_score, ranked=ranking_length
-        )
-
-        return ClassifyReply(
-            results=tuple(results),
-            took_ms=0,
-            encoder=classifier.encoder.name,
-            classifier=classifier.name,
-            build=classifier.build,
-            warnings=_classify_warnings(
-                request, classifier.label_set, ranking_length, classifier.encoder
-            ),
-        )
 
 
 def _classify_warnings(

@@ -91,8 +91,9 @@ class _Server(Server):
                 self.should_exit = True
                 asyncio.get_running_loop().remove_reader(self._control)
                 return
+            self._received += 1
+            # There is none if this process has too many files open: the connection is closed then.
             for descriptor in descriptors:
-                self._received += 1
                 adopting = asyncio.create_task(self._adopt(socket.socket(fileno=descriptor)))
                 self._adopting.add(adopting)
                 adopting.add_done_callback(self._adopting.discard)

@@ -14,7 +14,7 @@ from purlin.app.agents.choosing import (
     any_corpus,
     choose_corpora,
     opened_document,
-    with_left_out,
+    with_warning,
 )
 from purlin.app.agents.results import (
     corpus_names,
@@ -26,7 +26,6 @@ from purlin.app.agents.results import (
     without_unlike,
 )
 from purlin.app.agents.tool import (
-    MAX_HITS,
     MAX_SHOWN,
     Budget,
     CorpusArgument,
@@ -37,7 +36,7 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import Query, Strict, Text
 from purlin.index.records import Content, Hit
-from purlin.index.search.ranking.uses import first_use, used_symbol
+from purlin.index.search.ranking.uses import first_use, relation_in
 from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
@@ -90,7 +89,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = paths
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    reply = with_left_out(reply, left_out)
+    reply = with_warning(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     root = backend.root(corpora[0])
@@ -121,11 +120,6 @@ def _nothing_passes(
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
-
-    if arguments.language:
-        nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
-        languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
-        text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
 
     result = Result(text, head.structured)
     return fit(lambda _: result, "hits", [], arguments.max_tokens)
@@ -175,6 +169,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
+    # A name of a file may have an end of line.
+    head = head.replace("\n", r"\n")
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
     code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
@@ -186,7 +182,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
 
 def _focus(query: str, code: str) -> int:
     """The offset of what the query asks for: a use, or the middle of the lines that say most about it."""
-    if (symbol := used_symbol(query)) and (use := first_use(symbol, code)) is not None:
+    relation = relation_in(query)
+    if relation and (use := first_use(relation.symbol, code)) is not None:
         return use
     row = telling_row(query, code, _TELLING_ROWS)
     lines = code.split("\n")[: row + _TELLING_ROWS // 2 if row else 0]

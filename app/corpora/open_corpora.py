@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purlin.app.corpora.open_builds import OpenBuilds
+from purlin.app.corpora.open_builds import OpenBuilds, Status
 from purlin.app.errors import Opening, listed
 from purlin.index import builds
 from purlin.index.builds.catalogs import CORPORA
@@ -18,6 +18,7 @@ from purlin.index.errors import NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+from purlin.replies import ServingState
 
 
 class OfKind(NamedTuple):
@@ -66,19 +67,16 @@ class OpenCorpora(OpenBuilds[Corpus]):
         If there is none, raises Opening while one may still be opened, the error with which one was
         refused, or NotFound.
         """
-        names, opening, refused = [], [], []
+        by_state: dict[ServingState, list[str]] = {"serving": [], "opening": [], "refused": []}
         for status in self.statuses():
-            if status.opened is not None:
-                if status.opened.manifest.kind == kind:
-                    names.append(status.name)
-            elif status.state == "refused":
-                if self._recorded_kind(status.name) == kind:
-                    refused.append(status.name)
-            elif self._recorded_kind(status.name) in (kind, None):
-                opening.append(status.name)
+            own = self._kind(status)
+            # One that is being opened may be of any kind while that is not known.
+            if own == kind or (own is None and status.state == "opening"):
+                by_state[status.state].append(status.name)
 
-        if names:
-            return OfKind(names, _left_out(opening, refused))
+        serving, opening, refused = by_state.values()
+        if serving:
+            return OfKind(serving, _left_out(opening, refused))
         if opening:
             raise Opening(
                 f"Still being opened: {listed(opening)}; try again in a moment.", field="corpus"
@@ -88,11 +86,12 @@ class OpenCorpora(OpenBuilds[Corpus]):
                 return OfKind(refused[:1], None)
         raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
 
-    def _recorded_kind(self, name: str) -> str | None:
-        """Kind in the manifest of a corpus, which may be of another version; None if it is damaged."""
+    def _kind(self, status: Status[Corpus]) -> str | None:
+        """Kind by the manifest of a corpus, which may be of another version; None if it is damaged."""
+        if status.opened is not None:
+            return status.opened.manifest.kind
         with suppress(PurlinError, ValueError):
-            active = builds.current(self._home, name)
-            return str(read_manifest_json(active).get("kind"))
+            return str(read_manifest_json(builds.current(self._home, status.name)).get("kind"))
         return None
 
     def _load_corpus(self, build: Path, serving: Corpus | None) -> Corpus:

@@ -86,8 +86,8 @@ class LabelSet:
         """Warn of each pair of similar labels, and of a name with wordings, in words for the caller."""
         similar = [
             f"The labels {_shortened(first)} and {_shortened(second)} are nearly the same to the "
-            f"encoder (cosine {cosine:.2f}): texts of one will get the other. Keep one of them, "
-            "or say in their names how they differ."
+            f"encoder (cosine {cosine:.2f}): texts of one may get the other. Keep one of them, "
+            "or say in their names, or in wordings, how they differ."
             for first, second, cosine in self.similar
         ]
 
@@ -205,6 +205,44 @@ class Classifier:
             self._vectors.put((templates, label), vectors[label])
 
         return np.stack([vectors[label] for label in labels])
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLabels:
+    """Labels to choose from by their names, with the options of `Classifier.classify`.
+
+    It classifies as a trained classifier does, and both have an `encoder` and a `label_set`.
+    """
+
+    classifier: Classifier
+    labels: Sequence[str]
+    templates: Sequence[str] = DEFAULT_TEMPLATES
+    multi_label: bool = False
+    transductive: bool = False
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder of texts and labels."""
+        return self.classifier.encoder
+
+    @property
+    def label_set(self) -> LabelSet:
+        """The labels with their vectors. Raises InvalidInput."""
+        return self.classifier.label_set(self.labels, self.templates)
+
+    def classify(
+        self, texts: Sequence[str], *, min_score: float = 0.0, ranked: int = RANKED
+    ) -> list[Classification]:
+        """Classify each text, in the given order. Raises InvalidInput."""
+        return self.classifier.classify(
+            texts,
+            self.labels,
+            templates=self.templates,
+            multi_label=self.multi_label,
+            transductive=self.transductive,
+            min_score=min_score,
+            ranked=ranked,
+        )
 
 
 def rank(

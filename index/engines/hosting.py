@@ -265,10 +265,10 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     Raises Damaged, which names the file, EncoderMismatch and EngineFailed.
     """
     manifest = read_manifest(directory)
-    if not manifest.engine:
-        return Corpus.load(directory, encoder, opened)
-
     check_encoder(manifest, encoder)
+    if not manifest.engine:
+        return Corpus.open(directory, manifest, encoder, opened)
+
     milvus = _milvus(manifest)
     _check(milvus, manifest)
 

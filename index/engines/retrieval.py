@@ -83,16 +83,29 @@ class Collection:
         return sorted(rows, key=lambda row: int(row[layout.ROW]))
 
     def rows(
-        self, collection: str, keys: Iterable[int], columns: list[str], also: str = ""
+        self,
+        collection: str,
+        keys: Iterable[int],
+        columns: list[str],
+        also: str = "",
+        *,
+        key: str = layout.ROW,
     ) -> Iterator[dict[str, Any]]:
-        """Yield columns of the rows with these keys that fulfil another condition, too."""
+        """Yield columns of the rows with one of the keys, which fulfil another condition, too."""
         distinct = sorted(set(map(int, keys)))
         # A reply has a limit, too, and a text may have 60 kB.
         step = _TEXTS if layout.TEXT in columns else _KEYS
         for start in range(0, len(distinct), step):
-            condition = layout.one_of(layout.ROW, distinct[start : start + step])
+            condition = layout.one_of(key, distinct[start : start + step])
             condition = f"{condition} and ({also})" if also else condition
             yield from self.query(collection, condition, columns)
+
+    def of_passages(self, rows: Rows, column: str) -> list[Any]:
+        """Return a column of these passages, in their order. Raises Damaged if one is missing."""
+        values = {int(row[layout.ROW]): row[column] for row in self.rows(self.name, rows, [column])}
+        if len(values) < len(np.unique(rows)):
+            raise _incomplete(self)
+        return [values[row] for row in rows.tolist()]
 
     def count(self, condition: str) -> int:
         """Count the records that fulfil a condition."""
@@ -138,13 +151,7 @@ class MilvusDense:
 
     def _vectors(self, rows: Rows) -> Vectors:
         """Vectors (len(rows), dim) of these passages."""
-        stored = {
-            int(row[layout.ROW]): row[layout.DENSE]
-            for row in self._collection.rows(self._collection.name, rows, [layout.DENSE])
-        }
-        if len(stored) < len(np.unique(rows)):
-            raise _incomplete(self._collection)
-        return np.array([stored[row] for row in rows.tolist()], dtype=np.float32)
+        return np.array(self._collection.of_passages(rows, layout.DENSE), dtype=np.float32)
 
 
 class MilvusLexical:
@@ -319,13 +326,8 @@ class MilvusDocuments:
     def lengths(self, rows: Rows) -> Rows:
         """Return the length (n,) of each passage in characters, 0 where it is not known."""
         # Builds of earlier versions do not have them.
-        lengths = {
-            int(row[layout.ROW]): row[RANGES].get(layout.LENGTH, 0)
-            for row in self._collection.rows(self._collection.name, rows, [RANGES])
-        }
-        if len(lengths) < len(np.unique(rows)):
-            raise _incomplete(self._collection)
-        return np.array([lengths[row] for row in rows.tolist()], dtype=np.int64)
+        ranges = self._collection.of_passages(rows, RANGES)
+        return np.array([each.get(layout.LENGTH, 0) for each in ranges], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -336,7 +338,7 @@ class MilvusDocuments:
         distinct_ids = set(ids)
         return {
             row[layout.ID]: int(row[layout.ROW]) // layout.MAX_CHUNKS
-            for row in self._hashed(layout.ID_HASH, map(hashed, distinct_ids), [layout.ID])
+            for row in self._hashed(layout.ID_HASH, distinct_ids, layout.ID)
             if row[layout.ID] in distinct_ids
         }
 
@@ -390,7 +392,7 @@ class MilvusDocuments:
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
         distinct_paths = set(paths)
-        rows = self._hashed(layout.PATH_HASH, map(hashed, distinct_paths), [layout.PATH])
+        rows = self._hashed(layout.PATH_HASH, distinct_paths, layout.PATH)
         return {row[layout.PATH] for row in rows} & distinct_paths
 
     def document(self, document_id: str) -> Document:
@@ -449,14 +451,10 @@ class MilvusDocuments:
             raise _incomplete(self._collection)
         return records
 
-    def _hashed(
-        self, column: str, hashes: Iterable[int], columns: list[str]
-    ) -> Iterator[dict[str, Any]]:
-        """Yield columns of the documents with one of these hashes."""
-        ordered = sorted(hashes)
-        for start in range(0, len(ordered), _KEYS):
-            condition = layout.one_of(column, ordered[start : start + _KEYS])
-            yield from self._collection.query(self._collection.records, condition, columns)
+    def _hashed(self, column: str, names: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
+        """Yield the documents whose hash in `column` is that of one of the names, with their `name`."""
+        hashes = map(hashed, names)
+        return self._collection.rows(self._collection.records, hashes, [name], key=column)
 
 
 def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:

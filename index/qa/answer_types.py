@@ -52,8 +52,9 @@ _INTERVAL = re.compile(
     rf"[\[(]{_BOUND}(?:, | - ){_BOUND}[\])]|(?<![\w.-]){_BOUND} (?:to|through|and|-|–) {_BOUND}(?<!\.)"
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
+_DURATION = r"(?<![\w.])(?:\d{1,20}(?:\.\d{1,20})?(?:[nuµm]?s|min|[mhd])){1,4}(?!\w)"
 _QUANTITY = re.compile(
-    rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
+    rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b|{_DURATION}"
 )
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.){0,8}[A-Za-z_]\w*) ?(?=\()"
 
@@ -126,7 +127,7 @@ ANSWER_TYPES = (
         r"|\bfirst (?:version|release|python)\b"
         r"|\b(?:version|release)\W*$|\b(?:added|introduced|deprecated) when\b|\bsince\W*$"
         r"|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
-        r"\b\d{1,2}(?:\.\d{1,2}){1,3}\b|\bC(?:\+\+)?\d\d\b",
+        r"(?:\b|(?<=\bv))\d{1,2}(?:\.\d{1,2}){1,3}\b|\bC(?:\+\+)?\d\d\b",
     ),
     _type(
         "type",

@@ -427,28 +427,33 @@ class Corpus:
         clock.lap("lexical")
 
         if mode != "lexical":
-            if vector is None or text != query:
-                vector = self.encoder.encode([text], role="query")[0]
-            prepared.vector = vector
-            prepared.has_feedback = (
-                mode == "hybrid" and self.manifest.kind in feedback.KINDS and bool(vector.any())
-            )
+            self._add_vector(prepared, vector)
         clock.lap("encode")
-
         if prepared.vector is not None and self._log is not None:
             prepared.nearness = self._log.nearness(prepared.vector)
             clock.lap("dense")
-
         if mode != "dense":
-            prepared.weights = self.weights(text)
-            prepared.has_code = self.manifest.kind == "product" and self._names.has_code(text)
-            if prepared.has_evidence:
-                prepared.defining = self._passing(self._names.defining(query), allowed)
-                prepared.used_symbol = self._names.used_symbol(query)
-            if prepared.used_symbol is not None:
-                prepared.weights = self.weights(prepared.used_symbol)
+            self._add_words(prepared)
         clock.lap("lexical")
         return prepared
+
+    def _add_vector(self, query: Query, vector: Vectors | None) -> None:
+        """Add what the dense retriever searches for; `vector` may be that of the query as written."""
+        if vector is None or query.text != query.written:
+            vector = self.encoder.encode([query.text], role="query")[0]
+        query.vector = vector
+        may_have_feedback = query.mode == "hybrid" and self.manifest.kind in feedback.KINDS
+        query.has_feedback = may_have_feedback and bool(vector.any())
+
+    def _add_words(self, query: Query) -> None:
+        """Add what the lexical retriever searches for, and what the words of the query mean."""
+        query.weights = self.weights(query.text)
+        query.has_code = self.manifest.kind == "product" and self._names.has_code(query.text)
+        if query.has_evidence:
+            query.defining = self._passing(self._names.defining(query.written), query.allowed)
+            query.relation = self._names.relation(query.written)
+        if query.relation is not None:
+            query.weights = self.weights(query.relation.symbol)
 
     def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
         """Return those of the rows that a filter allows."""

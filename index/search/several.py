@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from purlin.index.search.store.filters import Filter, only_excludes
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
+_EXPLAINED = 3  # corpora in a warning of what passes no document
 # Their cosines are of one scale, see docs/decisions.md.
 _ONE_SCALE = {ENSEMBLE_ENCODER.name, TRANSFORMER_ENCODER.name}
 
@@ -68,8 +70,7 @@ def search_corpora(
     searched = tuple(map(_searched, corpora, rankings))
     total = sum(each.total for each in searched)
     warnings = [_warning(corpora, mode), *(ranked.warning for ranked in rankings if ranked)]
-    if len(corpora) == 1 and rankings[0]:
-        warnings.append(corpora[0].filter_warning(rankings[0], filter))
+    warnings.append(_filter_warning(corpora, rankings, filter))
     warning = " ".join(text for text in warnings if text) or None
     return SearchResult(hits, total, timings, warning, corpora=searched)
 
@@ -88,6 +89,25 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
             f"None of these corpora has a filterable field {unknown[:80]!r}. They have: {listed}.",
             field=f"filter.{unknown[:80]}",
         )
+
+
+def _filter_warning(
+    corpora: Sequence[Corpus], rankings: Sequence[Ranked | None], filter: Filter | None
+) -> str | None:
+    """Return a warning if no document of any corpus passes the filter, and what each one lacks."""
+    if not filter or any(ranked and ranked.query.document_count for ranked in rankings):
+        return None
+
+    lacking = {
+        corpus.name: warning
+        for corpus, ranked in zip(corpora, rankings, strict=True)
+        if ranked
+        and (warning := corpus.filter_warning(ranked, _fitting(filter, set(corpus.field_names))))
+    }
+    if len(corpora) == 1:
+        return next(iter(lacking.values()), None)
+    details = [f"{name}: {warning}" for name, warning in islice(lacking.items(), _EXPLAINED)]
+    return " ".join(["No document of these corpora passes the filter.", *details])
 
 
 def _fitting(filter: Filter | None, names: Set[str]) -> Filter | None:

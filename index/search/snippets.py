@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from purlin.index.records import Hit, Location
 from purlin.index.search.lexical.tokens import matches, tokens
-from purlin.index.search.ranking.uses import used_symbol
+from purlin.index.search.ranking.uses import relation_in
 
 # A stretch is shown instead of the beginning if its words weigh more than this many times as much.
 _MORE = 1.5
@@ -42,7 +42,8 @@ def telling_row(query: str, text: str, rows: int) -> int:
 
     words_at: list[list[str]] = [[] for _ in ends]
     row = 0
-    for start, end in matches(text, frozenset(tokens(used_symbol(query) or query))):
+    relation = relation_in(query)
+    for start, end in matches(text, frozenset(tokens(relation.symbol if relation else query))):
         while ends[row] <= start:
             row += 1
         words_at[row].append(text[start:end].lower())

@@ -15,8 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
-from purlin.index.search.ranking.roles import asks_for_tests
-from purlin.index.search.ranking.uses import asks_for_heirs, last_name, used_symbol
+from purlin.index.search.ranking.uses import relation_in
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
 _ASCII_WORD = r"[A-Za-z0-9]+(?:[-_.:/]+[A-Za-z0-9]+)*"
@@ -46,10 +45,8 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
-    if (symbol := used_symbol(query)) and _uses(name := last_name(symbol), hit):
-        if asks_for_tests(query):
-            return f"tests {name}"
-        return f"{'inherits from' if asks_for_heirs(query) else 'uses'} {name}"
+    if (relation := relation_in(query)) and _is_related(relation.name, hit):
+        return f"{relation.verb} {relation.name}"
 
     query = as_searched(query, hit)
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
@@ -67,7 +64,7 @@ def as_searched(query: str, hit: Hit) -> str:
     return str((hit.explanation or {}).get("corrected", query))
 
 
-def _uses(name: str, hit: Hit) -> bool:
+def _is_related(name: str, hit: Hit) -> bool:
     """Return whether a hit was found because it uses or tests a name, or inherits from it."""
     parts = (hit.explanation or {}).get("parts", {})
     return parts.get("definition", 0.0) > 0 and hit.title.rpartition(".")[2] != name
@@ -100,7 +97,7 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:
     """Return a word of the query if the part has it as a whole, else those of its pieces that match."""
     whole, *others = tokens(word, language)
-    if whole in part_tokens or part_tokens.issuperset(others):
+    if part_tokens.issuperset(others or [whole]):
         return [word]
     matching = [
         piece for piece in pieces(word) if not part_tokens.isdisjoint(tokens(piece, language))

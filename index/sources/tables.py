@@ -30,6 +30,8 @@ from purlin.index.sources.words import words
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
+# Of a column or field; names are compared with those of standard columns, and remembered.
+MAX_NAME_CHARS = 1_000
 _CHUNK_CHARS = 1 << 16
 _SHOWN_CHARS = 100
 _IS_HEADER = "the first line of a table is its header; delete what stands before it"
@@ -90,7 +92,21 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         )
 
     readers = {".parquet": _parquet, ".xml": _xml, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
-    yield from _while_readable(readers.get(table_format(path), _json_lines), path, name)
+    for row in _while_readable(readers.get(table_format(path), _json_lines), path, name):
+        yield row if isinstance(row, Skipped) else _checked_names(row, name)
+
+
+def _checked_names(row: Row, name: str) -> Row | Skipped:
+    """Return the row, or why it is left out if the name of a column is too long."""
+    longest = max(map(len, row.record), default=0)
+    if longest <= MAX_NAME_CHARS:
+        return row
+    return Skipped(name, name_too_long(longest), row.number)
+
+
+def name_too_long(chars: int) -> str:
+    """Say why a record with such a name is left out."""
+    return f"has a column whose name has {chars:,} characters; the limit is {MAX_NAME_CHARS:,}"
 
 
 def read_lines(path: Path, name: str) -> Iterator[Row | Skipped]:

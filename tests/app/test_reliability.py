@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from tests.support.paths import ROOT
 from tests.support.serving import FUNCTIONS, make, numbered, until
 from tests.support.tiny import staged
 from tests.support.traffic import (
+    HOST,
     Load,
     Server,
     memory_limit,
@@ -326,6 +328,22 @@ def test_newest_builds_do_not_depend_on_the_clock(
 
     assert builds.builds(tmp_path, "code") == names[-builds.KEPT_BUILDS :]
     assert hosting.roll_back(tmp_path, "code") == names[-2]
+
+
+# ---- open files
+
+
+def test_connections_beyond_few_files_are_closed(home: Path) -> None:
+    few_files = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"]
+    with running(home, before=few_files) as server:
+        with ExitStack() as stack:
+            for _ in range(150):
+                stack.enter_context(socket.create_connection((HOST, server.port), 60))
+            until(lambda: "connections are closed unanswered, as 32 are open" in server.log())
+
+        until(lambda: server.metric("process_open_fds") < 32)
+        assert server.client.post("/search", json=SEARCH[2]).status_code == 200
+        assert "Traceback" not in server.log()
 
 
 # ---- signals

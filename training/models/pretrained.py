@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
+from huggingface_hub import constants
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -105,15 +109,29 @@ def _names_pickles(shards: Path) -> bool:
         return True
 
 
+def _hub_has_address() -> bool:
+    """Tell whether the hub's name can be resolved; behind a proxy, that is the proxy's task."""
+    hub = urlsplit(constants.ENDPOINT)
+    if hub.scheme in getproxies() or "all" in getproxies():
+        return True
+
+    try:
+        return bool(socket.getaddrinfo(hub.hostname, hub.port or hub.scheme))
+    except OSError:
+        return False
+
+
 def load_config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
     """Load the config and the fast tokenizer of `source`, which messages call `base`.
 
     Raises NotFound if they cannot be loaded, and InvalidInput for a tokenizer that is slow or has
     no padding token.
     """
+    # Without a network, the hub's client would try each file six times, for over a minute.
+    options = {"trust_remote_code": False, "local_files_only": not _hub_has_address()}
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(source, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
     # tokenizers raises bare Exceptions.
     except Exception as error:  # noqa: BLE001
         released = ", ".join(word for word, path in ENCODERS.items() if (path / MODEL).is_file())

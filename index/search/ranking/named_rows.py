@@ -14,7 +14,7 @@ from purlin.index.search.contracts import DocumentStore, LexicalRetriever
 from purlin.index.search.lexical.tokens import tokens
 from purlin.index.search.ranking import repository
 from purlin.index.search.ranking.places import endings, in_frame, places
-from purlin.index.search.ranking.uses import last_name, used_symbol
+from purlin.index.search.ranking.uses import Relation, relation_in
 from purlin.index.texts.product_fields import codes_of, is_code, letters_and_digits, spellings
 from purlin.index.texts.quantities import quantities
 
@@ -78,14 +78,13 @@ class NamedRows:
             return NO_ROWS
         return self._documents.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def used_symbol(self, query: str) -> str | None:
-        """Return the symbol whose uses the query asks for, if it is one."""
-        symbol = used_symbol(query)
-        if symbol is None:
+    def relation(self, query: str) -> Relation | None:
+        """Return the relation to a symbol that the query asks for, if it is a symbol."""
+        relation = relation_in(query)
+        if relation is None:
             return None
-        name = last_name(symbol)
-        is_symbol = repository.is_telling(name) or len(self.defining(name))
-        return symbol if is_symbol else None
+        is_symbol = repository.is_telling(relation.name) or len(self.defining(relation.name))
+        return relation if is_symbol else None
 
     def has_code(self, query: str) -> bool:
         """Return whether a word of the query is a code that some passages have, but few."""

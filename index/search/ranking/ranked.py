@@ -16,6 +16,7 @@ from purlin.index.search.arrays import NO_ROWS, LexicalScores, Mask, Rows
 from purlin.index.search.contracts import Allowed
 from purlin.index.search.ranking.query_log import Nearness
 from purlin.index.search.ranking.repository import Evidence
+from purlin.index.search.ranking.uses import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Query:
     - `named`: allowed rows whose id, title or code is exactly the query.
     - `defining`: allowed rows whose last name is the query.
     - `excluded`: rows that cannot be hits.
-    - `used_symbol`: the symbol whose uses the query asks for, if it does.
+    - `relation`: the relation to a symbol that the query asks for, such as its uses, if it does.
     - `has_evidence`: whether the model of a repository ranks the first rows again.
     - `has_feedback`: whether the similarity to the first hits does.
     - `has_code`: whether a word of it is a code that few products have.
@@ -107,7 +108,7 @@ class Query:
     named: Rows = field(default_factory=NO_ROWS.copy)
     defining: Rows = field(default_factory=NO_ROWS.copy)
     excluded: Rows = field(default_factory=NO_ROWS.copy)
-    used_symbol: str | None = None
+    relation: Relation | None = None
     has_evidence: bool = False
     has_feedback: bool = False
     has_code: bool = False

@@ -46,7 +46,7 @@ SHARE_POWER = 0.7
 SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
-SECONDARY_ROLE = 0.6
+SECONDARY_ROLE = 0.5
 
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.

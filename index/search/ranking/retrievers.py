@@ -17,7 +17,6 @@ from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import asks_for_tests, is_test
-from purlin.index.search.ranking.uses import asks_for_heirs, covering_tests, heirs, users
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -96,13 +95,13 @@ class Retrievers:
             details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
-            query.used_symbol or query.text,
+            query.relation.symbol if query.relation else query.text,
             query.weights,
             details,
             ranking.text_scores * IN_FILES.factors(self._documents.lengths(ranking.rows)),
             np.isin(ranking.rows, query.named),
             self._documents.existing_paths,
-            self._using(query, ranking.rows),
+            query.relation.holds(self._read(ranking.rows)) if query.relation else None,
             self._quoting(query, ranking, details.titles),
         )
 
@@ -110,23 +109,13 @@ class Retrievers:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _using(self, query: Query, rows: Rows) -> Mask | None:
-        """Return which rows are the uses, tests or heirs that the query asks for; None without a name."""
-        if query.used_symbol is None:
-            return None
-        documents = self._read(rows)
-        if asks_for_tests(query.text):
-            return covering_tests(query.used_symbol, documents)
-        find = heirs if asks_for_heirs(query.text) else users
-        return find(query.used_symbol, documents)
-
     def _tests(self, rows: Rows) -> Mask:
         """Return which rows are those of tests."""
         return np.array([is_test(document) for document in self._read(rows)], dtype=np.bool_)
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""
-        if query.used_symbol is not None:
+        if query.relation is not None:
             return None
         share = quotes.quotes(query.text, query.weights, titles)
         if share is None:

@@ -7,7 +7,9 @@ heirs: classes and the like that name it as what they extend, implement or inclu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -19,14 +21,14 @@ from purlin.index.search.ranking.roles import asks_for_tests, is_test
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
-_SYMBOL = r"(?:the )?(?:(?:function|method|class|macro|constant|variable) )?`?(?P<{}>[\w$.:>#\\-]{{1,200}})(?:\(\))?`?"
+_SYMBOL = r"(?:the )?(?:(?:function|method|class|macro|constant|variable) )?`?([\w$.:>#\\-]{1,200})(?:\(\))?`?"
 _CHANGE = "(?:change|rename|remove|delete)"
-_QUESTION = re.compile(
+_ON_USES = re.compile(
     rf"(?:(?:who|what|which \w+) (?:else )?{_VERB}"
     rf"|(?:find |list |show )?(?:all )?(?:the )?(?:callers?|call sites?|usages?|uses|references) (?:of|to)"
-    rf"|where do (?:we|they|i) {_VERB}) {_SYMBOL.format('used')}"
-    rf"|where (?:is|are) {_SYMBOL.format('subject')} (?:being )?{_PAST}(?: from)?"
-    rf"|what (?:would |will |could )?breaks? if (?:(?:i|we|you) {_CHANGE}d? )?{_SYMBOL.format('changed')}"
+    rf"|where do (?:we|they|i) {_VERB}) {_SYMBOL}"
+    rf"|where (?:is|are) {_SYMBOL} (?:being )?{_PAST}(?: from)?"
+    rf"|what (?:would |will |could )?breaks? if (?:(?:i|we|you) {_CHANGE}d? )?{_SYMBOL}"
     rf"(?: to .{{1,200}}| (?:is |was |were )?{_CHANGE}[ds]\b.{{0,200}})?",
     re.IGNORECASE,
 )
@@ -35,21 +37,21 @@ _INHERITS = (
     "|(?:inherit(?:s|ing)?|deriv(?:es?|ed|ing)) from|conform(?:s|ing)? to)"
 )
 _TYPE = "(?:interface|class|trait|protocol|behaviou?r|type ?class|module|mixin)"
-_QUESTION_ON_HEIRS = re.compile(
+_ON_HEIRS = re.compile(
     rf"(?:(?:who|what|which \w+) {_INHERITS}"
     r"|(?:find |list |show )?(?:all )?(?:the )?"
     rf"(?:(?:implementations?|implement[eo]rs|subclasses|subtypes|heirs|derived classes) of"
     rf"|(?:classes|types|structs|modules) (?:that |which )?{_INHERITS}))"
-    rf" {_SYMBOL.format('parent')}(?: {_TYPE})?",
+    rf" {_SYMBOL}(?: {_TYPE})?",
     re.IGNORECASE,
 )
 _COVERS = "(?:checks?|checking|covers?|covering|tests?|testing|uses?|using|calls?|calling)"
-_QUESTION_ON_TESTS = re.compile(
+_ON_TESTS = re.compile(
     rf"(?:[\w-]+ ){{0,5}}?(?:tests?|specs?|test ?cases?|test ?suites?)"
-    rf" (?:of|for|on|(?:(?:that|which) )?{_COVERS}) {_SYMBOL.format('covered')}"
-    rf"|(?:where|how) (?:is|are) {_SYMBOL.format('subject')} (?:being )?tested"
-    rf"|(?:what|which \w+) tests {_SYMBOL.format('tested')}"
-    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test {_SYMBOL.format('named')}",
+    rf" (?:of|for|on|(?:(?:that|which) )?{_COVERS}) {_SYMBOL}"
+    rf"|(?:where|how) (?:is|are) {_SYMBOL} (?:being )?tested"
+    rf"|(?:what|which \w+) tests {_SYMBOL}"
+    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test {_SYMBOL}",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[^\W\d][\w$]*")
@@ -70,28 +72,47 @@ _HERITAGE = {
 }
 
 
-def used_symbol(query: str) -> str | None:
-    """Return the symbol whose uses, tests or heirs a query asks for, as it is written; None for others."""
+Verb = Literal["uses", "tests", "inherits from"]
+_QUESTIONS: Mapping[Verb, re.Pattern[str]] = {
+    "uses": _ON_USES,
+    "tests": _ON_TESTS,
+    "inherits from": _ON_HEIRS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What code has to do with a symbol, which is written as in the query that asks for such code."""
+
+    verb: Verb
+    symbol: str
+
+    @property
+    def name(self) -> str:
+        """The name of the symbol without those of what it is in."""
+        return _last_name(self.symbol)
+
+    def holds(self, documents: Sequence[Document]) -> Mask:
+        """Return for which (n,) of the documents this is so."""
+        if self.verb == "tests":
+            return covering_tests(self.symbol, documents)
+        return (users if self.verb == "uses" else heirs)(self.symbol, documents)
+
+
+def relation_in(query: str) -> Relation | None:
+    """Return the relation to a symbol that a query asks for; None for a query that asks for none."""
     text = " ".join(query.split()).rstrip("?.! ")
-    if match := _QUESTION.fullmatch(text):
-        symbol = match["used"] or match["subject"] or match["changed"]
-    elif asks_for_tests(text) and (match := _QUESTION_ON_TESTS.fullmatch(text)):
-        symbol = next(filter(None, match.groups()))
-    elif match := _QUESTION_ON_HEIRS.fullmatch(text):
-        symbol = match["parent"]
-    else:
-        return None
-    return symbol if _NAME.fullmatch(last_name(symbol)) else None
+    for verb, question in _QUESTIONS.items():
+        if verb == "tests" and not asks_for_tests(text):
+            continue
+        if match := question.fullmatch(text):
+            relation = Relation(verb, next(filter(None, match.groups())))
+            return relation if _NAME.fullmatch(relation.name) else None
+    return None
 
 
-def last_name(symbol: str) -> str:
-    """Return the name of a symbol without those of what it is in."""
+def _last_name(symbol: str) -> str:
     return SEPARATOR.split(symbol)[-1]
-
-
-def asks_for_heirs(query: str) -> bool:
-    """Return whether a query that has a `used_symbol` asks for what inherits from it."""
-    return _QUESTION_ON_HEIRS.fullmatch(" ".join(query.split()).rstrip("?.! ")) is not None
 
 
 def users(symbol: str, documents: Sequence[Document]) -> Mask:
@@ -99,7 +120,7 @@ def users(symbol: str, documents: Sequence[Document]) -> Mask:
 
     The outline of a class that defines the name does not count; a comment with the name does.
     """
-    name = last_name(symbol)
+    name = _last_name(symbol)
     owners = {
         (document.location.path, _parts(document.title)[:-1])
         for document in documents
@@ -142,7 +163,7 @@ def _may_have(receiver: str | None, owner: str | None) -> bool:
 
 def covering_tests(symbol: str, documents: Sequence[Document]) -> Mask:
     """Return which (n,) of the documents are tests that use a symbol, or have its words in their names."""
-    words = _words(last_name(symbol))
+    words = _words(_last_name(symbol))
     return np.array(
         [
             is_test(document)
@@ -167,7 +188,7 @@ def heirs(symbol: str, documents: Sequence[Document]) -> Mask:
     Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is
     what its context says.
     """
-    name = last_name(symbol)
+    name = _last_name(symbol)
     word = _word(name)
     return np.array(
         [

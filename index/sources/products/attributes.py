@@ -11,6 +11,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
 from purlin.index.sources.encodings import valid_text
 from purlin.index.sources.products.values import NUMBER, field_value, item_lines, text_of
+from purlin.index.sources.tables import MAX_NAME_CHARS, name_too_long
 from purlin.index.texts.product_fields import ICECAT, key_of
 
 MAX_ATTRIBUTE_NESTING = 5
@@ -153,7 +154,7 @@ def flat_fields(
 ) -> Iterator[tuple[str, Value]]:
     """Yield a field for each value, named by the keys that lead to it, with dots between them.
 
-    Raises InvalidInput beyond `MAX_ATTRIBUTE_NESTING` levels, and for names that are not text.
+    Raises InvalidInput beyond `MAX_ATTRIBUTE_NESTING` levels and for names that are too long.
     """
     if depth > MAX_ATTRIBUTE_NESTING:
         raise InvalidInput(
@@ -162,6 +163,8 @@ def flat_fields(
 
     for key, value in values.items():
         name = prefix + str(key)
+        if len(name) > MAX_NAME_CHARS:
+            raise InvalidInput(name_too_long(len(name)), field="attributes")
         if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
             yield from flat_fields(
                 _named_attributes([item for item in value if isinstance(item, Mapping)]),

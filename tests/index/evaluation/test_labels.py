@@ -170,6 +170,22 @@ def test_what_misleads_about_the_measures_is_warned_of(
     assert "'type 1 diabetes' and 'type 2 diabetes'" in errors
 
 
+def test_rows_without_a_label_are_warned_of_where_every_text_gets_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = write_jsonl(
+        tmp_path / "rows.jsonl",
+        [{"text": "sports", "label": "sports"}, {"text": "tea", "label": None}],
+    )
+    labels = write_file(tmp_path / "labels.txt", b"sports\nbusiness\n")
+    encoder = staged(tmp_path / "staged") / "encoder"
+
+    evaluate.evaluate_classify(rows, labels=labels, encoder=encoder)
+    assert "1 of 2 rows have no label" in " ".join(capsys.readouterr().err.split())
+    evaluate.evaluate_classify(rows, labels=labels, encoder=encoder, min_score=0.6)
+    assert "no label" not in capsys.readouterr().err
+
+
 def test_a_text_without_a_label_is_right_if_it_gets_none() -> None:
     results = [Classification(None, 0.2, 0.1, ()), Classification(None, 0.3, 0.1, ())]
     measures = {each.name: each.mean for each in evaluate_labels(results, [None, "a"])}

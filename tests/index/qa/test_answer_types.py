@@ -91,9 +91,9 @@ def test_spans_that_look_like_a_type(name: str, expected: list[str]) -> None:
 
 
 def test_versions_headers_and_complexities_of_other_languages() -> None:
-    text = "Defined in header <shop/basket> since C++17, not C3 or <door>. Since base-4.13.0.0. O(n*log(n))"
+    text = "Defined in header <shop/basket> since C++17, not C3 or <door>. Since base-4.13.0.0. O(n*log(n)), v2.8"
     expected = {
-        "version": ["C++17", "4.13.0.0"],
+        "version": ["C++17", "4.13.0.0", "2.8"],
         "module": ["<shop/basket>"],
         "number": ["17", "O(n*log(n))"],
     }

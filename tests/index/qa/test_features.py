@@ -241,13 +241,13 @@ def test_what_a_signature_says_is_returned_is_a_candidate(signature: str, types:
 
 
 def test_a_number_with_its_unit_is_a_candidate() -> None:
-    text = f"{OPEN}\n\nWait at most ten minutes, by default 30 seconds or 10MB. One door, 7 keys."
+    text = f"{OPEN}\n\nWait at most ten minutes, by default 30 seconds, 1m30s or 10MB. One door, 7 keys."
     for question in ("how long does it wait", "the default wait of shop.open"):
         candidates = span_candidates(parse_question(question), text, STRUCTURE)
         quantities = {
             text[slice(*span)] for span, features in candidates.items() if "quantity" in features
         }
-        assert quantities == {"ten minutes", "30 seconds", "10MB"}
+        assert quantities == {"ten minutes", "30 seconds", "1m30s", "10MB"}
     other = span_candidates(parse_question("which function waits"), text, STRUCTURE)
     assert not any("quantity" in features for features in other.values())
 

@@ -13,6 +13,7 @@ from purlin.index.errors import InvalidInput, WrongType
 from purlin.index.records import Document, Hit, Location, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import MAX_CORPORA, search_corpora
+from purlin.index.search.store.filters import Filter
 from tests.support.corpora import new_corpus
 from tests.support.documents import functions, source
 from tests.support.hash_encoder import HashEncoder
@@ -125,6 +126,33 @@ def test_corpus_without_the_field_has_no_hits(corpora: list[Corpus]) -> None:
 
     with pytest.raises(InvalidInput, match="None of these corpora has a filterable field 'colour'"):
         search_corpora(corpora, "upload", filter={"colour": "red"})
+
+
+def test_filter_that_no_corpus_fulfils_is_warned_of(tmp_path: Path) -> None:
+    [document] = functions(1, WORDS)
+    lamp = replace(document, fields={"brand": "aquila"})
+    kettle = replace(document, fields={"brand": "brava", "size": 4})
+    corpora = [
+        _corpus(tmp_path, name, [document], HashEncoder())
+        for name, document in (("lamps", lamp), ("kettles", kettle))
+    ]
+
+    def warning(filter: Filter) -> str | None:
+        return search_corpora(corpora, "upload", filter=filter).warning
+
+    assert warning({"brand": "brava"}) is None
+    assert warning({"brand": "aquile"}) == (
+        "No document of these corpora passes the filter. "
+        "lamps: No document has 'brand' 'aquile'. Did you mean 'aquila'? "
+        "kettles: No document has 'brand' 'aquile'. It has: brava."
+    )
+    assert warning({"brand": "aquila", "size": 4}) == (
+        "No document of these corpora passes the filter. "
+        "kettles: No document has 'brand' 'aquila'. It has: brava."
+    )
+    assert search_corpora(corpora[:1], "upload", filter={"brand": "aquile"}).warning == (
+        "No document has 'brand' 'aquile'. Did you mean 'aquila'?"
+    )
 
 
 def test_documents_without_a_field_pass_what_only_excludes(tmp_path: Path) -> None:

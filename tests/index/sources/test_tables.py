@@ -346,6 +346,17 @@ def test_row_over_the_limit_is_skipped(tmp_path: Path, name: str) -> None:
     assert [row.line for row in skipped] == [3 if name == "a.csv" else 2]
 
 
+def test_column_with_too_long_a_name_loses_its_row(tmp_path: Path) -> None:
+    rows = [{"title": "Kettle", "a" * 1_000: 1}, {"title": "Pan", "a" * 1_001: 1}]
+    documents, skipped = read_products(
+        write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    )
+
+    assert [document.title for document in documents] == ["Kettle"]
+    reason = "has a column whose name has 1,001 characters; the limit is 1,000"
+    assert skipped == [Skipped("a.jsonl", reason, 2)]
+
+
 @settings(max_examples=60)
 @given(
     st.binary(max_size=400),

@@ -13,6 +13,11 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 MAX_SECTIONS = 200_000
 CONTENTS_HEADING = "table of contents"
 _NAME = re.compile(r"<?[\w$.:-]+>?")
+# The heading of a release: "v1.13.4 - January 27, 2026", "[2.0.0-rc.1] (unreleased)".
+_RELEASE = re.compile(
+    r"(?:(?:release|version) )?\[?v?\d+(?:\.\d+)+[\w.+-]{0,30}\]?(?:,? [(\[\d\u2012-\u2015/-].{0,80})?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
@@ -117,6 +122,7 @@ class Outline:
         sections = [section for section in sections if section.blocks or section.signatures]
         sections = [section for section in sections if section.title.lower() != CONTENTS_HEADING]
         for section in sections:
+            _name_release(section)
             if _is_setting(section):
                 section.names = section.signatures = [section.title]
                 section.directive = "option"
@@ -127,6 +133,14 @@ class Outline:
                     section.headings = (title, *section.headings)
 
         return Page(title, head.url, sections)
+
+
+def _name_release(section: Section) -> None:
+    """Begin what is told of a release with its number, which answers since when it is so."""
+    headings = (*section.headings, section.title)
+    release = next(filter(_RELEASE.fullmatch, reversed(headings)), "")
+    if release and section.directive == "section":
+        section.blocks.insert(0, Block(release))
 
 
 def _drop_summaries(sections: Iterable[Section]) -> None:

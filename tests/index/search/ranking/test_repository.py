@@ -201,7 +201,7 @@ def test_secondary_and_superseded_files_count_less() -> None:
     paths = ["main.py", "v1/main.py", "v1/only.py", "legacy/x.py", "compat.py", "tests/x.py"]
     secondary = [False] * 5 + [True]
     roles = evidence("x", paths, ["y"] * 6, [0.1] * 6, secondary).role
-    assert roles.tolist() == pytest.approx([1.0, 0.6, 1.0, 0.6, 0.6, 0.6])
+    assert roles.tolist() == pytest.approx([1.0, 0.5, 1.0, 0.5, 0.5, 0.5])
 
 
 # ---- in a corpus

@@ -10,10 +10,11 @@ import pytest
 from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.uses import (
-    asks_for_heirs,
+    Relation,
+    Verb,
     covering_tests,
     heirs,
-    used_symbol,
+    relation_in,
     users,
 )
 from purlin.index.search.why import why
@@ -59,7 +60,8 @@ from tests.support.corpora import open_repository
     ],
 )
 def test_the_name_in_a_question_on_uses(query: str, name: str | None) -> None:
-    assert used_symbol(query) == name
+    verb: Verb = "tests" if "test" in query else "uses"
+    assert relation_in(query) == (name and Relation(verb, name))
 
 
 def test_long_questions_take_no_time_to_speak_of() -> None:
@@ -71,7 +73,7 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
             "what breaks if ",
             "tests of ",
         ):
-            assert used_symbol(question + piece * 20_000 + "!") is None
+            assert relation_in(question + piece * 20_000 + "!") is None
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,9 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
     ],
 )
 def test_the_name_in_a_question_on_heirs(query: str, name: str | None) -> None:
-    assert asks_for_heirs(query) == (name is not None)
-    assert name is None or used_symbol(query) == name
+    relation = relation_in(query)
+    heirs_of = relation.symbol if relation and relation.verb == "inherits from" else None
+    assert heirs_of == name
 
 
 def _document(title: str, body: str, path: str = "a.py") -> Document:

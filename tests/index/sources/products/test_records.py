@@ -120,6 +120,10 @@ def test_long_texts_are_fields_and_body_lines() -> None:
             {"title": "T", "attributes": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}},
             "nests attributes deeper than 5",
         ),
+        (
+            {"title": "T", "attributes": {"a" * 600: {"b" * 600: 1}}},
+            "a column whose name has 1,201 characters; the limit is 1,000",
+        ),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
         ({"title": "T", "attributes": {"a\0": 1}}, "no character"),
         ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
