@@ -406,11 +406,7 @@ def _tells(row: int, lines: list[bytes], contents: Outline) -> bool:
 
 
 def _module_documents(
-    contents: Outline,
-    lines: list[bytes],
-    covered: set[int],
-    path: str,
-    fields: Mapping[str, Value],
+    contents: Outline, lines: list[bytes], covered: set[int], path: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
     """Windows of the rows that are in no other document, if any of them says something.
 

@@ -79,11 +79,7 @@ def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterato
 
 
 def window_documents(
-    lines: Sequence[str],
-    rows: Sequence[int],
-    title: str,
-    kind: str,
-    fields: Mapping[str, Value],
+    lines: Sequence[str], rows: Sequence[int], title: str, kind: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
     """A document per window of some rows of a file, all with the same id and title.
 
