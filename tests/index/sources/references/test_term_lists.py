@@ -22,11 +22,7 @@ def body(section: Section) -> str:
     [
         ("`--quiet`: Says less.", ["--quiet"], "--quiet\n\nSays less."),
         ("**`--quiet`** - Says less.", ["--quiet"], "--quiet\n\nSays less."),
-        (
-            "`-w, --width <cm>` — The width.",
-            ["-w", "--width"],
-            "-w, --width <cm>\n\nThe width.",
-        ),
+        ("`-w, --width <cm>` — The width.", ["-w", "--width"], "-w, --width <cm>\n\nThe width."),
         ("`-w` or `--width`: The width.", ["-w", "--width"], "-w or --width\n\nThe width."),
         (
             "`passes` (default: `1`) -- How often\n  it is woven.",
