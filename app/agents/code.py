@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ from purlin.index.search.snippets import first_line, opening_line, telling_row, 
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
+# Below it, a hit beside those that a query names, as by the lines of a stack trace, is of no use.
+_LIKELY = 0.2
 _MAX_NOTES = 400  # characters on what is not indexed
 # Characters of a line: a longer one is data, or minified.
 _MAX_LINE_CHARS = 1000
@@ -137,7 +140,7 @@ def _code_result(
 
     Code that several hits have is shown with the first of them.
     """
-    reply = without_unlike(reply)
+    reply = _without_unlikely(without_unlike(reply))
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
     parts: list[Part] = []
     number_of: dict[str, int] = {}
@@ -147,6 +150,13 @@ def _code_result(
     return fit(
         lambda count: search_head(reply, count, near, len(changed), root), "hits", parts, max_tokens
     )
+
+
+def _without_unlikely(reply: SearchReply) -> SearchReply:
+    """The reply without hits that only share words with a query that names others exactly."""
+    named = any((hit.explanation or {}).get("named") for hit in reply.hits)
+    hits = [hit for hit in reply.hits if hit.score >= _LIKELY or not named]
+    return replace(reply, hits=tuple(hits))
 
 
 def _code_part(query: str, hit: Hit, twin: int | None) -> Part:

@@ -292,7 +292,7 @@ class LocalCorpora(Backend):
 
     def _old_warning(self) -> str:
         return (
-            f"Files have changed and are being indexed{self._so_far()}; "
+            f"The index is being brought up to date{self._so_far()}; "
             "this is of the index before, with hits in changed files marked."
         )
 

@@ -241,10 +241,7 @@ class SourceReader:
             self.segment = DELTA if self.kept else BASE
             first_row = self._earlier.starts[self.kept] if self.kept else 0
             self._writer = SegmentWriter(
-                self._staging_dir / self.segment,
-                self._encoding,
-                first_row,
-                self._language,
+                self._staging_dir / self.segment, self._encoding, first_row, self._language
             )
 
         return self._writer

@@ -72,9 +72,7 @@ def _unmarked(line: str) -> str:
 
 
 def file_summary(
-    comments: Iterable[tuple[str, int]],
-    doc_rows: Set[int],
-    prose_of: Callable[[str], str] = prose,
+    comments: Iterable[tuple[str, int]], doc_rows: Set[int], prose_of: Callable[[str], str] = prose
 ) -> tuple[str, int]:
     """Return text and row of the first comment that is neither a licence nor in one of `doc_rows`."""
     for comment, row in comments:

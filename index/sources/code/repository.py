@@ -406,11 +406,7 @@ def _tells(row: int, lines: list[bytes], contents: Outline) -> bool:
 
 
 def _module_documents(
-    contents: Outline,
-    lines: list[bytes],
-    covered: set[int],
-    path: str,
-    fields: Mapping[str, Value],
+    contents: Outline, lines: list[bytes], covered: set[int], path: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
     """Windows of the rows that are in no other document, if any of them says something.
 
@@ -420,11 +416,11 @@ def _module_documents(
     """
     rows = _module_rows(contents, lines, covered)
     text_lines = [line.decode() for line in lines]
-    id_, title = f"{path}::(module)", module_name(path)
+    title = module_name(path)
     summary = contents.summary
     # More than `MAX_GAP_ROWS` others lie between two runs.
     for run in _groups(rows, lambda before, row: row - before > MAX_GAP_ROWS + 1):
-        for document in sections.window_documents(text_lines, run, id_, title, "module", fields):
+        for document in sections.window_documents(text_lines, run, title, "module", fields):
             yield replace(document, summary=summary)
             summary = ""
 

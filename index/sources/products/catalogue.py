@@ -44,10 +44,7 @@ _TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
 
 def files(
-    path: Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    on_sample: OnSample | None = None,
+    path: Path, *, columns: Mapping[str, str] | None = None, on_sample: OnSample | None = None
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 

@@ -289,6 +289,20 @@ def test_a_long_signature_above_a_cut_ends_in_an_ellipsis() -> None:
     assert opening.endswith("…")
 
 
+def test_beside_what_is_named_only_likely_hits_are_shown() -> None:
+    def shown(*, named: bool) -> list[str]:
+        hits = [
+            Hit(f"a.py::{title}", title, 1, score, {}, title, title, (), Location("a.py", 1, 1), {})
+            for title, score in (("frame", 1.0), ("caller", 0.3), ("word", 0.15))
+        ]
+        hits[0] = replace(hits[0], explanation={"named": named})
+        result = _code_result(SearchReply(tuple(hits), 3, 1.0, "code", "b", "e"), 1_000)
+        return [hit["title"] for hit in result.structured["hits"]]
+
+    assert shown(named=True) == ["frame", "caller"]
+    assert shown(named=False) == ["frame", "caller", "word"]
+
+
 def test_callers_show_their_call() -> None:
     lines = ["def g(a):", *["    a.step()"] * 99, "    Base.find(a)", "    Token.find(a)"]
     code, fields = "\n".join(["@cache", *lines]), {"signature": "def g(a)"}

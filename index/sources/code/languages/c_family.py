@@ -283,8 +283,7 @@ _ENUM_MACRO = re.compile(
 
 # A macro on the line before a class, or in front of it, which the grammar takes for a type.
 _CLASS_MACRO = re.compile(
-    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)",
-    re.MULTILINE,
+    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)", re.MULTILINE
 )
 
 
