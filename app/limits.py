@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,49 +35,27 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
 
-        body = _Body(receive, scope, self._max_bytes, self._timeout_s, self._hold)
+        body = _Body(receive, scope, self._max_bytes, self._timeout_s, self._shared)
         try:
             await self._app(scope, body.receive, send)
         finally:
             self._shared.body_bytes[self._shared.number] -= body.size
-
-    def _hold(self, body: _Body, size: int) -> None:
-        """Count `size` more bytes of a body."""
-        # Each worker writes its own cell only, so that no lock is needed.
-        self._shared.body_bytes[self._shared.number] += size
-        body.size += size
-
-        if (
-            sum(self._shared.body_bytes) > MAX_BODIES * self._max_bytes
-            and body.size > SMALL_BODY_BYTES
-        ):
-            raise HTTPException(
-                503,
-                "The server holds as many long request bodies as it can: "
-                "try again in 1 s, or send less at a time.",
-                {"Connection": "close", "Retry-After": "1"},
-            )
 
 
 class _Body:
     """The body of one request; `size` is the number of bytes that have arrived."""
 
     def __init__(
-        self,
-        receive: Receive,
-        scope: Scope,
-        max_bytes: int,
-        timeout_s: float,
-        hold: Callable[[_Body, int], None],
+        self, receive: Receive, scope: Scope, max_bytes: int, timeout_s: float, shared: Shared
     ) -> None:
         self.size = 0
         self._separators = 0
         self._receive = receive
-        self._hold = hold
         self._content_length = _content_length(scope)
         self._has_two_lengths = _has_two_lengths(scope)
         self._max_bytes = max_bytes
         self._deadline = anyio.current_time() + timeout_s
+        self._shared = shared
         self._complete = False
 
     async def receive(self) -> Message:
@@ -94,7 +70,7 @@ class _Body:
         self._check(self._content_length)
         message = await self._next()
         chunk = message.get("body", b"")
-        self._hold(self, len(chunk))
+        self._hold(len(chunk))
         self._check(self.size)
         self._check_values(chunk)
         self._complete = not message.get("more_body", False)
@@ -104,6 +80,21 @@ class _Body:
         with anyio.move_on_after(self._deadline - anyio.current_time()):
             return await self._receive()
         raise HTTPException(408, "The body took too long to arrive.", {"Connection": "close"})
+
+    def _hold(self, size: int) -> None:
+        """Count `size` more bytes."""
+        # Each worker writes its own cell only, so that no lock is needed.
+        self._shared.body_bytes[self._shared.number] += size
+        self.size += size
+
+        held = sum(self._shared.body_bytes)
+        if held > MAX_BODIES * self._max_bytes and self.size > SMALL_BODY_BYTES:
+            raise HTTPException(
+                503,
+                "The server holds as many long request bodies as it can: "
+                "try again in 1 s, or send less at a time.",
+                {"Connection": "close", "Retry-After": "1"},
+            )
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:

@@ -33,7 +33,7 @@ from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.classify.zero_shot import RANKED, LabelSet
+from purlin.index.classify.zero_shot import RANKED, LabelSet, NamedLabels
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names
@@ -230,53 +230,34 @@ def classify_reply(request: ClassifyRequest, service: Service) -> ClassifyReply:
     request.check()
 
     if request.labels is None:
-        reply = _classify_with_trained(request, service)
+        with service.classifiers.lease(str(request.classifier)) as trained:
+            reply = _classified(request, trained, trained.spec.labels)
+            reply = replace(reply, classifier=trained.name, build=trained.build)
     else:
-        reply = _classify_with_labels(request, request.labels, service)
+        named = NamedLabels(
+            service.classifier(),
+            request.labels,
+            request.templates,
+            request.multi_label,
+            request.transductive,
+        )
+        reply = _classified(request, named, request.labels)
     return replace(reply, took_ms=_ms_since(started))
 
 
-def _classify_with_labels(
-    request: ClassifyRequest, labels: list[str], service: Service
+def _classified(
+    request: ClassifyRequest, classifier: NamedLabels | TrainedClassifier, labels: Sequence[str]
 ) -> ClassifyReply:
     ranking_length = request.ranking_length(labels)
-    classifier = service.classifier()
-    results = classifier.classify(
-        request.texts,
-        labels,
-        templates=request.templates,
-        multi_label=request.multi_label,
-        transductive=request.transductive,
-        min_score=request.min_score,
-        ranked=ranking_length,
-    )
-
-    label_set = classifier.label_set(labels, request.templates)
+    results = classifier.classify(request.texts, min_score=request.min_score, ranked=ranking_length)
     return ClassifyReply(
         results=tuple(results),
         took_ms=0,
         encoder=classifier.encoder.name,
-        warnings=_classify_warnings(request, label_set, ranking_length, classifier.encoder),
+        warnings=_classify_warnings(
+            request, classifier.label_set, ranking_length, classifier.encoder
+        ),
     )
-
-
-def _classify_with_trained(request: ClassifyRequest, service: Service) -> ClassifyReply:
-    with service.classifiers.lease(str(request.classifier)) as classifier:
-        ranking_length = request.ranking_length(classifier.spec.labels)
-        results = classifier.classify(
-            request.texts, min_score=request.min_score, ranked=ranking_length
-        )
-
-        return ClassifyReply(
-            results=tuple(results),
-            took_ms=0,
-            encoder=classifier.encoder.name,
-            classifier=classifier.name,
-            build=classifier.build,
-            warnings=_classify_warnings(
-                request, classifier.label_set, ranking_length, classifier.encoder
-            ),
-        )
 
 
 def _classify_warnings(

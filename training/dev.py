@@ -127,6 +127,11 @@ def encoder_measures(
     }
 
 
+def with_mean(values: dict[str, float]) -> dict[str, float]:
+    """Return measures with "dev mean" before them; empty if there are none."""
+    return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
+
+
 class DevEvaluator:
     """Measures a model on dev sets."""
 
@@ -146,14 +151,12 @@ class DevEvaluator:
 
     def measure(self) -> dict[str, float]:
         """Return "dev mean" and "dev NAME MEASURE" of each set; empty if there are no sets."""
-        if not self.sets:
-            return {}
-
-        values = {
-            f"dev {dev_set.name} {dev_set.measure}": self._value(dev_set, data)
-            for dev_set, data in self.sets
-        }
-        return {"dev mean": float(np.mean(list(values.values()))), **values}
+        return with_mean(
+            {
+                f"dev {dev_set.name} {dev_set.measure}": self._value(dev_set, data)
+                for dev_set, data in self.sets
+            }
+        )
 
     def _value(self, dev_set: DevSet, data: JudgedSet) -> float:
         if dev_set.measure == "-loss":

@@ -48,8 +48,8 @@ class Backend(Protocol):
         """Take note of how long the stages of an answer took."""
         return
 
-    def progress(self) -> str | None:
-        """How far the indexing is that answers wait for; None while they wait for none."""
+    def progress(self, thread: int) -> str | None:
+        """How far the indexing is that the call of a thread waits for; None if it waits for none."""
         return None
 
     def search(

@@ -160,6 +160,9 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
     start, end = window(part.text, part.focus, room)
     if opening := _opening(part, start):
         start, end = window(part.text, part.focus, room - size(opening))
+    # What is shorter than a note on it is shown instead.
+    if size(part.text[end:]) <= _MARK // 2:
+        end = len(part.text)
     text = part.text[start:end].strip("\n")
     above = _omitted_lines(part.text[:start])
     below = _omitted_lines(part.text[end:])
@@ -178,12 +181,14 @@ def _opening(part: Part, start: int) -> str:
     """What stands above a text whose lines are numbered, if it is cut from its beginning to `start`."""
     if part.first_line is None or not part.text[:start].strip():
         return ""
-    return part.opening[:_OPENING]
+    opening = part.opening
+    return opening if len(opening) <= _OPENING else f"{opening[: _OPENING - 1]}…"
 
 
 def _omitted_lines(text: str) -> str:
     """A note on how many lines were cut, empty if there is nothing but white space."""
-    return f"… {len(text.strip().splitlines())} lines" if text.strip() else ""
+    count = len(text.strip().splitlines())
+    return f"… {count} {'line' if count == 1 else 'lines'}" if count else ""
 
 
 def window(text: str, focus: int, room: int) -> tuple[int, int]:

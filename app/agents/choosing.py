@@ -48,9 +48,9 @@ def choose_corpora(backend: Backend, kind: Kind, name: str | None) -> tuple[list
     return (names if len(names) <= MAX_CORPORA else [only_name(names)]), left_out
 
 
-def with_left_out(reply: ReplyT, left_out: str | None) -> ReplyT:
-    """Warn of what was left out, before what limits the reply itself."""
-    return replace(reply, warning=" ".join(filter(None, [left_out, reply.warning])) or None)
+def with_warning(reply: ReplyT, warning: str | None) -> ReplyT:
+    """Add a warning before what limits the reply itself."""
+    return replace(reply, warning=" ".join(filter(None, [warning, reply.warning])) or None)
 
 
 def any_corpus(backend: Backend, name: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from purlin.app.agents.choosing import (
     any_corpus,
     choose_corpora,
     opened_document,
-    with_left_out,
+    with_warning,
 )
 from purlin.app.agents.results import (
     corpus_names,
@@ -26,7 +27,6 @@ from purlin.app.agents.results import (
     without_unlike,
 )
 from purlin.app.agents.tool import (
-    MAX_HITS,
     MAX_SHOWN,
     Budget,
     CorpusArgument,
@@ -42,6 +42,8 @@ from purlin.index.search.snippets import first_line, opening_line, telling_row, 
 from purlin.index.search.store.filters import beginning_with
 from purlin.replies import SearchReply
 
+# Below it, a hit beside those that a query names, as by the lines of a stack trace, is of no use.
+_LIKELY = 0.2
 _MAX_NOTES = 400  # characters on what is not indexed
 # Characters of a line: a longer one is data, or minified.
 _MAX_LINE_CHARS = 1000
@@ -90,7 +92,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = paths
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    reply = with_left_out(reply, left_out)
+    reply = with_warning(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     root = backend.root(corpora[0])
@@ -122,11 +124,6 @@ def _nothing_passes(
         beginning = backend.relative(corpora[0], arguments.path)
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
 
-    if arguments.language:
-        nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
-        languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
-        text += f" Languages of the nearest hits: {', '.join(languages)[:MAX_SHOWN] or 'none'}."
-
     result = Result(text, head.structured)
     return fit(lambda _: result, "hits", [], arguments.max_tokens)
 
@@ -143,7 +140,7 @@ def _code_result(
 
     Code that several hits have is shown with the first of them.
     """
-    reply = without_unlike(reply)
+    reply = _without_unlikely(without_unlike(reply))
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
     parts: list[Part] = []
     number_of: dict[str, int] = {}
@@ -153,6 +150,13 @@ def _code_result(
     return fit(
         lambda count: search_head(reply, count, near, len(changed), root), "hits", parts, max_tokens
     )
+
+
+def _without_unlikely(reply: SearchReply) -> SearchReply:
+    """The reply without hits that only share words with a query that names others exactly."""
+    named = any((hit.explanation or {}).get("named") for hit in reply.hits)
+    hits = [hit for hit in reply.hits if hit.score >= _LIKELY or not named]
+    return replace(reply, hits=tuple(hits))
 
 
 def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
@@ -175,6 +179,8 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
+    # A name of a file may have an end of line.
+    head = head.replace("\n", r"\n")
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
     code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)

@@ -68,7 +68,8 @@ def _document_head(document: Document, origin: dict[str, Any]) -> Result:
     text = f"{path}{span} {title} · {origin['corpus']} (build {origin['build']})"
     if origin["changed"]:
         text += " · CHANGED since"
-    return Result(text, {"id": identifier, **names, **location, **origin})
+    # A name of a file may have an end of line.
+    return Result(text.replace("\n", r"\n"), {"id": identifier, **names, **location, **origin})
 
 
 def _line_range(lines: str | None, start: int, end: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """What agents' tools work on without a server: the workspace around a directory, and a home.
 
 The workspace is opened at the first call that needs it, and refreshed before each answer. Where that
-takes longer than clients wait, the answer says so, and the indexing goes on.
+takes long, the last build answers, or if there is none, a sentence that says so; the indexing goes on.
 
 The corpora of the home, the classifier and the reader are loaded at the first call that needs one of
 them, so that an agent that only searches its repository waits for none.
@@ -12,14 +12,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.app.agents.backend import Backend, marked, reply_of
+from purlin.app.agents.choosing import with_warning
 from purlin.index.errors import Busy, InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
@@ -27,7 +28,7 @@ from purlin.index.lookups import Once
 from purlin.index.pace import amount
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspaces.better_vectors import BestWorkspace, open_directory
+from purlin.index.workspaces.better_vectors import BestWorkspace, workspace_of
 from purlin.index.workspaces.repositories import find_root
 from purlin.index.workspaces.workspace import Workspace
 from purlin.replies import ClassifyReply, QaReply, SearchReply
@@ -42,6 +43,8 @@ _CODE, _DOCS = WORKSPACES
 _POLL_S = 0.02
 # How long a call waits for the index: less than the minute after which many clients give up.
 ANSWER_S = 40.0
+# The same if the last build can answer.
+PATIENCE_S = 10.0
 
 _log = logging.getLogger("purlin.mcp")
 
@@ -62,6 +65,10 @@ class LocalCorpora(Backend):
         # Held by the call that uses the workspace, or by the indexing that it no longer waits for.
         self._turn = threading.Lock()
         self._indexing: str | None = None
+        # Whether no call waits any more for the indexing under way.
+        self._is_late = False
+        # The threads of the calls that wait for the index.
+        self._waiting: set[int] = set()
         # What an indexing raised that no call waited for any more; the next call raises it.
         self._unheard: BaseException | None = None
         # The corpora of the home, after waiting until all are open or refused.
@@ -129,19 +136,21 @@ class LocalCorpora(Backend):
         """Search the workspace as it is now, or corpora of the home."""
         if corpora[0] not in WORKSPACES:
             return self._in_home().search(corpora, query, k, filter, content)
-        with self._fresh(corpora[0]) as opened:
+        with self._fresh(corpora[0]) as (opened, warning):
             conditions = content_filter(opened.field_names, content, with_language_names(filter))
             result = opened.search(query, k=k, filter=conditions, explain=True)
-            return reply_of(self, corpora[0], opened, result)
+            reply = reply_of(self, corpora[0], opened, result)
+            return with_warning(reply, warning)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""
         served = self._in_home()
         if corpus not in WORKSPACES:
             return served.ask(corpus, question, k)
-        with self._fresh(corpus) as opened:
+        with self._fresh(corpus) as (opened, warning):
             reply = served.answer(opened, question, k)
-            return replace(reply, corpus=corpus, hits=marked(self, opened, reply.hits))
+            reply = replace(reply, corpus=corpus, hits=marked(self, opened, reply.hits))
+            return with_warning(reply, warning)
 
     def classify(self, arguments: Mapping[str, Any]) -> ClassifyReply:
         """Labels of texts, by the names of labels or by a trained classifier of the home."""
@@ -149,27 +158,46 @@ class LocalCorpora(Backend):
 
     # ---- opening
 
-    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+    @contextmanager
+    def opened(self, corpus: str) -> Iterator[Corpus]:
         """Keep the workspace, as it is now, or a corpus of the home open. Raises NotFound."""
-        return self._fresh(corpus) if corpus in WORKSPACES else self._in_home().opened(corpus)
+        if corpus in WORKSPACES:
+            with self._fresh(corpus) as (opened, _):
+                yield opened
+        else:
+            with self._in_home().opened(corpus) as opened:
+                yield opened
 
     def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
         """Files that have changed since the build: after the refresh, or while others indexed them."""
         return changed_since(corpus.manifest, {path for path in paths if path is not None})
 
-    def progress(self) -> str | None:
-        """How far the indexing of the workspace is; None while nothing is being indexed."""
-        return self._indexing
+    def progress(self, thread: int) -> str | None:
+        """How far the indexing is that the call of a thread waits for; None if it waits for none."""
+        return self._indexing if thread in self._waiting else None
 
     @contextmanager
-    def _fresh(self, corpus: str) -> Iterator[Corpus]:
+    def _fresh(self, corpus: str) -> Iterator[tuple[Corpus, str | None]]:
         """The workspace's corpus, with the files as they are now; others wait until the block ends.
 
-        Raises Busy if that takes more than `ANSWER_S`.
+        Where indexing them takes long, it is the last build, with a warning. Raises Busy without one.
         """
+        refreshed = self._refreshing(corpus)
+        if refreshed is None:
+            with self._last_build(corpus) as opened:
+                yield opened, self._old_warning()
+            return
+
+        try:
+            yield refreshed.result().corpus, None
+        finally:
+            self._turn.release()
+
+    def _refreshing(self, corpus: str) -> Future[Workspace | BestWorkspace] | None:
+        """The refresh of a workspace when it has ended, in the caller's turn; None if that takes too long."""
         deadline = time.monotonic() + ANSWER_S
-        if not self._turn.acquire(timeout=ANSWER_S):
-            raise self._still_indexing()
+        if not self._await(lambda seconds: self._turn.acquire(timeout=seconds), corpus, deadline):
+            return None
 
         refreshed: Future[Workspace | BestWorkspace] = Future()
         # A daemon, which a client that ends this process need not wait for.
@@ -181,14 +209,42 @@ class LocalCorpora(Backend):
             self._turn.release()
             raise
 
-        wait([refreshed], deadline - time.monotonic())
+        if self._await(lambda seconds: bool(wait([refreshed], seconds).done), corpus, deadline):
+            return refreshed
+        # Before the refresh is cancelled: its thread says when it has ended.
+        self._is_late = True
         if refreshed.cancel():
-            raise self._still_indexing()
+            return None
+        self._is_late = False
+        return refreshed
 
+    def _await(self, is_ready: Callable[[float], bool], corpus: str, deadline: float) -> bool:
+        """Whether something is ready in time, which is sooner if the last build can answer.
+
+        `is_ready` waits for it at most for a number of seconds.
+        """
+        thread = threading.get_ident()
+        self._waiting.add(thread)
         try:
-            yield refreshed.result().corpus
+            if is_ready(0.0 if self._is_late else min(PATIENCE_S, ANSWER_S)):
+                return True
+            workspace = self._workspaces.get(corpus)
+            if workspace is not None and workspace.is_open:
+                return False
+            return is_ready(max(deadline - time.monotonic(), 0.0))
         finally:
-            self._turn.release()
+            self._waiting.discard(thread)
+
+    @contextmanager
+    def _last_build(self, corpus: str) -> Iterator[Corpus]:
+        """The build of a workspace before the one that is being made. Raises Busy without one."""
+        workspace = self._workspaces.get(corpus)
+        if workspace is None:
+            raise self._still_indexing()
+        with workspace.last_build() as opened:
+            if opened is None:
+                raise self._still_indexing()
+            yield opened
 
     def _refresh(self, corpus: str, refreshed: Future[Workspace | BestWorkspace]) -> None:
         """Open or refresh a workspace; ends the turn of a call that no longer waits for it."""
@@ -200,6 +256,7 @@ class LocalCorpora(Backend):
 
         if not refreshed.set_running_or_notify_cancel():
             self._unheard = error
+            self._is_late = False
             self._turn.release()
         elif workspace is not None:
             refreshed.set_result(workspace)
@@ -215,16 +272,11 @@ class LocalCorpora(Backend):
         self._indexing = "listing the files"
         workspace = self._workspaces.get(corpus)
         if workspace is None:
-            workspace = open_directory(
-                self._path,
-                kind=WORKSPACES[corpus],
-                encoder=self._encoder,
-                progress=self._note_progress,
-            )
+            root = find_root(self._path)
+            workspace = workspace_of(root, WORKSPACES[corpus], self._encoder)
             self._workspaces[corpus] = workspace
-        else:
-            workspace.refresh(self._note_progress)
 
+        workspace.refresh(self._note_progress)
         for note in workspace.notes:
             _log.info("%s", note)
         return workspace
@@ -233,11 +285,19 @@ class LocalCorpora(Backend):
         self._indexing = amount(stage, finished_count, total)
 
     def _still_indexing(self) -> Busy:
-        progress = f" ({self._indexing})" if self._indexing else ""
         return Busy(
-            f"{find_root(self._path)} is still being indexed{progress}. "
+            f"{find_root(self._path)} is still being indexed{self._so_far()}. "
             "Call again in a minute; until then, use grep."
         )
+
+    def _old_warning(self) -> str:
+        return (
+            f"The index is being brought up to date{self._so_far()}; "
+            "this is of the index before, with hits in changed files marked."
+        )
+
+    def _so_far(self) -> str:
+        return f" ({self._indexing})" if self._indexing else ""
 
     def _open_home(self) -> ServedCorpora:
         # The packages of the server, which take a while to import.

@@ -35,12 +35,19 @@ _SLOW = ("tools/list", "tools/call")
 _log = logging.getLogger("purlin.mcp")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _UnderWay:
-    """A request that will be answered: when it came, and the token of its notifications of progress."""
+    """A request that a worker answers: when it came, and the token of its notifications of progress.
 
+    `thread` is the worker's, once it has begun.
+    """
+
+    message: JsonObject
+    id: RequestId
+    stateless: bool
     started_s: float
     progress_token: RequestId | None
+    thread: int | None = None
 
 
 class StdioServer:
@@ -60,11 +67,11 @@ class StdioServer:
         self._sink = sink
         self._write_lock = threading.Lock()
 
-        # Requests that a worker has or will get; a cancelled one is no longer among them.
+        # Requests that a worker has or will get; a cancelled one is no longer among them, and its id
+        # may be that of another.
         self._under_way: dict[RequestId, _UnderWay] = {}
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[tuple[JsonObject, RequestId, bool] | None]
-        self._waiting = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_UnderWay | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Answer messages until the input ends, and finish the calls that are under way then."""
@@ -131,7 +138,8 @@ class StdioServer:
                     self._under_way.pop(cancelled, None)
 
     def _enqueue(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
-        under_way = _UnderWay(time.monotonic(), mcp.progress_token(message))
+        token = mcp.progress_token(message)
+        under_way = _UnderWay(message, message_id, stateless, time.monotonic(), token)
         with self._lock:
             if message_id in self._under_way:
                 raise Refused(mcp.INVALID_REQUEST, "Another request with this id is under way.")
@@ -143,19 +151,20 @@ class StdioServer:
 
             self._under_way[message_id] = under_way
 
-        self._waiting.put((message, message_id, stateless))
+        self._waiting.put(under_way)
 
     # ---- workers
 
     def _work(self) -> None:
-        while (item := self._waiting.get()) is not None:
-            message, message_id, stateless = item
-            if message_id in self._under_way:
-                self._answer(message, message_id, stateless)
+        while (request := self._waiting.get()) is not None:
+            if self._is_awaited(request):
+                request.thread = threading.get_ident()
+                self._answer(request)
 
-    def _answer(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
+    def _answer(self, request: _UnderWay) -> None:
+        message = request.message
         try:
-            reply = {"result": mcp.answer(message, self._caller, stateless=stateless)}
+            reply = {"result": mcp.answer(message, self._caller, stateless=request.stateless)}
         except Refused as refused:
             reply = {"error": refused.error}
         except Exception:  # noqa: BLE001 - the next request must be answered, too
@@ -164,9 +173,15 @@ class StdioServer:
             reply = {"error": {"code": mcp.INTERNAL_ERROR, "message": text}}
 
         with self._lock:
-            is_awaited = self._under_way.pop(message_id, None) is not None
+            is_awaited = self._is_awaited(request)
+            if is_awaited:
+                del self._under_way[request.id]
         if is_awaited:
-            self._write(reply, message_id)
+            self._write(reply, request.id)
+
+    def _is_awaited(self, request: _UnderWay) -> bool:
+        """Whether a request was neither cancelled nor answered."""
+        return self._under_way.get(request.id) is request
 
     # ---- output
 
@@ -174,22 +189,27 @@ class StdioServer:
         """Say how far the indexing is to the calls that wait for it, while it is under way."""
         while not ended.wait(PROGRESS_S):
             backend = self._backend.value
-            progress = backend.progress() if backend is not None else None
-            if progress is None:
+            if backend is None:
                 continue
 
-            # Locked, as none may come after the answer.
             with self._lock:
-                for call in self._under_way.values():
-                    if call.progress_token is not None:
-                        seconds = time.monotonic() - call.started_s
-                        self._send(mcp.encode_progress(call.progress_token, seconds, progress))
+                requests = list(self._under_way.values())
+            for request in requests:
+                if request.progress_token is None or request.thread is None:
+                    continue
+                if (progress := backend.progress(request.thread)) is not None:
+                    seconds = time.monotonic() - request.started_s
+                    line = mcp.encode_progress(request.progress_token, seconds, progress)
+                    self._send(line, request)
 
     def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
         self._send(mcp.encode(reply, message_id))
 
-    def _send(self, line: str) -> None:
+    def _send(self, line: str, request: _UnderWay | None = None) -> None:
+        """Write a line; a notification about a request only until this is answered."""
         with self._write_lock:
+            if request is not None and not self._is_awaited(request):
+                return
             try:
                 self._sink.write(line.encode() + b"\n")
                 self._sink.flush()

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Part, Result, fit
-from purlin.app.agents.choosing import choose_corpora, with_left_out
+from purlin.app.agents.choosing import choose_corpora, with_warning
 from purlin.app.agents.results import match_reason, search_head, without_unlike
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, K, Tool
 from purlin.app.fields import Conditions, Query, Strict
@@ -36,7 +36,7 @@ def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
     corpora, left_out = choose_corpora(backend, "product", arguments.corpus)
     reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    reply = without_unlike(with_left_out(reply, left_out))
+    reply = without_unlike(with_warning(reply, left_out))
     parts = [_product_part(arguments.query, hit) for hit in reply.hits]
     return fit(lambda count: search_head(reply, count), "hits", parts, arguments.max_tokens)
 

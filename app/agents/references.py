@@ -9,7 +9,7 @@ from pydantic import Field
 
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Part, Result, fit
-from purlin.app.agents.choosing import choose_corpora, only_name, with_left_out
+from purlin.app.agents.choosing import choose_corpora, only_name, with_warning
 from purlin.app.agents.results import origin_fields, origin_text, warned_head
 from purlin.app.agents.tool import MAX_HITS, MAX_SHOWN, Budget, CorpusArgument, Tool
 from purlin.app.fields import Query, Strict
@@ -35,7 +35,7 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
     corpora, left_out = choose_corpora(backend, "reference", arguments.corpus)
     corpus = only_name(corpora)
-    reply = with_left_out(backend.ask(corpus, arguments.question, arguments.k), left_out)
+    reply = with_warning(backend.ask(corpus, arguments.question, arguments.k), left_out)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}

@@ -83,9 +83,7 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
     for demo, manifest in manifests:
         best = encoder_for(demo.kind, directory)
         expected = fingerprint if best == directory else encoder_fingerprint(best)
-        if manifest is None or (
-            manifest.sources == (demo.about,) and manifest.encoder["fingerprint"] != expected
-        ):
+        if demo.is_due(manifest, expected):
             jobs.append(Job(demo.name, demo.kind, "demo", (best,)))
     return jobs
 

@@ -66,16 +66,13 @@ class Indexer:
             self._write({"end": end})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
-        """Build a demo corpus, unless it exists or somebody has made another corpus of its name."""
+        """Build a demo corpus, if it is due."""
         demo = next(demo for demo in demos() if demo.name == job["corpus"])
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
             _give_way()
         manifest = builds.active_manifest(self._home, demo.name)
-        if manifest is not None and (
-            manifest.sources != (demo.about,)
-            or manifest.encoder["fingerprint"] == encoder.fingerprint
-        ):
+        if not demo.is_due(manifest, encoder.fingerprint):
             return "unchanged"
 
         build(

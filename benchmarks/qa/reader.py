@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
@@ -150,7 +151,7 @@ def span_candidates(
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         for span, values in spans_with_features(parsed, passage, passage_logits):
             features.append((passage.prior, *(values.get(name, 0.0) for name in SPAN_WEIGHTS)))
-            exact.append(exact_match(passage.text[span.start : span.end], question.answers))
+            exact.append(exact_match(passage.text[slice(*span)], question.answers))
             of_entry.append(hit_entry(retrieved[row].hit) == question.entry)
 
     both = np.array(exact) & np.array(of_entry)
@@ -173,7 +174,7 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         of_entry = hit_entry(retrieved[row].hit) == question.entry
         for sentence, values in sentence_features(parsed, passage, passage_logits, word_weights):
-            said = passage.text[sentence.start : sentence.end]
+            said = passage.text[slice(*sentence)]
             features.append((passage.prior, *(values[name] for name in SENTENCE_WEIGHTS)))
             right.append(of_entry and exact_match(said, question.answers))
     return Candidates(
@@ -233,8 +234,8 @@ def logit_derivatives(
     for candidates in questions:
         scores = candidates.features @ weights
         right_scores = scores[candidates.right]
-        probabilities = np.exp(scores - log_sum_exp(scores))
-        among_right = np.exp(right_scores - log_sum_exp(right_scores))
+        probabilities = np.exp(scores - logsumexp(scores))
+        among_right = np.exp(right_scores - logsumexp(right_scores))
 
         mean = probabilities @ candidates.features
         gradient += among_right @ candidates.features[candidates.right] - mean
@@ -248,13 +249,8 @@ def log_likelihood(questions: Sequence[Candidates], weights: Floats, ridge: floa
     total = 0.0
     for candidates in questions:
         scores = candidates.features @ weights
-        total += log_sum_exp(scores[candidates.right]) - log_sum_exp(scores)
+        total += logsumexp(scores[candidates.right]) - logsumexp(scores)
     return total - ridge / 2 * float(weights @ weights)
-
-
-def log_sum_exp(scores: Floats) -> float:
-    highest = float(scores.max())
-    return highest + float(np.log(np.exp(scores - highest).sum()))
 
 
 def fit_logistic(features: Floats, labels: Flags) -> Floats:

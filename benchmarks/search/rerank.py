@@ -28,14 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.quality import (
-    SETS,
-    Column,
-    cached_encoder,
-    corpus_of,
-    load_set,
-    per_query,
-)
+from benchmarks.search.judged_sets import SETS, Column, load_set
+from benchmarks.search.quality import cached_encoder, corpus_of, per_query
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking

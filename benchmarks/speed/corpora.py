@@ -81,13 +81,13 @@ class Shared:
     def encoder(self) -> Encoder:
         """The base model as sentence-transformers has it and as Purlin exports it, in 8 bits."""
         from purlin.training.exporting.encoder import export_encoder
-        from purlin.training.exporting.model_card import BASE_CARD
+        from purlin.training.exporting.model_card import Card
         from purlin.training.models.sentence_models import base_checkpoint
 
         if not self.checkpoint.exists():
             shutil.copytree(base_checkpoint(), self.checkpoint)
         if not self.encoder_directory.exists():
-            export_encoder(self.checkpoint, self.encoder_directory, BASE_CARD)
+            export_encoder(self.checkpoint, self.encoder_directory, Card("all-MiniLM-L6-v2-int8"))
         return Encoder.load(self.encoder_directory)
 
 

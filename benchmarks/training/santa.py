@@ -33,6 +33,7 @@ import numpy as np
 
 from benchmarks.progress import kept, log_line, log_progress
 from benchmarks.search import quality
+from benchmarks.search.judged_sets import SETS
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
 from purlin.index.evaluation.ranking import Run
 from purlin.training import config
@@ -238,7 +239,7 @@ def main() -> None:
     )
     parser.add_argument("--teacher", type=Path, metavar="DIR", help="an encoder's directory")
     parser.add_argument("--teacher-temperature", type=float, default=0.05)
-    parser.add_argument("--sets", nargs="*", choices=quality.SETS, default=[])
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=[])
     parser.add_argument("--judged", type=judged_path, nargs="*", default=[], metavar="NAME=PATH")
     parser.add_argument("--against", choices=CELLS, default="baseline")
     parser.add_argument("--bm25", action="store_true")

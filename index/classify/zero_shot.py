@@ -207,6 +207,44 @@ class Classifier:
         return np.stack([vectors[label] for label in labels])
 
 
+@dataclass(frozen=True, slots=True)
+class NamedLabels:
+    """Labels to choose from by their names, with the options of `Classifier.classify`.
+
+    It classifies as a trained classifier does, and both have an `encoder` and a `label_set`.
+    """
+
+    classifier: Classifier
+    labels: Sequence[str]
+    templates: Sequence[str] = DEFAULT_TEMPLATES
+    multi_label: bool = False
+    transductive: bool = False
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder of texts and labels."""
+        return self.classifier.encoder
+
+    @property
+    def label_set(self) -> LabelSet:
+        """The labels with their vectors. Raises InvalidInput."""
+        return self.classifier.label_set(self.labels, self.templates)
+
+    def classify(
+        self, texts: Sequence[str], *, min_score: float = 0.0, ranked: int = RANKED
+    ) -> list[Classification]:
+        """Classify each text, in the given order. Raises InvalidInput."""
+        return self.classifier.classify(
+            texts,
+            self.labels,
+            templates=self.templates,
+            multi_label=self.multi_label,
+            transductive=self.transductive,
+            min_score=min_score,
+            ranked=ranked,
+        )
+
+
 def rank(
     encoder: TextEncoder,
     texts: Sequence[str],

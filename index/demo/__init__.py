@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from purlin.index.builds.manifests import Manifest
 from purlin.index.records import Kind, Skipped, SourceFile
 from purlin.index.sources import open_source
 
@@ -23,6 +24,15 @@ class Demo:
     kind: Kind
     about: str
     sources: Callable[[], Iterator[SourceFile | Skipped]]
+
+    def is_due(self, active: Manifest | None, fingerprint: str | None) -> bool:
+        """Return whether it is to be built with the encoder of this fingerprint.
+
+        `active` is what there is of its name, which somebody may have made of other sources.
+        """
+        if active is None:
+            return True
+        return active.sources == (self.about,) and active.encoder["fingerprint"] != fingerprint
 
 
 def demos() -> tuple[Demo, ...]:

@@ -134,13 +134,14 @@ class SourceReader:
                 if isinstance(entry, Skipped):
                     self.first_skipped = self.first_skipped or entry
                     skipped.append(entry)
-                elif isinstance(entry, SourceFile):
-                    files.append(self._add_source(entry, items, position))
                 # A file whose document gave way to that of an earlier file has no position any more.
-                elif self._positions.get((entry.segment, entry.number)) == position:
+                elif (
+                    isinstance(entry, IndexedFile)
+                    and self._positions.get((entry.segment, entry.number)) == position
+                ):
                     files.append(entry)
                 else:
-                    files.append(self._add_earlier(entry, position))
+                    files.append(self._add_file(entry, items, position))
 
         return Listing(files, skipped)
 
@@ -209,33 +210,28 @@ class SourceReader:
 
     # ---- what is added
 
-    def _add_source(
-        self, source: SourceFile, items: Iterable[Item] | None, position: int
+    def _add_file(
+        self, file: SourceFile | IndexedFile, items: Iterable[Item] | None, position: int
     ) -> IndexedFile:
-        """Add a file to the new segment; it is read here unless its items are there."""
+        """Add a file to the new segment: by its items, or as the earlier build has it if it is there.
+
+        A file of the sources is read here unless its items are there.
+        """
         writer = self._writer_of_segment()
         number = writer.store.add_file()
 
-        if items is None:
-            items = readable(source.read())
+        if isinstance(file, SourceFile):
+            items = readable(file.read()) if items is None else items
+        elif self._copy(writer, file, number):
+            items = ()
+        else:
+            items = self._earlier.segments[file.segment].store.read_file(file.number)
 
         before = writer.store.documents
         # Not `any`, which would stop before all items are added.
         outdated = sum(self._add(writer, item, number, position) for item in items) > 0
-        self._documents_read += writer.store.documents - before
-
-        file_digest = "" if outdated else source.digest
-        return IndexedFile(source.path, file_digest, source.stamp, self.kept, number)
-
-    def _add_earlier(self, file: IndexedFile, position: int) -> IndexedFile:
-        """Copy an unchanged file into the new segment, or read it from the earlier one."""
-        writer = self._writer_of_segment()
-        number = writer.store.add_file()
-
-        outdated = False
-        if not self._copy(writer, file, number):
-            items = self._earlier.segments[file.segment].store.read_file(file.number)
-            outdated = sum(self._add(writer, item, number, position) for item in items) > 0
+        if isinstance(file, SourceFile):
+            self._documents_read += writer.store.documents - before
 
         file_digest = "" if outdated else file.digest
         return IndexedFile(file.path, file_digest, file.stamp, self.kept, number)
@@ -245,10 +241,7 @@ class SourceReader:
             self.segment = DELTA if self.kept else BASE
             first_row = self._earlier.starts[self.kept] if self.kept else 0
             self._writer = SegmentWriter(
-                self._staging_dir / self.segment,
-                self._encoding,
-                first_row,
-                self._language,
+                self._staging_dir / self.segment, self._encoding, first_row, self._language
             )
 
         return self._writer

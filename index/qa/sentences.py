@@ -11,7 +11,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import MIN_SPAN_LOGIT, PassageLogits, ReadingPassage, TokenScores
@@ -105,22 +104,10 @@ _VERDICT = re.compile(r"(?:yes|no)[.!]", re.I)
 _THIS = re.compile(r"(?:this|the) (?:function|method|class|module|statement|decorator|is)\b", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """Characters `start` to `end` of a passage; `number` counts from 0 in the passage."""
-
-    start: int
-    end: int
-    number: int
-
-
-def sentences(passage: ReadingPassage) -> list[Sentence]:
+def sentences(passage: ReadingPassage) -> list[CharSpan]:
     """Return the sentences of a passage, except its signature, code, notes on versions, and properties."""
     spans = (span for span in _sentence_spans(passage) if not _NOTE.match(passage.text, *span))
-    return [
-        Sentence(*span, number)
-        for number, span in enumerate(itertools.islice(spans, MAX_SENTENCES))
-    ]
+    return list(itertools.islice(spans, MAX_SENTENCES))
 
 
 def _sentence_spans(passage: ReadingPassage) -> Iterator[CharSpan]:
@@ -192,7 +179,7 @@ def sentence_features(
     passage: ReadingPassage,
     logits: PassageLogits,
     word_weights: Mapping[str, float],
-) -> Iterator[tuple[Sentence, dict[str, float]]]:
+) -> Iterator[tuple[CharSpan, dict[str, float]]]:
     """Yield the sentences of a passage, each with its features.
 
     `word_weights` has the idf of each token of the question.
@@ -206,11 +193,11 @@ def sentence_features(
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
     token_scores = TokenScores(passage, logits)
 
-    for sentence in sentences(passage):
-        sentence_text = text[sentence.start : sentence.end]
+    for number, sentence in enumerate(sentences(passage)):
+        sentence_text = text[slice(*sentence)]
         shared = sum(weights.get(token, 0.0) for token in set(tokens(sentence_text)))
         parameter = _parameter_score(sentence_text, named_parameters, structure.parameters)
-        opening = structure.is_first and sentence.number == 0
+        opening = structure.is_first and number == 0
         features = {
             "passage_logit": logits.selected,
             "span_logit": _span_logit(token_scores, sentence),
@@ -219,7 +206,7 @@ def sentence_features(
             "opening_parameter": opening
             and question.statement == "purpose"
             and bool(named_parameters),
-            "depth": math.log1p(sentence.number),
+            "depth": math.log1p(number),
             "overlap": shared / total if total else 0.0,
             "parameter": parameter * is_named,
             "subject": _is_subject(sentence_text, names),
@@ -233,9 +220,9 @@ def sentence_features(
         yield sentence, {name: float(value) for name, value in features.items()}
 
 
-def _span_logit(token_scores: TokenScores, sentence: Sentence) -> float:
+def _span_logit(token_scores: TokenScores, sentence: CharSpan) -> float:
     """Return the reader's log probability of a sentence, which may have been cut off."""
-    score = token_scores.of((sentence.start, sentence.end))
+    score = token_scores.of(sentence)
     return MIN_SPAN_LOGIT if score is None else max(score, MIN_SPAN_LOGIT)
 
 
@@ -256,7 +243,7 @@ def sentence_of_answer(
 
     candidates = sentence_features(question, passage, logits, word_weights)
     best = max(candidates, key=lambda candidate: sentence_score(candidate[1]), default=None)
-    return None if best is None else (best[0].start, best[0].end)
+    return None if best is None else best[0]
 
 
 def sentence_score(features: Mapping[str, float]) -> float:

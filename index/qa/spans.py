@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,6 @@ from purlin.index.qa.reader import (
     TokenScores,
 )
 from purlin.index.qa.sentences import (
-    Sentence,
     sentence_features,
     sentence_of_answer,
     sentence_score,
@@ -105,16 +104,13 @@ def rank_answers(
     for passage, passage_logits in zip(passages, logits, strict=False):
         prior = prior_weight * passage.prior
         # Sentences compete for a statement, spans for a value.
-        competing: Iterable[tuple[Sentence | SpanPrediction, dict[str, float]]] = (
+        competing = (
             sentence_features(question, passage, passage_logits, word_weights)
             if question.statement
             else spans_with_features(question, passage, passage_logits)
         )
         scored_passages.append(
-            [
-                SpanPrediction(span.start, span.end, prior + score(features))
-                for span, features in competing
-            ]
+            [SpanPrediction(*span, prior + score(features)) for span, features in competing]
         )
     if question.answer_type.name == "module":
         scored_passages = merge_modules(scored_passages, passages)
@@ -167,7 +163,7 @@ def merge_modules(
 
 def spans_with_features(
     question: ParsedQuestion, passage: ReadingPassage, logits: PassageLogits
-) -> Iterator[tuple[SpanPrediction, dict[str, float]]]:
+) -> Iterator[tuple[CharSpan, dict[str, float]]]:
     """Yield the spans of a passage, each with its features, the reader's logits among them."""
     text, structure = passage.text, passage.structure
     candidates = span_candidates(question, text, structure)
@@ -179,7 +175,7 @@ def spans_with_features(
         features = span_features(question, text, structure, location, candidates.get(location))
         features["passage_logit"] = logits.selected
         features["span_logit"] = max(span.score, MIN_SPAN_LOGIT)
-        yield span, features
+        yield location, features
 
 
 # -- spans of one passage

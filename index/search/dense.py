@@ -35,6 +35,10 @@ VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.fa
 # Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
 EXACT_ROWS = 30_000
 _BATCH_ROWS = 16_384
+# Shifted left by 13 bits, the bits of a half-precision number are those of 2**-112 times its value in
+# float32. Few rows at once stay in a processor's cache.
+_SHIFT, _SIGN_AND_REST, _SCALE = 13, np.int32(-0x70002000), np.float32(2.0**112)
+_ROWS_IN_CACHE = 512
 _HEADER_BYTES = 4096  # more than the header of an array of two dimensions has
 _SAMPLE_ROWS = 32_768
 _TIMED_QUERIES, _TIMED_DEPTH = 8, 10
@@ -166,7 +170,28 @@ def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
     Each row is summed on its own, so equal vectors have equal cosines wherever they are. Unlike a
     matrix product, this starts no threads, which would wait for each other on shared cores.
     """
-    cosines: Vectors = np.vecdot(vectors.astype(np.float32, copy=False), query)
+    if vectors.dtype == np.float16:
+        return _cosines_of_halves(vectors, query)
+    cosines: Vectors = np.vecdot(vectors, query)
+    return cosines
+
+
+def _cosines_of_halves(vectors: NDArray[np.float16], query: Vectors) -> Vectors:
+    """Return what `_cosines` does for vectors in float16, which have neither infinity nor NaN.
+
+    numpy takes five times as long to convert them.
+    """
+    cosines = np.empty(len(vectors), dtype=np.float32)
+    numbers = np.empty((_ROWS_IN_CACHE, vectors.shape[1]), dtype=np.int32)
+    scaled_query = query * _SCALE
+    for start in range(0, len(vectors), _ROWS_IN_CACHE):
+        halves = vectors[start : start + _ROWS_IN_CACHE].view("<i2")
+        bits = numbers[: len(halves)]
+        np.copyto(bits, halves)
+        np.left_shift(bits, _SHIFT, out=bits)
+        # Between the sign and the exponent are copies of the sign.
+        np.bitwise_and(bits, _SIGN_AND_REST, out=bits)
+        cosines[start : start + len(bits)] = np.vecdot(bits.view(np.float32), scaled_query)
     return cosines
 
 

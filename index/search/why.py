@@ -97,7 +97,7 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
 def _matching(word: str, part_tokens: frozenset[str], language: Language) -> list[str]:
     """Return a word of the query if the part has it as a whole, else those of its pieces that match."""
     whole, *others = tokens(word, language)
-    if whole in part_tokens or part_tokens.issuperset(others):
+    if part_tokens.issuperset(others or [whole]):
         return [word]
     matching = [
         piece for piece in pieces(word) if not part_tokens.isdisjoint(tokens(piece, language))

@@ -72,12 +72,24 @@ def decoded(content: bytes) -> str | None:
         if content.startswith(mark):
             return _strictly(content, codec)
 
+    if b"\0" in content and (unmarked := _unmarked_utf16(content)) is not None:
+        return unmarked
     if is_escaped(content):
         return _strictly(content, ESCAPED_JAPANESE)
     try:
         return content.decode()
     except UnicodeDecodeError:
         return _other_text(content)
+
+
+def _unmarked_utf16(content: bytes) -> str | None:
+    """The text of a file in UTF-16 without a mark: in most code, most bytes on one side are zero."""
+    if len(content) % 2:
+        return None
+    high_first, low_first = content[::2].count(0), content[1::2].count(0)
+    if min(high_first, low_first) or 2 * max(high_first, low_first) < len(content) // 2:
+        return None
+    return _strictly(content, "utf-16-be" if high_first else "utf-16-le")
 
 
 def is_escaped(content: bytes) -> bool:

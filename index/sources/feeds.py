@@ -21,6 +21,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.index.sources.encodings import text_codec
 from purlin.index.sources.tables import MAX_ROW, TOO_LONG, Row, open_bytes
+from purlin.index.sources.words import words
 
 PRODUCT_ELEMENTS = ("item", "entry", "product", "offer", "shopitem", "article", "record", "row")
 MAX_NESTING = 64
@@ -32,7 +33,7 @@ _CHUNK_BYTES = 1 << 16
 _ELEMENT_CHARS = 32
 _DECLARED = re.compile(rb"<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"']([\w.-]{1,40})")
 
-_HTML_TAGS = frozenset("b br div em h1 h2 h3 h4 h5 h6 i li ol p span strong table u ul".split())
+_HTML_TAGS = words("b br div em h1 h2 h3 h4 h5 h6 i li ol p span strong table u ul")
 # Google's own elements come before those of RSS or Atom with the same name, and these before others.
 _PREFIXES = ("g", "")
 

@@ -205,8 +205,7 @@ def files_below(
 
     for error in errors:
         yield Skipped(
-            _relative(Path(error.filename), root),
-            f"the directory cannot be read: {error.strerror}",
+            _relative(Path(error.filename), root), f"the directory cannot be read: {error.strerror}"
         )
 
 

@@ -26,6 +26,7 @@ from purlin.index.records import Skipped, Stamp
 from purlin.index.sources.encodings import other_codec
 from purlin.index.sources.files import file_stamp, is_transient
 from purlin.index.sources.parts import broken
+from purlin.index.sources.words import words
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
@@ -45,9 +46,9 @@ _MEMBER = re.compile(r'[\s}]*[{,]\s*"([^"\\]{1,64})"\s*:\s*')
 _RECORDS = re.compile(r"\[\s*(?=[{\]])")
 # What programs call the array of records in what they answer or export. Arrays of other names,
 # such as the variants of a single product, are records only as the first value of the object.
-_RECORDS_NAMES = frozenset(
+_RECORDS_NAMES = words(
     "products items articles records rows entries results data hits docs documents catalog "
-    "catalogue listings produkte artikel produits productos prodotti producten texts".split()
+    "catalogue listings produkte artikel produits productos prodotti producten texts"
 )
 # The only column of the rows of `read_lines`.
 LINE = "line"

@@ -27,7 +27,7 @@ _CODE_NAME = re.compile(
     r"|(?:メーカー)?型番|janコート"
 )
 _OPTION_NAME = re.compile(
-    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|rozmiar|kolor|サイス|色|カラー)"
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|tamanho|cor|rozmiar|kolor|サイス|色|カラー)"
 )
 _TRAIT_NAME = re.compile(
     r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"

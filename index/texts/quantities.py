@@ -46,6 +46,13 @@ _MEASURES: tuple[tuple[tuple[str, int, str], ...], ...] = (
     (("", 1_000, "kVA"), ("va", 1, "VA")),
     (("", 1_000, "Ah"), ("mah", 1, "mAh")),
     (("v", 1, "V volt volts"),),
+    (
+        ("uf", 1_000_000, "uF µF μF microfarad microfarads"),
+        ("nf", 1_000, "nF nanofarad nanofarads"),
+        ("pf", 1, "pF picofarad picofarads"),
+    ),
+    (("", 1_000, "mH"), ("uh", 1, "uH µH μH")),
+    (("k ohm", 1_000, "kΩ kohm kohms"), ("ohm", 1, "Ω ohm ohms")),
     (("mp", 1, "MP Mpix megapixel megapixels"),),
 )
 _BYTES = _MEASURES[0]
@@ -86,6 +93,8 @@ _QUANTITY = re.compile(
 )
 # A metric thread and its length or pitch: M6x30 has the word M6, as M6 x 30 has.
 _THREAD = re.compile(r"(?<!\w)(M\d{1,2}(?:[.,]\d)?)[x×*](?=\d)", re.IGNORECASE)
+# A resistance in the code of IEC 60062: 4k7 is 4.7 kΩ.
+_RESISTANCE = re.compile(r"(?<![\w.,])(\d{1,3})k(\d)(?!\w)", re.IGNORECASE)
 
 
 class Quantity(NamedTuple):
@@ -110,7 +119,7 @@ def quantities(text: str) -> Iterator[Quantity]:
 
 def in_one_spelling(text: str) -> str:
     """The text with each of its quantities in one spelling, and threads apart from their lengths."""
-    text = _THREAD.sub(r"\1 x ", text)
+    text = _RESISTANCE.sub(r"\1.\2 kohm", _THREAD.sub(r"\1 x ", text))
     pieces, end = [], 0
     for quantity in quantities(text):
         # What follows, or the x before, must not become part of its word.

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from purlin.index import builds, cache
@@ -30,6 +31,7 @@ from purlin.index.search.corpus import Corpus
 from purlin.index.workspaces.workspace import (
     Workspace,
     find_directory,
+    new_workspace,
     open_workspace,
     variant_of,
     workspace_name,
@@ -102,16 +104,36 @@ class BestWorkspace:
             raise NotFound(f"Nothing of {self.root} is indexed yet; refresh first.")
         return self._current
 
+    @contextlib.contextmanager
+    def last_build(self) -> Iterator[Corpus | None]:
+        """Keep the build open that was chosen last, or can be, while another thread refreshes.
+
+        None if no build is open.
+        """
+        for workspace in (self._current, self._better, self._static):
+            if workspace is not None and workspace.is_open:
+                with workspace.last_build() as corpus:
+                    yield corpus
+                return
+        yield None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a `last_build`."""
+        workspaces = (self._current, self._better, self._static)
+        return any(workspace is not None and workspace.is_open for workspace in workspaces)
+
     def refresh(self, progress: Progress | None = None) -> None:
         """Open the index with better vectors if it is as the files are now, else the static one.
 
         Raises what `Workspace.refresh` raises.
         """
         with self._lock:
-            self._current = self._caught_up()
-            if self._current is None:
-                self._current = self._refreshed(progress)
-                self._start_process(self._current)
+            current = self._caught_up()
+            if current is None:
+                current = self._refreshed(progress)
+                self._start_process(current)
+            self._current = current
 
     def _caught_up(self) -> Workspace | None:
         """The workspace with better vectors, if there is one, and it is up to date."""
@@ -134,16 +156,8 @@ class BestWorkspace:
     def _refreshed(self, progress: Progress | None) -> Workspace:
         """The workspace with static vectors, of the files as they are now."""
         if self._static is None:
-            self._static = open_workspace(
-                self.root,
-                kind=self._kind,
-                cache_directory=self._cache_directory,
-                encoder="static",
-                progress=progress,
-            )
-        else:
-            self._static.refresh(progress)
-
+            self._static = new_workspace(self.root, self._kind, "static", self._cache_directory)
+        self._static.refresh(progress)
         return self._static
 
     def _start_process(self, static: Workspace) -> None:
@@ -155,7 +169,8 @@ class BestWorkspace:
 
         started = _started_file(self.root, self._kind, self._cache_directory)
         with contextlib.suppress(OSError):
-            if started.is_file() and time.time() - started.stat().st_mtime < RETRY_S:
+            # A time to come was a while ago, too: the clock was set back since.
+            if started.is_file() and abs(time.time() - started.stat().st_mtime) < RETRY_S:
                 return
             started.touch()
             self._process = _spawn(self.root, self._kind, self._cache_directory)
@@ -163,6 +178,17 @@ class BestWorkspace:
                 "a process of low priority makes better vectors of it, which later searches use; "
                 "--encoder static and PURLIN_BACKGROUND=off do without",
             )
+
+
+def workspace_of(root: Path, kind: Kind, encoder: str | None) -> Workspace | BestWorkspace:
+    """Return the index of a directory, with the vectors of an encoder if one is named.
+
+    The first refresh opens it.
+    """
+    directory = cache.cache_directory()
+    if encoder is None:
+        return BestWorkspace(root, kind, directory)
+    return new_workspace(root, kind, encoder, directory)
 
 
 def open_directory(

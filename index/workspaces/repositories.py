@@ -101,7 +101,8 @@ def clone(url: str, directory: Path) -> tuple[Path, str | None]:
 
     if not target.is_dir():
         _clone(url, shown, target)
-    elif time.time() - _fetched(target) > FETCH_AGE_S:
+    # A time to come is old, too: the clock was set back since.
+    elif abs(time.time() - _fetched(target)) > FETCH_AGE_S:
         return target, _fetch(shown, target)
     return target, None
 
@@ -143,7 +144,7 @@ def _fetch(shown: str, target: Path) -> str | None:
         with exclusive(target, f"{shown} is being fetched by another process."):
             _update(shown, target, before)
     except (Busy, NotFound) as error:
-        age = (time.time() - before) / 3600
+        age = abs(time.time() - before) / 3600
         return f"{error.message} This searches the clone of {age:.0f} hours ago."
 
     return None

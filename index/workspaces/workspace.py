@@ -96,6 +96,8 @@ class Workspace:
         self._variant = variant
         self._corpus: Corpus | None = None
         self._lock = threading.RLock()
+        # Held while the open build is used without the lock above, or another takes its place.
+        self._in_use = threading.Lock()
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._temporary_note: tuple[str, ...] = ()
 
@@ -121,9 +123,7 @@ class Workspace:
     def close(self) -> None:
         """Release all files; later searches fail."""
         with self._lock:
-            if self._corpus is not None:
-                self._corpus.close()
-                self._corpus = None
+            self._replace(None)
             if self._temporary is not None:
                 self._temporary.cleanup()
 
@@ -141,6 +141,17 @@ class Workspace:
         if self._corpus is None:
             raise NotFound(f"Nothing of {self.root} is indexed yet; refresh first.")
         return self._corpus
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a build is open, be it one that does not have all files as they are now."""
+        return self._corpus is not None
+
+    @contextlib.contextmanager
+    def last_build(self) -> Iterator[Corpus | None]:
+        """Keep the build open that was opened last, while another thread refreshes; None without one."""
+        with self._in_use:
+            yield self._corpus
 
     def search(
         self,
@@ -329,9 +340,14 @@ class Workspace:
         before = self._corpus
         if before is not None and before.build == directory.name:
             return
-        self._corpus = Corpus.load(directory, self._encoder, before)
-        if before is not None:
-            before.close()
+        self._replace(Corpus.load(directory, self._encoder, before))
+
+    def _replace(self, corpus: Corpus | None) -> None:
+        """Close the open build once nobody uses it, and have another one, or none, in its place."""
+        with self._in_use:
+            if self._corpus is not None:
+                self._corpus.close()
+            self._corpus = corpus
 
     def _keep_last_build(self) -> None:
         """Open the last build while another process makes the next one. Raises Busy without one."""
@@ -459,10 +475,7 @@ def open_workspace(
     """
     directory = cache_directory or cache.cache_directory()
     root, notes = find_directory(path, directory)
-    loaded = load_encoder(encoder_directory(encoder)) if isinstance(encoder, str) else encoder
-    word = encoder if isinstance(encoder, str) and encoder in ENCODERS else loaded.fingerprint[:8]
-    workspace = Workspace(root, kind, loaded, variant_of(kind, word), directory)
-
+    workspace = new_workspace(root, kind, encoder, directory)
     try:
         workspace.refresh(progress)
     except BaseException:
@@ -471,6 +484,15 @@ def open_workspace(
 
     workspace.notes = notes + workspace.notes
     return workspace
+
+
+def new_workspace(
+    root: Path, kind: Kind, encoder: TextEncoder | str, cache_directory: Path
+) -> Workspace:
+    """Return the index of a directory; its first refresh opens it. `encoder` as in `open_workspace`."""
+    loaded = load_encoder(encoder_directory(encoder)) if isinstance(encoder, str) else encoder
+    word = encoder if isinstance(encoder, str) and encoder in ENCODERS else loaded.fingerprint[:8]
+    return Workspace(root, kind, loaded, variant_of(kind, word), cache_directory)
 
 
 def find_directory(path: Path | str, cache_directory: Path) -> tuple[Path, tuple[str, ...]]:

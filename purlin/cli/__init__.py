@@ -33,9 +33,9 @@ def main() -> None:
     """
     from purlin.index.errors import PurlinError
 
-    signal.signal(signal.SIGTERM, _terminate)  # as Ctrl-C: what is under way is undone
-    terminal.prepare_streams()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    signal.signal(signal.SIGTERM, _end_server if name == "serve" else _terminate)
+    terminal.prepare_streams()
     try:
         if name in QUICK_COMMANDS:
             status = run_quick(name, sys.argv[2:])
@@ -86,4 +86,11 @@ def _system_message(error: OSError | MemoryError) -> str:
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
+    """Undo what is under way, as Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def _end_server(number: int, frame: object) -> NoReturn:
+    """End a server that is still starting, or that has finished what was under way."""
+    # An exception would be lost if it were raised in a callback, as imports have them.
+    os._exit(0)

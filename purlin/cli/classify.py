@@ -7,9 +7,8 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,9 @@ from purlin.index.builds.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
     from purlin.index.classify.texts import TextRow
-    from purlin.index.classify.zero_shot import LabelSet
-    from purlin.index.encoder import TextEncoder
+    from purlin.index.classify.trained import TrainedClassifier
+    from purlin.index.classify.zero_shot import NamedLabels
     from purlin.index.records import Classification
-
-    Classify = Callable[[Sequence[str]], list[Classification]]
 
 ABOUT = """Label texts by the names of the labels alone, without training, or by a classifier made by
 `purlin train pesco`. Exit status: 0 if each text got a label, 1 if one did not (--min-score), 2 for an
@@ -43,17 +40,19 @@ def run(arguments: Sequence[str]) -> int:
 
     options = _parse(arguments)
     rows = _filled_rows(options) if options.texts else _argument_rows(options.text)
-    check_texts([row.text for row in rows])
-    classify, label_set, encoder = _trained(options) if options.classifier else _untrained(options)
-
-    _note_warnings([*label_set.warnings(), *text_warnings(encoder, [row.text for row in rows])])
+    texts = [row.text for row in rows]
+    check_texts(texts)
+    classifier = _trained(options) if options.classifier else _untrained(options)
+    _note_warnings([*classifier.label_set.warnings(), *text_warnings(classifier.encoder, texts)])
 
     # Texts that are classified together, or printed in another order, are not classified in blocks.
     size = len(rows) if options.transductive or options.review is not None else _BLOCK
     unlabelled = 0
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
-        results = list(zip(block, classify([row.text for row in block]), strict=True))
+        block_texts = [row.text for row in block]
+        classified = classifier.classify(block_texts, min_score=options.min_score)
+        results = list(zip(block, classified, strict=True))
         unlabelled += sum(not _labels_of(result) for _, result in results)
         if options.review is not None:
             results.sort(key=lambda pair: _certainty(pair[1], options.min_score))
@@ -165,9 +164,9 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
         parser.error("--review takes a number from 1")
 
 
-def _untrained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEncoder]:
-    """What classifies texts by the labels' names, the labels, and the encoder."""
-    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
+def _untrained(options: argparse.Namespace) -> NamedLabels:
+    """The labels to choose from by their names. Raises NotFound and InvalidInput."""
+    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, NamedLabels
     from purlin.index.encoder import encoder_directory, load_encoder
     from purlin.index.errors import InvalidInput
 
@@ -182,26 +181,16 @@ def _untrained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEnc
 
     classifier = Classifier(load_encoder(encoder_directory(options.encoder or "labels")))
     templates = tuple(options.template or DEFAULT_TEMPLATES)
-    classify = partial(
-        classifier.classify,
-        labels=labels,
-        templates=templates,
-        multi_label=options.multi,
-        transductive=options.transductive,
-        min_score=options.min_score,
-    )
-    return classify, classifier.label_set(labels, templates), classifier.encoder
+    return NamedLabels(classifier, labels, templates, options.multi, options.transductive)
 
 
-def _trained(options: argparse.Namespace) -> tuple[Classify, LabelSet, TextEncoder]:
-    """What classifies texts by a trained classifier, its labels and its encoder."""
+def _trained(options: argparse.Namespace) -> TrainedClassifier:
+    """The trained classifier of --classifier."""
     from purlin.index import builds
     from purlin.index.classify.trained import TrainedClassifier
 
     build = builds.current(options.home, options.classifier, CLASSIFIERS)
-    classifier = TrainedClassifier.load(build)
-    classify = partial(classifier.classify, min_score=options.min_score)
-    return classify, classifier.label_set, classifier.encoder
+    return TrainedClassifier.load(build)
 
 
 def _labels(options: argparse.Namespace) -> list[str]:

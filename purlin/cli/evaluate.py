@@ -151,34 +151,31 @@ def evaluate_classify(
     from purlin.index.classify.text_warnings import text_warnings
     from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
-    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, label_name
+    from purlin.index.classify.zero_shot import (
+        DEFAULT_TEMPLATES,
+        Classifier,
+        NamedLabels,
+        label_name,
+    )
 
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
     read = read_labelled(rows, column=column, label_column=label_column, several=multi)
     labelled, warnings = _cleaned(read, html=html)
     texts = [row.text for row in labelled]
 
+    opened: NamedLabels | TrainedClassifier
     if labels is not None:
         names = read_label_lines(labels)
         check_truth(labelled, list(map(label_name, names)))
         by_names = Classifier(open_encoder(encoder, purpose="labels"))
         templates = tuple(template or DEFAULT_TEMPLATES)
-        warnings += by_names.label_set(names, templates).warnings()
-        warnings += text_warnings(by_names.encoder, texts)
-        results = by_names.classify(
-            texts,
-            names,
-            templates=templates,
-            multi_label=multi,
-            transductive=transductive,
-            min_score=min_score,
-        )
+        opened = NamedLabels(by_names, names, templates, multi, transductive)
     else:
-        trained = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
-        check_truth(labelled, trained.spec.labels)
-        warnings += [*trained.label_set.warnings(), *text_warnings(trained.encoder, texts)]
-        results = trained.classify(texts, min_score=min_score)
+        opened = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
+        check_truth(labelled, opened.spec.labels)
 
+    warnings += [*opened.label_set.warnings(), *text_warnings(opened.encoder, texts)]
+    results = opened.classify(texts, min_score=min_score)
     if not (multi or min_score):
         warnings += _unlabelled_warnings(labelled)
     for warning in warnings:

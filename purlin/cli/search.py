@@ -376,7 +376,8 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
     if row > 1:
         start = first_line(hit.location, hit.text)
-        mark = f"… {row - 1} lines" if start is None else f"… line {start + row}:"
+        above = "1 line" if row == 2 else f"{row - 1} lines"
+        mark = f"… {above}" if start is None else f"… line {start + row}:"
         opening = _marked(query, str(signature)) if signature else first
         lines = [opening, mark, *lines[row:]]
     for line in lines[:count]:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import httpx
 import pytest
@@ -19,9 +20,10 @@ from purlin.app.workers import supervise
 from purlin.index.errors import Damaged, NotFound
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
+from tests.support.paths import ROOT
 from tests.support.privileges import unprivileged
 from tests.support.serving import problem, until
-from tests.support.traffic import HOST, running
+from tests.support.traffic import HOST, purlin, running
 
 # What `purlin serve` does, with an encoder that waits for a file.
 _SCRIPT = """
@@ -59,6 +61,37 @@ def test_running_requests_finish_before_the_server_stops(home: Path, tmp_path: P
         assert reply.status_code == 200
         assert len(reply.json()["hits"]) == 3
         assert "Traceback" not in server.log()
+
+
+# What `purlin` does, with an encoder that takes minutes to load, at first in a method that cannot raise.
+_SLOW_START = """
+import time
+import purlin.app.main as main
+from purlin.cli import main as run
+
+class Lost:
+    def __del__(self):
+        print("loading", flush=True)
+        time.sleep(90)
+
+def load(directory):
+    Lost()
+    time.sleep(90)
+
+main.load_tuned = load
+run()
+"""
+
+
+def test_a_server_that_is_stopped_while_it_starts_ends_well(tmp_path: Path) -> None:
+    command = purlin("serve", "--home", tmp_path, "--port", "0", script=_SLOW_START)
+    with Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "loading\n"
+        server.terminate()
+        _, errors = server.communicate(timeout=60)
+
+    assert (server.returncode, errors) == (0, "")
 
 
 def test_oversized_and_slow_bodies_are_refused(home: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(home: Path) -> None:
 
         assert ready_workers(server) == [other]
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
-        until(lambda: len(ready_workers(server)) == WORKERS, 60)
+        until(lambda: len(ready_workers(server)) == WORKERS)
 
 
 def test_rates_hold_over_all_workers(home: Path) -> None:
@@ -200,9 +200,9 @@ def test_all_workers_serve_a_new_build(server: Server, home: Path) -> None:
             body = {"corpus": "growing", "query": "number", "mode": "lexical"}
             return client.post("/search", json=body).json().get("total") == count
 
-        until(lambda: all(found(client, 1) for client in both), 10)
+        until(lambda: all(found(client, 1) for client in both))
         make(home, "growing", numbered(5), encoder=encoder)
-        until(lambda: all(found(client, 5) for client in both), 10)
+        until(lambda: all(found(client, 5) for client in both))
 
 
 def test_admin_actions_take_effect_in_all_workers(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_one_worker_watches_for_all(home: Path, tmp_path: Path) -> None:
             body = {"corpus": "own", "query": "zebra", "mode": "lexical"}
             return client.post("/search", json=body).json().get("total") == 1
 
-        until(lambda: all(map(found, both)), 60)
+        until(lambda: all(map(found, both)))
         builders = {line["process"] for line in lines(server) if "being built" in line["message"]}
         assert len(builders) == 1
 

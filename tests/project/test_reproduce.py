@@ -13,7 +13,6 @@ import pyarrow.parquet
 import pytest
 import torch
 from transformers import (
-    DPRConfig,
     DPRContextEncoder,
     DPRQuestionEncoder,
     DPRReader,
@@ -25,7 +24,7 @@ from purlin.index.evaluation.answers import read_questions
 from tests.support.commands import commands, shell
 from tests.support.files import write_jsonl
 from tests.support.paths import ROOT
-from tests.support.tiny import SPECIAL, WORDS, save_bert, save_tokenizer
+from tests.support.tiny import SPECIAL, WORDS, save_bert, save_dpr, save_t5, save_tokenizer
 
 PAGE = (ROOT / "docs" / "reproduce.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -109,15 +108,6 @@ def definition(anchor: str, sentence: str) -> str:
     return f'<dl class="py function"><dt id="{anchor}">{name}</dt><dd>{sentence}.</dd></dl>'
 
 
-def save_dpr(directory: Path, kind: type, words: list[str]) -> None:
-    torch.manual_seed(len(kind.__name__))
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 48, "max_position_embeddings": 512}
-    config = DPRConfig(vocab_size=len(words), initializer_range=0.2, **sizes)
-    kind(config).save_pretrained(directory)
-    save_tokenizer(directory, words)
-
-
 def save_translator(directory: Path) -> None:
     """Save a random T5 whose output has a few different words and depends on the input."""
     torch.manual_seed(1)
@@ -140,10 +130,10 @@ def reference_qa(home: Path) -> None:
     text = " ".join(re.sub(r"<[^>]+>", " ", page.read_text()) for page in library.iterdir())
     words = vocabulary([text])
 
-    facebook = home / "facebook"
-    save_dpr(facebook / "dpr-ctx_encoder-single-nq-base", DPRContextEncoder, words)
-    save_dpr(facebook / "dpr-question_encoder-single-nq-base", DPRQuestionEncoder, words)
-    save_dpr(facebook / "dpr-reader-single-nq-base", DPRReader, words)
+    facebook, long = home / "facebook", {"max_position_embeddings": 512}
+    save_dpr(facebook / "dpr-ctx_encoder-single-nq-base", DPRContextEncoder, words, **long)
+    save_dpr(facebook / "dpr-question_encoder-single-nq-base", DPRQuestionEncoder, words, **long)
+    save_dpr(facebook / "dpr-reader-single-nq-base", DPRReader, words, **long)
     save_translator(facebook / "wmt19-en-de")
     save_translator(facebook / "wmt19-de-en")
 
@@ -245,15 +235,10 @@ def products(directory: Path) -> list[str]:
     return [*titles, *VERBS, "a to with acme"]
 
 
-def save_t5(directory: Path, words: list[str]) -> None:
-    torch.manual_seed(2)
-    words = [*SPECIAL, *(f"<extra_id_{number}>" for number in range(100)), *words[len(SPECIAL) :]]
-    config = T5Config(
-        vocab_size=len(words), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2,
-        pad_token_id=0, decoder_start_token_id=0,
-    )  # fmt: skip
-    T5ForConditionalGeneration(config).save_pretrained(directory)
-    save_tokenizer(directory, words)
+def save_base(directory: Path, words: list[str]) -> None:
+    spare = (f"<extra_id_{number}>" for number in range(100))
+    sizes = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    save_t5(directory, [*SPECIAL, *spare, *words[len(SPECIAL) :]], **sizes)
 
 
 def santa(home: Path) -> None:
@@ -269,8 +254,8 @@ def santa(home: Path) -> None:
 
     texts = products(home / "data" / "esci")
     code = [row[key] for row in rows for key in ("code", "docstring")]
-    save_t5(home / "Salesforce" / "codet5-base", vocabulary(code))
-    save_t5(home / "google-t5" / "t5-base", vocabulary(texts))
+    save_base(home / "Salesforce" / "codet5-base", vocabulary(code))
+    save_base(home / "google-t5" / "t5-base", vocabulary(texts))
 
 
 def vocabulary(texts: Iterable[str]) -> list[str]:

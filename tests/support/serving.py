@@ -140,7 +140,7 @@ def limited(script: str, file_bytes: int) -> str:
     return f"import resource; {limit}\n{script}"
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Wait until a condition holds; fails after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

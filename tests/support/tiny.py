@@ -125,3 +125,39 @@ def save_bert(
     BertModel(BertConfig(**values | changes), add_pooling_layer=pooler).save_pretrained(directory)
     save_tokenizer(directory, words, splitter)
     return directory
+
+
+def save_t5(directory: Path, words: Sequence[str] = WORDS, **changes: Any) -> Path:
+    """Write a whole T5 with random weights."""
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(2)
+    values = {
+        "vocab_size": len(words),
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 48,
+        "num_layers": 2,
+        "num_heads": 4,
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    }
+    T5ForConditionalGeneration(T5Config(**values | changes)).save_pretrained(directory)
+    save_tokenizer(directory, words)
+    return directory
+
+
+def save_dpr(directory: Path, kind: Any, words: Sequence[str] = WORDS, **changes: int) -> Path:
+    """Write one of DPR's models with random weights, in the layout of those published."""
+    import torch
+    from transformers import DPRConfig
+
+    torch.manual_seed(len(kind.__name__))
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 64, **changes}
+    config = DPRConfig(vocab_size=len(words), initializer_range=0.2, **sizes)
+    kind(config).save_pretrained(directory)
+    save_tokenizer(directory, words)
+    return directory

@@ -276,16 +276,3 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
         return
     assert refused.field is not None
     assert len(refused.message) < 500
-
-
-@given(
-    name=st.text(),
-    seed=st.integers(-(2**63), 2**63 - 1),
-    rate=st.floats(allow_nan=False),
-    shuffle=st.booleans(),
-)
-def test_valid_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
-    recipe = build_recipe(
-        Recipe, {"name": name, "seed": seed, "rate": rate, "shuffle": shuffle}, root=HERE
-    )
-    assert recipe == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)

@@ -97,19 +97,6 @@ def recipe_card(
     )
 
 
-BASE_CARD = Card(
-    name="all-MiniLM-L6-v2-int8",
-    base_model="sentence-transformers/all-MiniLM-L6-v2",
-    base_licence="Apache-2.0",
-    limits=(
-        "Trained on English text and questions, among it CodeSearchNet; other languages share few of "
-        "its 30,522 words.",
-        "Case is ignored, accents are removed, and identifiers fall into pieces that were frequent in "
-        "prose.",
-    ),
-)
-
-
 def markdown_list(items: Iterable[str]) -> str:
     """Return the items as a list for a model card."""
     return "\n".join(f"- {item}" for item in items)

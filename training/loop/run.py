@@ -46,6 +46,12 @@ From a process's third step on, the values include "seconds_left", the estimated
 step.
 """
 
+Progress = Callable[[str], StepProgress]
+"""Returns the function to call after each step of a stage, by the stage's name."""
+
+Say = Callable[[str], None]
+"""Called with a line of text for the user now and then."""
+
 
 def train(
     task: Task[B],
@@ -56,7 +62,7 @@ def train(
     seed: int,
     recipe: Mapping[str, Any],
     progress: StepProgress | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Path:
     """Train until the end, or resume a killed run of the same recipe; return the resulting checkpoint.
 
@@ -116,7 +122,7 @@ class _Loop(Generic[B]):
         # fp16 has too few exponents for small gradients, so that losses are multiplied by a factor.
         self.scaler: torch.amp.GradScaler | None = accelerator.scaler
 
-    def note_precision(self, say: Callable[[str], None]) -> None:
+    def note_precision(self, say: Say) -> None:
         """Record the precision of the next steps; report to `say` if it is another one."""
         mixed = self.accelerator.mixed_precision
         precision: Precision = "fp32" if mixed == "no" else mixed

@@ -31,13 +31,12 @@ class CalibratedClassifier:
 class Round:
     """What a round began with.
 
-    `texts` are trained on, none in the last round; `shares` are those of the labels in the pool,
-    `agreement` is the share of pseudo-labels that the round before gave too (1 in the first).
-    `dev_accuracy` is that of the prompts, None without dev rows.
+    `texts` are trained on, none in the last round; `agreement` is the share of pseudo-labels that
+    the round before gave too (1 in the first). `dev_accuracy` is that of the prompts, None without
+    dev rows.
     """
 
     texts: int
-    shares: tuple[float, ...]
     agreement: float
     dev_accuracy: float | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -22,11 +22,11 @@ from purlin.index.pace import StageProgress
 from purlin.training.encoded import encode_once, frozen_encoder
 from purlin.training.loop.checkpoints import Checkpoints
 from purlin.training.loop.recorded_recipe import digest
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, StepProgress, train
 from purlin.training.models.architectures import refuse_longer
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel, load_text_model
-from purlin.training.pesco.outcome import Round, label_shares
+from purlin.training.pesco.outcome import Round
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.round_state import NO_KEY, NOT_MEASURED, ROUND_STATE, RoundState
 from purlin.training.pesco.student import PescoTask, RoundTexts
@@ -75,9 +75,7 @@ class SelfTraining:
     _embeddings: dict[int, Embeddings] = field(default_factory=dict)
     _teacher_vectors: list[ModelVectors] = field(default_factory=list)
 
-    def train(
-        self, progress: Callable[[str], StepProgress], say: Callable[[str], None]
-    ) -> TextModel:
+    def train(self, progress: Progress, say: Say) -> TextModel:
         """Train until the pseudo-labels converge, and return the model, the same in all processes."""
         scores: ClassScores | None = None
         for number in range(self.recipe.student.rounds + 1):
@@ -196,7 +194,7 @@ class SelfTraining:
         number: int,
         text_model: TextModel,
         previous: ClassScores | None,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         """Label the texts and sample those to train on, unless this was done before.
 
@@ -235,7 +233,7 @@ class SelfTraining:
         )
         state.write(path)
 
-    def _teacher_models(self, say: Callable[[str], None]) -> list[ModelVectors]:
+    def _teacher_models(self, say: Say) -> list[ModelVectors]:
         """The vectors by the teacher's own encoder, if it has one; they are computed once."""
         base = self.recipe.teacher.base
         if base is None:
@@ -298,20 +296,16 @@ class SelfTraining:
 
         return np.array([keys[row] for row in rows.tolist()], np.int64)
 
-    def _record(
-        self, state: RoundState, previous: ClassScores | None, say: Callable[[str], None]
-    ) -> ClassScores:
+    def _record(self, state: RoundState, previous: ClassScores | None, say: Say) -> ClassScores:
         """Add a Round, log it, and return the scores for the next one."""
-        pseudo_labels = PseudoLabels.of(state.scores.astype(np.float64))
         agreement = 1.0
         if previous is not None:
-            agreement = float((pseudo_labels.labels == previous.argmax(1)).mean())
+            agreement = float((state.scores.argmax(1) == previous.argmax(1)).mean())
 
         # An accuracy on other dev rows, by an earlier call, does not count.
         measured = state.dev_digest == self.dev_digest and state.dev_accuracy >= 0
         accuracy = state.dev_accuracy if measured else None
-        shares = label_shares(pseudo_labels, len(self.labels))
-        self.rounds.append(Round(len(state.rows), shares, agreement, accuracy))
+        self.rounds.append(Round(len(state.rows), agreement, accuracy))
 
         line = f"round {len(self.rounds)}: {len(state.rows):,} texts to train on"
         if previous is not None:
@@ -329,7 +323,7 @@ class SelfTraining:
         text_model: TextModel,
         state: RoundState,
         progress: StepProgress,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         data = RoundTexts(
             self.pool.texts, self.labels, state.scores.argmax(1), state.rows, state.keys

@@ -9,7 +9,7 @@ better one is published as a classifier.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from purlin.index import builds
@@ -21,7 +21,7 @@ from purlin.training.encoded import require_encoder
 from purlin.training.loop.checkpoints import only_run
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest, same_recipe
-from purlin.training.loop.run import StepProgress
+from purlin.training.loop.run import Progress, Say
 from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.outcome import Outcome
 from purlin.training.pesco.publishing import check_publishable, publish_outcome
@@ -46,8 +46,8 @@ def train_pesco(
     name: str,
     out: Path,
     home: Path,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     dev: Labelled | None = None,
     cpu: bool = False,
 ) -> Path:

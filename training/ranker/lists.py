@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from purlin.index.records import Role
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.encoded import encode_once
 from purlin.training.loop.recorded_recipe import digest
+from purlin.training.loop.run import Say
 from purlin.training.mining import best_rows
 from purlin.training.ranker.recipe import RankerRecipe
 
@@ -46,7 +47,7 @@ def make_lists(
     recipe: RankerRecipe,
     encoder: TextEncoder,
     out: Path,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Lists:
     """Return a source's lists, with vectors from what `out` keeps of an earlier call."""
     ranking = recipe.ranking

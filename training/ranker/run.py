@@ -6,7 +6,6 @@ loss is listwise cross-entropy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from purlin.index.encoder import load_encoder
 from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, train
 from purlin.training.models.architectures import refuse_longer
 from purlin.training.ranker.export import export_ranker
 from purlin.training.ranker.lists import make_lists
@@ -31,15 +30,11 @@ def train_ranker(
     recipe: RankerRecipe,
     out: Path,
     *,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     cpu: bool = False,
 ) -> Path:
-    """Train and export; return the reranker directory `out`/NAME. A run that was killed is resumed.
-
-    `progress` returns the function that is called after each step; `say` is called with a line of
-    text now and then.
-    """
+    """Train and export; return the reranker directory `out`/NAME. A run that was killed is resumed."""
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
     loaded, report = load_pairs(recipe.pairs, recipe.exclude)
     if accelerator.is_main_process:

@@ -6,7 +6,7 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import torch
 
 from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, train
 from purlin.training.models.architectures import refuse_longer
 from purlin.training.models.averaging import AVERAGED, averaged
 from purlin.training.reader.export import export_reader
@@ -31,15 +31,11 @@ def train_reader(
     recipe: ReaderRecipe,
     out: Path,
     *,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     cpu: bool = False,
 ) -> Path:
-    """Train and export; return the reader directory `out`/NAME. A run that was killed is resumed.
-
-    `progress` takes the name of a stage, and returns the function to call after each of its steps;
-    `say` is called with lines of text for the user.
-    """
+    """Train and export; return the reader directory `out`/NAME. A run that was killed is resumed."""
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
@@ -90,7 +86,7 @@ def _say_counts(
     recipe: ReaderRecipe,
     training: Sequence[Questions],
     dev: Sequence[Questions],
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     sources = zip((*recipe.questions, *recipe.dev), (*training, *dev), strict=True)
     for source, mined in sources:

@@ -5,7 +5,7 @@ Stages align pairs of texts and structured data, predict masked entities, and fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.checkpoints import dev_measures, storing
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, train
 from purlin.training.models.architectures import refuse_longer
 from purlin.training.models.averaging import AVERAGED, averaged
 from purlin.training.models.pretrained import base_name
@@ -38,14 +38,13 @@ def train_santa(
     recipe: SantaRecipe,
     out: Path,
     *,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     cpu: bool = False,
 ) -> Path:
     """Train all stages and export; return the encoder directory `out`/NAME.
 
-    A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
-    called after each of its steps; `say` is called with a line of text now and then.
+    A run that was killed is resumed.
     """
     # Before hours of the stages before a teacher's own.
     for base in _teachers(recipe.stage):

@@ -7,7 +7,7 @@ That is the start of contrastive training, which changes vectors and weights ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.checkpoints import dev_measures
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.recorded_recipe import digest
-from purlin.training.loop.run import StepProgress, train
+from purlin.training.loop.run import Progress, Say, train
 from purlin.training.static.export import export_static
 from purlin.training.static.model import WordVectors
 from purlin.training.static.recipe import CHECKPOINTS, StaticExport, StaticRecipe
@@ -34,15 +34,13 @@ def train_static(
     recipe: StaticRecipe,
     out: Path,
     *,
-    progress: Callable[[str], StepProgress],
-    say: Callable[[str], None],
+    progress: Progress,
+    say: Say,
     cpu: bool = False,
 ) -> Path:
     """Train word vectors and export them; return the encoder directory `out`/NAME.
 
-    A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
-    called after each of its steps; `say` is called with a line of text now and then. Raises
-    InvalidInput in a run of several processes.
+    A run that was killed is resumed. Raises InvalidInput in a run of several processes.
     """
     # Sums of word vectors gain nothing from bf16.
     settings = replace(recipe.loop, precision="fp32")

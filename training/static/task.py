@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
@@ -16,7 +15,7 @@ from torch import Tensor
 from purlin.index.encoder.static import Vocabulary
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair
-from purlin.training.dev import encoder_measures, read_dev_set
+from purlin.training.dev import encoder_measures, read_dev_set, with_mean
 from purlin.training.loop.task import Task
 from purlin.training.losses import contrastive
 from purlin.training.schedule import RowNumbers, Schedule, describe_rows, digests, package_numbers
@@ -107,8 +106,7 @@ class StaticTask(Task[StaticBatch]):
     def measure(self) -> dict[str, float]:
         """Return the measures of the dev sets, of the encoder as it would be exported."""
         encoder = in_memory(self.model, self.vocabulary, self.recipe.export.max_tokens)
-        values = encoder_measures(self.dev, encoder)
-        return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
+        return with_mean(encoder_measures(self.dev, encoder))
 
 
 def make_schedule(sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> Schedule:

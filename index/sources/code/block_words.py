@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 # A head of this many bytes between two brackets, and with so many brackets, has no end.
 _MAX_STEP, _MAX_STEPS, _AFTER_MARK = 2000, 20, 300
+_STOP = re.compile(rb"[(;]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,11 @@ class _Open:
     has_begun: bool = False
     has_members: bool = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is a unit whose statements have not begun."""
+        return not self.kind and not self.has_begun
+
 
 class Blocks:
     """Where the blocks of a source end, and statements that may have some in them."""
@@ -61,7 +67,6 @@ class Blocks:
         self._plain = plain
         self._words = words
         self._pairs = pairs
-        self._stop = re.compile(rb"[(;]")
         self._ends: dict[int, int] = {}
         self._open: list[_Open] = []
         self._open_pairs: dict[bytes, list[int]] = {}
@@ -82,7 +87,7 @@ class Blocks:
         position = start
 
         for _ in range(_MAX_STEPS):
-            stop = self._stop.search(self._plain, position, position + _MAX_STEP)
+            stop = _STOP.search(self._plain, position, position + _MAX_STEP)
             if stop is None:
                 return None
 
@@ -103,7 +108,7 @@ class Blocks:
 
         for _ in range(_MAX_STEPS):
             limit = position + _MAX_STEP
-            stop = self._stop.search(self._plain, position, limit)
+            stop = _STOP.search(self._plain, position, limit)
             # What follows the mark may tell that it begins no body.
             mark_limit = stop.end() + _AFTER_MARK if stop else limit
             body = mark.search(self._plain, position, mark_limit) if mark else None
@@ -129,25 +134,9 @@ class Blocks:
                 bracket_end = max(bracket_end, brackets[position][1])
                 position += 1
 
-            if match.start() >= bracket_end:
-                self._step(match)
-
-    def _step(self, match: re.Match[bytes]) -> None:
-        steps = {
-            "unit": self._open_unit,
-            "begin": self._begin,
-            "open": self._open_block,
-            "members": self._open_block,
-            "close": self._close,
-            "pair": self._open_pair,
-            "pair_end": self._close_pair,
-            "bodiless": self._drop_unit,
-            "declarations": self._begin_section,
-            "top": self._begin_section,
-        }
-
-        if step := steps.get(str(match.lastgroup)):
-            step(match)
+            step = _STEPS.get(str(match.lastgroup))
+            if step is not None and match.start() >= bracket_end:
+                step(self, match)
 
     def _open_block(self, match: re.Match[bytes]) -> None:
         kind = _kind(match)
@@ -164,15 +153,12 @@ class Blocks:
             self._ends[starts.pop()] = match.end()
 
     def _drop_unit(self, _: re.Match[bytes]) -> None:
-        if self._open and self._is_waiting(self._open[-1]):
+        if self._open and self._open[-1].is_waiting:
             self._open.pop()
 
     def _begin_section(self, match: re.Match[bytes]) -> None:
         self._clear()
         self._has_bodies = match.lastgroup == "top"
-
-    def _is_waiting(self, block: _Open) -> bool:
-        return not block.kind and not block.has_begun
 
     def _open_unit(self, match: re.Match[bytes]) -> None:
         name = (match["unit_name"] or b"").lower()
@@ -181,7 +167,7 @@ class Blocks:
 
         top = self._open[-1] if self._open else None
         is_declared = top is not None and top.has_members and self._words.needs_begin
-        is_in_statements = top is not None and self._words.needs_begin and not self._is_waiting(top)
+        is_in_statements = top is not None and self._words.needs_begin and not top.is_waiting
 
         # What is qualified is in nothing else, and no statement has a unit inside.
         if b"." in name or (is_in_statements and not is_declared):
@@ -205,14 +191,14 @@ class Blocks:
         return end is not None and self._plain[end : end + 1] != b";"
 
     def _begin(self, match: re.Match[bytes]) -> None:
-        if self._open and self._is_waiting(self._open[-1]):
+        if self._open and self._open[-1].is_waiting:
             self._open[-1].has_begun = True
         else:
             self._open.append(_Open(match.start(), b"begin"))
 
     def _close(self, match: re.Match[bytes]) -> None:
         if self._words.needs_begin:
-            while self._open and self._is_waiting(self._open[-1]):
+            while self._open and self._open[-1].is_waiting:
                 self._open.pop()
 
         self._last_end = match.end()
@@ -229,6 +215,21 @@ class Blocks:
         if 0 <= depth < len(self._open):
             self._ends[self._open[depth].start] = match.end()
             del self._open[depth:]
+
+
+# What the words of each role do.
+_STEPS: dict[str, Callable[[Blocks, re.Match[bytes]], None]] = {
+    "unit": Blocks._open_unit,
+    "begin": Blocks._begin,
+    "open": Blocks._open_block,
+    "members": Blocks._open_block,
+    "close": Blocks._close,
+    "pair": Blocks._open_pair,
+    "pair_end": Blocks._close_pair,
+    "bodiless": Blocks._drop_unit,
+    "declarations": Blocks._begin_section,
+    "top": Blocks._begin_section,
+}
 
 
 def _kind(match: re.Match[bytes]) -> bytes:

@@ -36,11 +36,13 @@ _FIXED_MARKER = re.compile(r"^[cC*]", re.MULTILINE)
 _TAG = re.compile(r"^@(?:notice|dev|title)\s+")
 BLOCK_STARTS = ("/*", "=begin", "{-", "--[[", "--[=", "(*", "#=", "<#")
 _BLOCK_ENDS = ("*/", "*)", "-}", "=#", "#>")
+# Those that begin like others come before them.
 _MARKERS = (
     "/**", "/*!", "/*", "*/", "*", "///", "//!", "//", "---", "--[[", "-- |", "--|", "-- ^", "--",
     "##", "#=", "#>", "#", "=#", "=begin", "=end", "{-|", "{-", "-}", "]]", "(**", "(*", "*)", "<#",
     "!>", "!<", "!!", "!", "%{", "%}", "%%", "%",
 )  # fmt: skip
+_MARKER = re.compile("|".join(map(re.escape, _MARKERS)))
 
 
 def prose(comment: str) -> str:
@@ -65,16 +67,12 @@ def prose(comment: str) -> str:
 
 def _unmarked(line: str) -> str:
     stripped = line.strip()
-    for marker in _MARKERS:
-        if stripped.startswith(marker):
-            return stripped.removeprefix(marker).removeprefix(" ")
-    return line.rstrip()
+    marker = _MARKER.match(stripped)
+    return stripped[marker.end() :].removeprefix(" ") if marker else line.rstrip()
 
 
 def file_summary(
-    comments: Iterable[tuple[str, int]],
-    doc_rows: Set[int],
-    prose_of: Callable[[str], str] = prose,
+    comments: Iterable[tuple[str, int]], doc_rows: Set[int], prose_of: Callable[[str], str] = prose
 ) -> tuple[str, int]:
     """Return text and row of the first comment that is neither a licence nor in one of `doc_rows`."""
     for comment, row in comments:

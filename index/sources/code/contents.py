@@ -14,14 +14,15 @@ from typing import Literal
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.languages.scripting import BASH, PYTHON, RUBY
 from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.words import kinds, words
 
 # Data rather than configuration, if it is longer.
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_JSON_BYTES = 64 * 1024
 
 # Directories whose names begin with a dot and that hold what people search for.
-HIDDEN_DIRS = frozenset(
-    ".github .gitlab .circleci .buildkite .devcontainer .husky .storybook .cargo .config".split()
+HIDDEN_DIRS = words(
+    ".github .gitlab .circleci .buildkite .devcontainer .husky .storybook .cargo .config"
 )
 
 
@@ -41,16 +42,8 @@ class LeftOut:
     reason: str
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-def _languages(**suffixes: str) -> dict[str, str]:
-    return {f".{suffix}": name for name, text in suffixes.items() for suffix in text.split()}
-
-
 # Source code that is read without a grammar, or whose grammar is one of an extra: OCaml.
-_OTHER_CODE = _languages(
+_OTHER_CODE = kinds(
     abap="abap", actionscript="as", ada="ads adb ada", agda="agda", alloy="als", antlr="g4", apex="apex trigger",
     applescript="applescript", asn1="asn1 asn", aspnet="cshtml razor aspx ascx asp",
     assembly="asm s nasm", astro="astro", autohotkey="ahk", avro="avdl", awk="awk", batch="bat cmd", bicep="bicep",
@@ -77,12 +70,12 @@ _OTHER_CODE = _languages(
     visualbasic="vb bas frm", vyper="vy", wasm="wat wast wit", wgsl="wgsl", wolfram="wl", xaml="xaml axaml",
     yacc="y yy ypp yxx mly", yang="yang", zeek="zeek", zig="zon",
 )  # fmt: skip
-_DOCS = _languages(
+_DOCS = kinds(
     asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex sty", markdown="md markdown mdx mdc qmd",
     notebook="ipynb",
     org="org", pod="pod", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
-_CONFIG = _languages(
+_CONFIG = kinds(
     bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars",
     ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest",
     kdl="kdl", m4="m4",
@@ -91,14 +84,12 @@ _CONFIG = _languages(
     toml="toml", xml="xml xsd xsl xslt plist qrc", yaml="yaml yml",
 )  # fmt: skip
 _OTHER_LANGUAGES = frozenset(_OTHER_CODE.values())
-_CONFIG_NAMES = {
-    "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake",
-    "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
-    "workspace": "bazel", "justfile": "make", "codeowners": "text", "caddyfile": "text", "meson.build": "meson",
-    "dune": "dune", "dune-project": "dune", "kconfig": "kconfig", "doxyfile": "ini",
-    "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
-}  # fmt: skip
-_DOCKER_NAMES = _words("dockerfile containerfile")
+_CONFIG_NAMES = kinds(
+    bazel="build workspace", cmake="cmakelists.txt", dune="dune dune-project", groovy="jenkinsfile",
+    ini="doxyfile", kconfig="kconfig", make="makefile gnumakefile justfile", meson="meson.build",
+    text="procfile go.mod codeowners caddyfile requirements.txt constraints.txt configure.ac",
+)  # fmt: skip
+_DOCKER_NAMES = words("dockerfile containerfile")
 _CODE_NAMES: dict[str, Language] = {
     **dict.fromkeys(
         "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile"
@@ -108,12 +99,12 @@ _CODE_NAMES: dict[str, Language] = {
     **dict.fromkeys(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild".split(), BASH),
     **dict.fromkeys("sconstruct sconscript wscript snakefile tiltfile".split(), PYTHON),
 }
-_DOCS_NAMES = _words(
+_DOCS_NAMES = words(
     "changelog changes contributing history news todo security authors install hacking"
 )
-_LICENCES = _words("license licence copying unlicense notice license-mit license-apache")
+_LICENCES = words("license licence copying unlicense notice license-mit license-apache")
 
-_LOCKS = _words(
+_LOCKS = words(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml packages.lock.json go.sum go.work.sum bun.lockb"
     " gradle.lockfile project.assets.json .terraform.lock.hcl"
 )
@@ -121,11 +112,11 @@ _SECRETS = re.compile(
     r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
     r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
 )
-_DATA = _words(
+_DATA = words(
     ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
     " .xlf .xliff .strings .pbxproj .storyboard .xib .drawio .bib .srt .vtt .out .tap .har .mo .gpg .rej .orig"
 )
-_BINARY = _words(
+_BINARY = words(
     ".png .jpg .jpeg .gif .webp .ico .icns .bmp .tif .tiff .psd .avif .heic .pdf .doc .docx .xls .xlsx .ppt .pptx .odt"
     " .zip .gz .tgz .bz2 .xz .zst .7z .rar .tar .jar .war .whl .egg .gem .nupkg .deb .rpm .apk .dmg .iso .exe .dll .so"
     " .dylib .a .o .obj .lib .class .pyc .pyo .pyd .wasm .bin .dat .db .sqlite .sqlite3 .parquet .npy .npz .pkl .pickle"
@@ -133,21 +124,18 @@ _BINARY = _words(
     " .swf .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
-_OF_TEMPLATES = _words(".in .dist .example .sample .template .tpl")
+_OF_TEMPLATES = words(".in .dist .example .sample .template .tpl")
 
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
 # What interpreters, modes of editors and people call a language that has another name here.
-_ALIASES = {
-    "ash": "bash", "bats": "bash", "bun": "typescript", "c#": "csharp", "c++": "cpp",
-    "cs": "csharp", "cxx": "cpp", "dash": "bash", "delphi": "pascal", "deno": "typescript", "escript": "erlang",
-    "ex": "elixir", "f#": "fsharp", "f90": "fortran", "gawk": "awk", "gd": "gdscript", "golang": "go", "hs": "haskell",
-    "jl": "julia", "jruby": "ruby", "js": "javascript", "jsx": "javascript", "ksh": "bash", "kt": "kotlin",
-    "luajit": "lua", "mawk": "awk", "nodejs": "javascript", "node": "javascript", "objc": "objectivec",
-    "objective-c": "objectivec", "pl": "perl", "ps1": "powershell", "pwsh": "powershell", "py": "python",
-    "pypy": "python", "rb": "ruby", "rs": "rust", "rscript": "r", "sh": "bash", "shell": "bash",
-    "shell-script": "bash", "sol": "solidity", "swipl": "prolog", "tclsh": "tcl", "terraform": "hcl", "tf": "hcl",
-    "ts": "typescript", "tsx": "typescript", "wish": "tcl", "zsh": "bash",
-}  # fmt: skip
+_ALIASES = kinds(
+    awk="gawk mawk", bash="ash bats dash ksh sh shell shell-script zsh", cpp="c++ cxx", csharp="c# cs",
+    elixir="ex", erlang="escript", fortran="f90", fsharp="f#", gdscript="gd", go="golang", haskell="hs",
+    hcl="terraform tf", javascript="js jsx nodejs node", julia="jl", kotlin="kt", lua="luajit",
+    objectivec="objc objective-c", pascal="delphi", perl="pl", powershell="ps1 pwsh", prolog="swipl",
+    python="py pypy", r="rscript", ruby="jruby rb", rust="rs", solidity="sol", tcl="tclsh wish",
+    typescript="bun deno ts tsx",
+)  # fmt: skip
 _GRAMMARS = {language.name: language for language in LANGUAGES}
 # Configuration that defines tasks and functions.
 _CONFIG_GRAMMARS: dict[str, Language] = {
@@ -265,11 +253,12 @@ def has_suffix(path: str) -> bool:
 
 
 def _by_suffix(suffix: str) -> FileType | LeftOut | None:
-    if label := _OTHER_CODE.get(suffix):
+    name = suffix.removeprefix(".")
+    if label := _OTHER_CODE.get(name):
         return FileType("code", label)
-    if label := _DOCS.get(suffix):
+    if label := _DOCS.get(name):
         return FileType("docs", label)
-    if label := _CONFIG.get(suffix):
+    if label := _CONFIG.get(name):
         return FileType("config", label, _CONFIG_GRAMMARS.get(label))
 
     if suffix in _BINARY:

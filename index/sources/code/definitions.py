@@ -10,6 +10,7 @@ know neither owners nor doc comments, and a third of the grammars have none.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import tree_sitter as ts
 
@@ -24,14 +25,15 @@ from purlin.index.sources.code.outlines import (
     Outline,
 )
 from purlin.index.sources.code.syntax import Block, Language, current_node, last_row
+from purlin.index.sources.words import words
 
 MAX_TREE_DEPTH = 200
 
 _NAMES_ONLY = frozenset({"scope", "namespace"})
 # Nodes around what a file begins with.
-_FRAMES = frozenset(
+_FRAMES = words(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
-    " header imports declarations class_name_statement extends_statement".split()
+    " header imports declarations class_name_statement extends_statement"
 )
 _AROUND_TYPES = frozenset({"namespace", "module"})
 _AROUND_CONSTANTS = frozenset({"scope", "namespace", "module"})
@@ -50,6 +52,14 @@ _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")
 def outline(root: ts.Node, source: bytes, language: Language) -> Outline:
     """Walk a syntax tree, once."""
     return _Walk(source, language).run(root)
+
+
+class _Candidate(NamedTuple):
+    """What a node may define: a kind, its names, and the node with its body."""
+
+    kind: str
+    names: tuple[str, ...]
+    inner: ts.Node
 
 
 class _Walk:
@@ -124,7 +134,7 @@ class _Walk:
             return False
 
         if candidate := self._candidate(node):
-            return self._add(node, depth, *candidate)
+            return self._add(node, depth, candidate)
 
         if kind in language.wrappers:
             self._add_wrapper(node, depth)
@@ -196,8 +206,8 @@ class _Walk:
         if self._open and not is_line and not self._language.is_tolerant:
             self._open[-1].has_error = True
 
-    def _candidate(self, node: ts.Node) -> tuple[str, tuple[str, ...], ts.Node] | None:
-        """Kind, names and the node with the body, if the node defines something, else None."""
+    def _candidate(self, node: ts.Node) -> _Candidate | None:
+        """What the node defines, if anything."""
         language, inner = self._language, node
         kind: str | Block | None
 
@@ -229,7 +239,7 @@ class _Walk:
             return None
 
         names = self._names(node, text, kind)
-        return None if names is None else (kind, names, inner)
+        return None if names is None else _Candidate(kind, names, inner)
 
     def _is_constant(self, node: ts.Node, text: str) -> bool:
         """Whether a value of several lines belongs to the file, not to a function or class."""
@@ -292,10 +302,9 @@ class _Walk:
     def _context(self) -> tuple[str, ...]:
         return self._open[-1].names if self._open else ()
 
-    def _add(
-        self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
-    ) -> bool:
+    def _add(self, node: ts.Node, depth: int, candidate: _Candidate) -> bool:
         """Record a definition; true if others may be inside it."""
+        kind = candidate.kind
         if kind not in _NAMES_ONLY:
             self._comments.leave_top(node)
         parent = self._open[-1] if self._open else None
@@ -306,11 +315,11 @@ class _Walk:
             return False
 
         is_inside = parent is not None and parent.kind not in self._language.plain_parents
-        is_qualified = len(names) > 1 and self._language.has_methods
+        is_qualified = len(candidate.names) > 1 and self._language.has_methods
         if kind == "function" and (is_qualified or is_inside):
-            kind = "method"
+            candidate = candidate._replace(kind="method")
 
-        definition = self._define(node, depth, kind, names, inner)
+        definition = self._define(node, depth, candidate)
         self._prefixes.clear()
         if self._continues(definition):
             return False
@@ -343,10 +352,8 @@ class _Walk:
         last.extend(definition.end, definition.rows[1], definition.columns[1])
         return True
 
-    def _define(
-        self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
-    ) -> Definition:
-        language = self._language
+    def _define(self, node: ts.Node, depth: int, candidate: _Candidate) -> Definition:
+        language, (kind, names, inner) = self._language, candidate
         outer = self._outer(node, depth)
         first = self._prefixes[0] if self._prefixes else outer
         leads = [each for each in self._prefixes if self._is_lead(each)]

@@ -10,6 +10,7 @@ import re
 from purlin.index.sources.code.block_words import BlockWords
 from purlin.index.sources.code.comments import prose
 from purlin.index.sources.code.patterns import DULL, PREFIX, Body, Head, PatternLanguage
+from purlin.index.sources.words import kinds
 
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
@@ -219,31 +220,37 @@ def _lisp(words: dict[str, str], *more: Head) -> PatternLanguage:
 
 
 CLOJURE = _lisp(
-    {
-        "defn": "function", "defn-": "function", "defmacro": "macro", "defmulti": "function",
-        "defmethod": "function", "def": "constant", "defonce": "constant", "defprotocol": "interface",
-        "definterface": "interface", "defrecord": "class", "deftype": "class", "deftest": "test",
-        "s/def": "type", "s/defn": "function", "s/fdef": "type",
-    },
+    kinds(
+        function="defn defn- defmulti defmethod s/defn",
+        macro="defmacro",
+        constant="def defonce",
+        interface="defprotocol definterface",
+        class_="defrecord deftype",
+        test="deftest",
+        type="s/def s/fdef",
+    ),
     _head(r"\((?:ns|in-ns|require|import)\s", "parens", DULL),
 )  # fmt: skip
 COMMON_LISP = _lisp(
-    {
-        "defun": "function", "defmacro": "macro", "defmethod": "function", "defgeneric": "function",
-        "defclass": "class", "defstruct": "struct", "defvar": "constant", "defparameter": "constant",
-        "defconstant": "constant", "deftype": "type", "define-condition": "class", "deftest": "test",
-        "defsubst": "function", "cl-defun": "function", "cl-defmethod": "function", "cl-defgeneric": "function",
-        "cl-defstruct": "struct", "cl-defmacro": "macro", "defcustom": "constant", "defface": "constant",
-        "define-minor-mode": "function", "define-derived-mode": "function", "defconst": "constant",
-        "ert-deftest": "test",
-    },
+    kinds(
+        function="defun defmethod defgeneric defsubst cl-defun cl-defmethod cl-defgeneric define-minor-mode"
+        " define-derived-mode",
+        macro="defmacro cl-defmacro",
+        class_="defclass define-condition",
+        struct="defstruct cl-defstruct",
+        constant="defvar defparameter defconstant defcustom defface defconst",
+        type="deftype",
+        test="deftest ert-deftest",
+    ),
     _head(r"\((?:defpackage|in-package|require|provide)\s", "parens", DULL),
 )  # fmt: skip
 SCHEME = _lisp(
-    {
-        "define": "constant", "define-syntax": "macro", "define-syntax-rule": "macro", "define-record-type": "class",
-        "struct": "struct", "define-struct": "struct", "define-macro": "macro",
-    },
+    kinds(
+        constant="define",
+        macro="define-syntax define-syntax-rule define-macro",
+        class_="define-record-type",
+        struct="struct define-struct",
+    ),
     _head(
         rf"\((?:define|define/contract|define-public|define\*|define-syntax-rule)\s++\(+{_SYMBOL}",
         "parens",

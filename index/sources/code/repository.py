@@ -42,12 +42,12 @@ from purlin.index.sources.code.definitions import outline
 from purlin.index.sources.code.languages import DIALECTS
 from purlin.index.sources.code.languages.javascript import scripts_only
 from purlin.index.sources.code.outlines import LEAVES, Definition, Outline
-from purlin.index.sources.code.roles import role
+from purlin.index.sources.code.roles import MINIFIED_BYTES, role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 19
+VERSION = 20
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -297,8 +297,12 @@ def _outline_by_patterns(source: bytes, language: str) -> Outline | None:
 def _outlined_documents(
     contents: Outline, source: bytes, path: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
-    """The definitions of a file, and what is outside of them."""
+    """The definitions of a file, and what is outside of them; windows of lines of a minified bundle."""
     lines = source.split(b"\n")
+    # Definitions that share a line can neither be read one by one nor told apart by their names.
+    if len(source) >= MINIFIED_BYTES and len(contents.definitions) > len(lines):
+        yield from sections.text_documents(source.decode(), path, fields)
+        return
     covered: set[int] = set()
 
     for definition in contents.definitions:
@@ -402,11 +406,7 @@ def _tells(row: int, lines: list[bytes], contents: Outline) -> bool:
 
 
 def _module_documents(
-    contents: Outline,
-    lines: list[bytes],
-    covered: set[int],
-    path: str,
-    fields: Mapping[str, Value],
+    contents: Outline, lines: list[bytes], covered: set[int], path: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
     """Windows of the rows that are in no other document, if any of them says something.
 
@@ -416,11 +416,11 @@ def _module_documents(
     """
     rows = _module_rows(contents, lines, covered)
     text_lines = [line.decode() for line in lines]
-    id_, title = f"{path}::(module)", module_name(path)
+    title = module_name(path)
     summary = contents.summary
     # More than `MAX_GAP_ROWS` others lie between two runs.
     for run in _groups(rows, lambda before, row: row - before > MAX_GAP_ROWS + 1):
-        for document in sections.window_documents(text_lines, run, id_, title, "module", fields):
+        for document in sections.window_documents(text_lines, run, title, "module", fields):
             yield replace(document, summary=summary)
             summary = ""
 

@@ -47,7 +47,7 @@ _SOURCE_MAP = (b"//# sourceMappingURL=", b"/*# sourceMappingURL=")
 
 # Generated code says so in its first lines. Minified code has very long ones on average.
 _HEADER_LINES, _HEADER_BYTES = 20, 4096
-_MINIFIED_LINE, _MINIFIED_BYTES = 250, 2048
+_MINIFIED_LINE, MINIFIED_BYTES = 250, 2048
 
 
 def role(path: str, content: bytes) -> str:
@@ -69,7 +69,7 @@ def _role_by_path(path: str, patterns: Mapping[str, re.Pattern[str]]) -> str | N
 
 def _role_by_content(content: bytes) -> str | None:
     mean_line = len(content) / (content.count(b"\n") + 1)
-    if len(content) >= _MINIFIED_BYTES and mean_line > _MINIFIED_LINE:
+    if len(content) >= MINIFIED_BYTES and mean_line > _MINIFIED_LINE:
         return "minified"
 
     header = b"\n".join(content[:_HEADER_BYTES].split(b"\n")[:_HEADER_LINES])

@@ -57,9 +57,7 @@ def section_documents(
         if section.headings and not _has_text(section, lines):
             continue
         title = section.headings[-1] if section.headings else _name(path)
-        for document in window_documents(
-            lines, section.rows, f"{path}::{title}", title, "section", fields
-        ):
+        for document in window_documents(lines, section.rows, title, "section", fields):
             # Lines of a notebook are those of its cells.
             location = Location(path) if language == "notebook" else document.location
             yield replace(document, context=section.headings[:-1], location=location)
@@ -77,22 +75,21 @@ def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterato
     """Windows of the lines of a file."""
     lines = text.split("\n")
     rows = range(len(lines))
-    return window_documents(lines, rows, f"{path}::(text)", _name(path), "text", fields)
+    return window_documents(lines, rows, _name(path), "text", fields)
 
 
 def window_documents(
-    lines: Sequence[str],
-    rows: Sequence[int],
-    id_: str,
-    title: str,
-    kind: str,
-    fields: Mapping[str, Value],
+    lines: Sequence[str], rows: Sequence[int], title: str, kind: str, fields: Mapping[str, Value]
 ) -> Iterator[Document]:
-    """A document per window of some rows of a file, all with the same id and title."""
+    """A document per window of some rows of a file, all with the same id and title.
+
+    Of the kinds, only sections are told apart by their titles.
+    """
     path = str(fields["path"])
+    name = title if kind == "section" else f"({kind})"
     for window in windows(lines, rows):
         yield Document(
-            id=id_,
+            id=f"{path}::{name}",
             kind="code",
             title=title,
             body=_joined(lines, window),
@@ -143,13 +140,9 @@ def windows(lines: Sequence[str], rows: Sequence[int]) -> Iterator[list[int]]:
             first = start + max(1, int((end - start) * MIN_WINDOW_SHARE))
             end = max(range(first, end + 1), key=lambda at: (_weight(lines, rows, at), at))
 
-        window = list(rows[start:end])
-        while window and not lines[window[-1]].strip():
-            window.pop()
-        while window and not lines[window[0]].strip():
-            window.pop(0)
-        if window:
-            yield window
+        filled = [position for position in range(start, end) if lines[rows[position]].strip()]
+        if filled:
+            yield list(rows[filled[0] : filled[-1] + 1])
         start = end
 
 

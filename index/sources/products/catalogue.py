@@ -17,12 +17,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, cut, part_files
-from purlin.index.sources.products.columns import (
-    TEXT_COLUMNS,
-    check_roles,
-    column_names,
-    listing,
-)
+from purlin.index.sources.products.columns import TEXT_COLUMNS, check_roles, column_names, listing
 from purlin.index.sources.products.records import from_record, record_id
 from purlin.index.sources.products.rows import joined, with_typed_cells
 from purlin.index.sources.tables import (
@@ -49,10 +44,7 @@ _TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
 
 def files(
-    path: Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    on_sample: OnSample | None = None,
+    path: Path, *, columns: Mapping[str, str] | None = None, on_sample: OnSample | None = None
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 

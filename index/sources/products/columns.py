@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
+from purlin.index.sources.words import words
 from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
 
 COLUMNS = {
@@ -26,15 +27,15 @@ COLUMNS = {
         "description": "description product_description body_html long_description long_text text body "
         "short_description summary description_html html_description item_description blurb synopsis beschreibung "
         "artikelbeschreibung produktbeschreibung langbeschreibung langtext kurzbeschreibung kurztext "
-        "description_longue description_courte descripcion descrizione omschrijving beskrivning produktbeskrivning "
-        "opis opis_produktu 商品説明 商品説明文 商品の説明 説明",
+        "description_longue description_courte descripcion descricao descrizione omschrijving beskrivning "
+        "produktbeskrivning opis opis_produktu 商品説明 商品説明文 商品の説明 説明",
         "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
         "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg manufacturer_name "
         "mfr_name marke hersteller herstellername lieferant marque fabricant marca fabricante produttore merk "
         "fabrikant varumarke tillverkare leverantor marka producent ブランド ブランド名 メーカー メーカー名",
         "colour": "colour color product_colour product_color color_name farbe farbname couleur coloris colore "
-        "kleur farg kolor 色 カラー",
+        "kleur farg kolor cor 色 カラー",
         # Google's own categories are often numbers, so that its type comes first.
         "category": "category categories product_category category_name product_type google_product_category "
         "product_class main_category category_path product_group kategorie kategorien kategoriepfad warengruppe "
@@ -42,7 +43,7 @@ COLUMNS = {
         "カテゴリ カテゴリー 商品カテゴリ ジャンル",
         "price": "price product_price sale_price regular_price variant_price list_price selling_price retail_price "
         "preis verkaufspreis vk_preis vk endpreis prix prix_de_vente precio precio_de_venta pvp prezzo prijs "
-        "verkoopprijs pris cena unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
+        "verkoopprijs pris cena preco unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
         "url": "url link product_url permalink deeplink produkt_url lien",
         "locale": "locale product_locale lang",
         # Magento's, schema.org's and Shopify's; then Google Merchant's, and those of feeds in XML.
@@ -80,8 +81,8 @@ TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
 
 # ESCI's columns that belong to a judged query, not to the product.
-_JUDGEMENT_COLUMNS = frozenset(
-    "example_id query query_id esci_label small_version large_version split product_text".split()
+_JUDGEMENT_COLUMNS = words(
+    "example_id query query_id esci_label small_version large_version split product_text"
 )
 
 

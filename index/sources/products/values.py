@@ -16,6 +16,7 @@ import lxml.html
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
 from purlin.index.sources.encodings import valid_text
+from purlin.index.sources.words import words
 
 MAX_PRODUCT_ID = 512
 
@@ -44,8 +45,8 @@ _MAIN_KEYS = {
 _LANGUAGE_KEY = re.compile(r"(?!id\Z)[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
 _TRANSLATED = frozenset(("title", "description", "bullets", "brand", "colour", "category"))
 
-_BLOCK_TAGS = frozenset(
-    "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
+_BLOCK_TAGS = words(
+    "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr"
 )
 _HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
 _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)

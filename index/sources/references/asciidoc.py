@@ -13,7 +13,7 @@ from html import unescape
 
 from purlin.index.sources.references.includes import ATTRIBUTE_REFERENCE
 from purlin.index.sources.references.manual_pages import titled
-from purlin.index.sources.references.page_markup import BOLD, PLAIN, PageMarkup, not_a_module
+from purlin.index.sources.references.page_markup import BOLD, PLAIN, PageMarkup, not_a_module, plain
 from purlin.index.texts.unspaced import unwrapped
 
 # Of what a page defines, and how much text its references to that may add.
@@ -215,7 +215,7 @@ class _Reader:
             return False
 
         anchors = _INLINE_ANCHOR.findall(text)
-        text = _plain(self._inline(text))[:MAX_HEADING]
+        text = plain(self._inline(text))[:MAX_HEADING]
         anchor = self._anchor or (anchors[0] if anchors else "") or self._heading_id(text)
         self._frames = [_Frame("")]
         self._page.heading(level, text, anchor if level > 1 else "")
@@ -451,7 +451,7 @@ class _Reader:
         cells = _CELL.split("\n".join(lines))[1:]
         for first in range(0, len(cells), columns):
             row = cells[first : first + columns]
-            yield [_plain(self._inline(cell.replace("\\|", "|"))) for cell in row]
+            yield [plain(self._inline(cell.replace("\\|", "|"))) for cell in row]
 
 
 def _underlines(line: str, title: str) -> bool:
@@ -469,10 +469,6 @@ def _column_count(columns: str) -> int:
     """How many columns a table has by its attribute, such as "1,2" or "3*"."""
     counts = (_REPEATED.match(column.strip()) for column in columns.split(",")[:MAX_COLUMNS])
     return min(sum(int(count[1]) if count else 1 for count in counts), MAX_COLUMNS)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.replace(BOLD, "").replace(PLAIN, "").split())
 
 
 def _replaced(match: re.Match[str]) -> str:

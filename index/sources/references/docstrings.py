@@ -23,14 +23,15 @@ from types import ModuleType
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.references.page_sections import Block, compose
 from purlin.index.sources.references.topics import titles
+from purlin.index.sources.words import words
 
 VERSION = 5
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
-_EXCLUDED_MODULES = frozenset(
+_EXCLUDED_MODULES = words(
     "antigravity ensurepip genericpath idlelib lib2to3 nt ntpath nturl2path pip posix pydoc_data sre_compile "
-    "sre_constants sre_parse test this tkinter turtle turtledemo".split()
+    "sre_constants sre_parse test this tkinter turtle turtledemo"
 )
 _WITHOUT_SUBMODULES = frozenset(["encodings", "distutils"])
 _DOCUMENTED_AS = {"posixpath": "os.path"}

@@ -43,11 +43,7 @@ _COLON = re.compile(r"(-\S+(?: \S+)?) +: ")
 _SETTING = re.compile(r"[\w.<>-]+(?:=\S*)?(?= \[|$)")
 # What stands on a line of its own: `Default: 64`, `0 - disabled`.
 _LABELLED = re.compile(r"[A-Z][\w ]{1,20}:(?:\s|$)|\S{1,20} (?:--?|=) |[-*] ")
-_KINDS = {
-    "commands": "std function",
-    "subcommands": "std function",
-    "arguments": "std parameter",
-}
+_KINDS = {"commands": "std function", "subcommands": "std function", "arguments": "std parameter"}
 # What a kernel's parameter belongs to: `[KNL,X86]`.
 _MARKS = re.compile(r"\[[A-Z][^\[\]]{0,80}\](?: +|$)")
 

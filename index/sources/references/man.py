@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup
+from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN, PageMarkup, plain
 from purlin.index.sources.references.roff import Macros, Strings, tokens
+from purlin.index.sources.words import words
 
 MAX_TERM_CHARS = 300
 MAX_TABLE_ROWS = 10_000
@@ -15,9 +16,9 @@ _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _OPTION_ITEM = re.compile(rf"{BOLD}-[^\n]{{1,{MAX_TERM_CHARS}}}:")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
-_FONT_MACROS = frozenset("B I R SM SB BI BR IB IR RB RI".split())
+_FONT_MACROS = words("B I R SM SB BI BR IB IR RB RI")
 # Of macros, those without text for a reader; of roff's requests, which are in small letters, all.
-_SILENT = frozenset("PD DT AT UC IX LINKSTYLE DS DE KS KE".split())
+_SILENT = words("PD DT AT UC IX LINKSTYLE DS DE KS KE")
 # Which pages define in their own way: displays, and as Tcl's do, an empty string and an option.
 _REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 
@@ -167,10 +168,10 @@ class ManReader:
     def _indented(self, arguments: str) -> None:
         """`.IP`: an item, a term, or one more paragraph of what is above it."""
         tag = next(iter(self._words(arguments)), "").strip()
-        plain = tag.replace(BOLD, "").replace(ITALIC, "").replace(PLAIN, "").strip()
+        mark = plain(tag)
         self._expects_term = False
 
-        if not plain:
+        if not mark:
             # As help2man writes options: a hanging paragraph, then what it means.
             if self._paragraph == "HP" and 0 < len(self._page.paragraph) <= MAX_TERM_CHARS:
                 self._page.term(self._page.take_paragraph())
@@ -179,9 +180,9 @@ class ManReader:
                 self._page.term(term.rstrip(":"))
             else:
                 self._page.blank_line()
-        elif _BULLET.fullmatch(plain):
+        elif _BULLET.fullmatch(mark):
             self._page.item("ul")
-        elif _NUMBER.fullmatch(plain) and self._counts(plain):
+        elif _NUMBER.fullmatch(mark) and self._counts(mark):
             self._page.item("ol")
         else:
             self._page.term(tag)

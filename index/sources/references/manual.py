@@ -12,7 +12,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -34,10 +34,11 @@ from purlin.index.sources.references import (
 )
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.page_sections import Block, Page, Section
+from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 20
+VERSION = 21
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -63,8 +64,8 @@ _INDEX_PAGE = re.compile(
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
     r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
-_BUILD_FOLDERS = frozenset(
-    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
+_BUILD_FOLDERS = words(
+    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
 )
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
@@ -101,21 +102,8 @@ def files(
         path, name = page
         if path.resolve() in fragments:
             continue
-        limit = MAX_PAGE_BYTES if _format(path.name) == "html" else MAX_MARKUP_BYTES
-        content = _content(path, name, limit)
-
-        if isinstance(content, Skipped):
-            yield content
-            continue
-
-        if _format(path.name) == "asciidoc" and isinstance(text := _decode(content, name), str):
-            # A file that is included may change, appear or go.
-            content += includes.Expanded(text, path, directory).text.encode()
-        digest = blake2b(
-            f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
-        ).hexdigest()
         address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
-        yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit, directory))
+        yield _File(path, name, directory, address, unit).listed(base_url)
 
 
 def python_help() -> Iterator[SourceFile]:
@@ -264,40 +252,70 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
     return content
 
 
-def _read(
-    path: Path, name: str, address: str, unit: Unit, limit: int, directory: Path
-) -> Iterator[Document | Skipped]:
-    content = _content(path, name, limit)
-    if isinstance(content, Skipped):
-        # It could be read when the files were listed, so it may be readable again.
-        yield replace(content, passing=True)
-        return
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A page below a directory: its path, its name there, its address, and what becomes a document."""
 
-    text = _decode(content, name)
-    if isinstance(text, Skipped):
-        yield text
-        return
+    path: Path
+    name: str
+    directory: Path
+    address: str
+    unit: Unit
 
-    if _format(path.name) == "asciidoc":
-        page_with_includes = includes.Expanded(text, path, directory)
-        text = page_with_includes.text
-        if remark := page_with_includes.remark(name):
-            yield remark
+    @property
+    def _format(self) -> str:
+        return _format(self.path.name) or "html"
 
-    page_format = _format(path.name) or "html"
-    if path.suffix.lower() == ".txt" and help_text.is_help(text):
-        page_format = "help"
-    try:
-        html = _TO_HTML[page_format](text)
-    except InvalidInput as error:
-        yield Skipped(name, error.message)
-        return
+    def _content(self) -> bytes | Skipped:
+        limit = MAX_PAGE_BYTES if self._format == "html" else MAX_MARKUP_BYTES
+        return _content(self.path, self.name, limit)
 
-    page = read_page(html, whole=unit == "page")
-    manual_pages.name_command(page, page_format)
-    if unit == "segment":
-        page.sections = [withheld(section, page.title) for section in page.sections]
-    yield from documents(page, name, address)
+    def listed(self, base_url: str) -> SourceFile | Skipped:
+        """The file with its digest."""
+        content = self._content()
+        if isinstance(content, Skipped):
+            return content
+
+        if self._format == "asciidoc" and isinstance(text := _decode(content, self.name), str):
+            # A file that is included may change, appear or go.
+            content += includes.Expanded(text, self.path, self.directory).text.encode()
+        facts = f"{VERSION}:{self.unit}:{base_url}:{self.name}\0".encode()
+        digest = blake2b(facts + content, digest_size=16).hexdigest()
+        return SourceFile(self.name, digest, self.read)
+
+    def read(self) -> Iterator[Document | Skipped]:
+        """Yield the documents of the page."""
+        content = self._content()
+        if isinstance(content, Skipped):
+            # It could be read when the files were listed, so it may be readable again.
+            yield replace(content, passing=True)
+            return
+
+        text = _decode(content, self.name)
+        if isinstance(text, Skipped):
+            yield text
+            return
+
+        page_format = self._format
+        if page_format == "asciidoc":
+            page_with_includes = includes.Expanded(text, self.path, self.directory)
+            text = page_with_includes.text
+            if remark := page_with_includes.remark(self.name):
+                yield remark
+        if self.path.suffix.lower() == ".txt" and help_text.is_help(text):
+            page_format = "help"
+
+        try:
+            html = _TO_HTML[page_format](text)
+        except InvalidInput as error:
+            yield Skipped(self.name, error.message)
+            return
+
+        page = read_page(html, whole=self.unit == "page")
+        manual_pages.name_command(page, page_format)
+        if self.unit == "segment":
+            page.sections = [withheld(section, page.title) for section in page.sections]
+        yield from documents(page, self.name, self.address)
 
 
 def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:

@@ -21,6 +21,7 @@ from markdown_it.token import Token
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.references import dialects, term_lists
 from purlin.index.sources.references.html.vocabulary import CALL, DEFINITION, LABELLED
+from purlin.index.sources.words import words
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000
@@ -67,8 +68,8 @@ _DEFINITIONS = (
     "setting staticmethod struct templatefilter templatetag type var"
 ).split()
 _OPTIONS = frozenset(["cmdoption", "django-admin-option", "option"])
-_NAMELESS = _OPTIONS | frozenset(
-    "confval describe django-admin envvar object opcode pdbcommand setting".split()
+_NAMELESS = _OPTIONS | words(
+    "confval describe django-admin envvar object opcode pdbcommand setting"
 )
 _DOMAINS = ("py", "c", "cpp", "js", "std")
 _VERSIONS = {

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 
 from purlin.index.sources.references.page_markup import BOLD, PLAIN, PageMarkup
 from purlin.index.sources.references.roff import Macros, Strings, quoted_tokens
+from purlin.index.sources.words import words
 
-_CLOSING = frozenset(". , : ; ) ] ? !".split())
-_OPENING = frozenset("( [".split())
+_CLOSING = words(". , : ; ) ] ? !")
+_OPENING = words("( [")
 # Macros around the rest of their line, and those that open and close over several lines.
 _PAIRS = {"D": "“”", "S": "‘’", "Q": '""', "P": "()", "B": "[]", "Br": "{}", "A": "<>"}
 _ENCLOSING = {f"{name}q": marks for name, marks in _PAIRS.items()} | {"Op": "[]", "Ql": "‘’"}
 _OPENERS = {f"{name}o": marks[0] for name, marks in _PAIRS.items()} | {"Oo": "["}
 _CLOSERS = {f"{name}c": marks[1] for name, marks in _PAIRS.items()} | {"Oc": "]"}
-_BOLD = frozenset("Cm Ic Sy Nm Cd Fd Ft Vt".split())
-_PLAIN = frozenset("Ad An Dv Em Er Ev Fa Li Ms No Sx Tn Va Xo Xc D1 Dl Lb Bk Ek Mt".split())
+_BOLD = words("Cm Ic Sy Nm Cd Fd Ft Vt")
+_PLAIN = words("Ad An Dv Em Er Ev Fa Li Ms No Sx Tn Va Xo Xc D1 Dl Lb Bk Ek Mt")
 _NAMES = {"Ux": "UNIX", "Bx": "BSD", "Fx": "FreeBSD", "Nx": "NetBSD", "Ox": "OpenBSD"}
 _NAMES |= {"Dx": "DragonFly", "At": "AT&T UNIX", "Bsx": "BSD/OS"}
 _DEFAULTS = {"Ar": "file ...", "Pa": "~"}
@@ -23,7 +24,7 @@ _OTHERS = "Ap Ar Fl Fn Fo Fc In Lk Ns Pa Pf Sm St Ta Xr Ex Rv".split()
 _CALLABLE = frozenset(
     [*_ENCLOSING, *_OPENERS, *_CLOSERS, *_BOLD, *_PLAIN, *_NAMES, *_DEFAULTS, *_OTHERS]
 )
-_TERM_LISTS = frozenset("-tag -hang -ohang -inset -diag".split())
+_TERM_LISTS = words("-tag -hang -ohang -inset -diag")
 _CODE_DISPLAYS = frozenset(["-literal", "-unfilled"])
 MAX_LISTS = 32
 

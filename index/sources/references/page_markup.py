@@ -28,6 +28,11 @@ _OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)(?:\[no-\])?[\w?@#][\w.+-]*|(?<![
 _REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")
 
 
+def plain(text: str) -> str:
+    """Return the words of a text, without fonts, on one line."""
+    return " ".join(text.translate(_NO_FONTS).split())
+
+
 class PageMarkup:
     """HTML of a page, written from paragraphs, terms, items and code in reading order.
 
@@ -129,7 +134,7 @@ class PageMarkup:
 
     def heading(self, level: int, text: str, anchor: str | None = None) -> None:
         """Write a heading, which ends all lists; without an `anchor`, its own is made of its text."""
-        text = " ".join(text.translate(_NO_FONTS).split())
+        text = plain(text)
         self.end_code()
         self._close_levels(0)
         self._levels = [""]
@@ -143,11 +148,11 @@ class PageMarkup:
         Without an `anchor`, its own is made of its first name.
         """
         self.end_code()
-        if not text.translate(_NO_FONTS).strip():
+        words = plain(text)
+        if not words:
             return
         self._open_list("dl")
         own_id = self._anchor(_named(text)[0]) if anchor is None else self._id(anchor)
-        words = " ".join(text.translate(_NO_FONTS).split())
         self._parts.append(f"<dt{own_id}>{marked(words, _names(text))}</dt><dd>")
 
     def item(self, kind: str) -> None:
@@ -245,17 +250,17 @@ def _names(term: str) -> list[str]:
 
 def _named(term: str) -> list[str]:
     """What a term names: its options, else the bold words that it begins with, else all of it."""
-    plain = " ".join(term.translate(_NO_FONTS).split())
-    if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED_CHARS])):
+    words = plain(term)
+    if words.startswith(("-", "+")) and (options := _OPTION.findall(words[:MAX_NAMED_CHARS])):
         return options
 
     if term.lstrip().startswith(BOLD):
         bold = re.split(f"[{ITALIC}{PLAIN}]", term.lstrip(), maxsplit=1)[0]
-        name = _REMARK.sub("", " ".join(bold.translate(_NO_FONTS).split()))
+        name = _REMARK.sub("", plain(bold))
         if name:
             return [name]
 
-    return [plain]
+    return [words]
 
 
 def marked(term: str, names: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import eq, ge, gt, le, lt
 
 from purlin.index.sources.references.page_markup import BOLD, ITALIC, PLAIN
+from purlin.index.sources.words import words
 
 # Of what a page defines and nests.
 MAX_STRINGS = 500
@@ -79,7 +80,7 @@ _COMPARISONS = {"<": lt, "<=": le, ">=": ge, "=": eq, "==": eq}
 # In a macro: one of its arguments, all of them, or how many there are.
 _ARGUMENT = re.compile(r"\\\$(?:([1-9])|\[([1-9])\]|([*@]))|(\\n(?:\(\.\$|\[\.\$\]))")
 _TRUE = frozenset(["n", "o", r"\n(.g", r"\n[.g]", "!t", "!v"])
-_DEFINITIONS = frozenset("de de1 dei dei1 am am1 ami ami1".split())
+_DEFINITIONS = words("de de1 dei dei1 am am1 ami ami1")
 
 
 class Strings:

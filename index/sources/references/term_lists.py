@@ -1,6 +1,7 @@
-"""Turn lists of Markdown whose items tell what a name is into lists of definitions.
+"""Turn lists and tables of Markdown that tell what names are into lists of definitions.
 
-Such an item begins with code, then a colon, a dash or a type: "- `--quiet`: says less".
+Such an item begins with code, then a colon, a dash or a type: "- `--quiet`: says less". The first cells
+of such a table are code.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _EMPHASIS = ("strong_open", "strong_close", "em_open", "em_close")
 
 
 def with_definitions(tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens of a page, in which items that tell what a name is are terms and descriptions.
+    """Return the tokens of a page, in which what tells what a name is are a term and its description.
 
-    The list below a call has its parameters, which stay part of it.
+    The list or the table below a call has its parameters, which stay part of it.
     """
     page = _Page()
     position = 0
     while position < len(tokens):
-        position += page.read(tokens[position : position + 4])
+        position += page.read(tokens, position)
     return page.tokens
 
 
@@ -52,12 +53,15 @@ class _Page:
     _tags: list[str] = field(default_factory=list)
     _is_below_call: bool = False
 
-    def read(self, tokens: Sequence[Token]) -> int:
-        """Read the first of some tokens, or the beginning of an item; return how many were read."""
-        token = tokens[0]
+    def read(self, tokens: Sequence[Token], position: int) -> int:
+        """Read the token at a position, the beginning of an item or a table; return how many were read."""
+        token = tokens[position]
         match token.type:
             case "heading_open":
-                self._is_below_call = CALL.match(tokens[1].content.replace("`", "")) is not None
+                heading = tokens[position + 1].content.replace("`", "")
+                self._is_below_call = CALL.match(heading) is not None
+            case "table_open" if not self._is_below_call:
+                return self._read_table(tokens, position)
             case "bullet_list_open":
                 self._tags.append("")
                 return 1
@@ -69,7 +73,7 @@ class _Page:
             case "ordered_list_close":
                 self._tags.pop()
             case "list_item_open" if self._tags[-1] != "ol":
-                return self._open_item(tokens)
+                return self._open_item(tokens[position : position + 4])
             case "list_item_close" if self._tags[-1] == "dl":
                 self._close("dd")
                 return 1
@@ -102,6 +106,49 @@ class _Page:
         self.tokens += tokens[1], replace(tokens[2], children=description), tokens[3]
         return 4
 
+    def _read_table(self, tokens: Sequence[Token], start: int) -> int:
+        """Read a table, whose rows are definitions if all first cells are names."""
+        rows: list[list[Token]] = []
+        end = start
+        while tokens[end].type != "table_close":
+            if tokens[end].type == "tr_open":
+                rows.append([])
+            elif tokens[end].type == "inline":
+                rows[-1].append(tokens[end])
+            end += 1
+
+        terms = [_names_alone(row[0].children or []) for row in rows[1:]]
+        if len(rows[0]) < 2 or not terms or not all(terms):
+            self.tokens += tokens[start : end + 1]
+            return end + 1 - start
+
+        # The longest texts describe the names; those of other columns are told with their heads.
+        columns = zip(*(row[1:] for row in rows[1:]), strict=True)
+        lengths = [sum(len(cell.content) for cell in column) for column in columns]
+        heads = [f"{head.content.strip('*_` ')}: " for head in rows[0][1:]]
+        heads[lengths.index(max(lengths))] = ""
+
+        self._open("dl", {"class": TERM_LIST})
+        for term, row in zip(terms, rows[1:], strict=True):
+            self._describe(replace(row[0], children=term), heads, row[1:])
+        self._close("dl")
+        return end + 1 - start
+
+    def _describe(self, term: Token, heads: Sequence[str], cells: Sequence[Token]) -> None:
+        """Add the definition of a row: what describes it, then the other cells with their heads."""
+        self._open("dt")
+        self.tokens.append(term)
+        self._close("dt")
+
+        self._open("dd")
+        for head, cell in sorted(zip(heads, cells, strict=True), key=lambda pair: pair[0] != ""):
+            if cell.content:
+                label = Token("text", "", 0, content=head)
+                self._open("p")
+                self.tokens.append(replace(cell, children=[label, *(cell.children or [])]))
+                self._close("p")
+        self._close("dd")
+
     def _open(self, tag: str, attributes: dict[str, str | int | float] | None = None) -> None:
         self.tokens.append(Token(f"{tag}_open", tag, 1, attrs=attributes or {}, block=True))
 
@@ -112,24 +159,32 @@ class _Page:
 
 def _term_and_description(parts: Sequence[Token]) -> tuple[list[Token], list[Token]] | None:
     """Cut an item's text after what it tells about; None if it does not begin so."""
-    parts = [part for part in parts if part.type not in _EMPHASIS and (part.content or part.tag)]
-    if not parts or parts[0].type != "code_inline" or _LITERAL.match(parts[0].content):
+    parts, item = _item(parts)
+    if item is None or (item["mark"].isspace() and not _TYPE_END.search(item["notes"])):
         return None
 
-    text = "".join(map(_characters, parts))
-    item = _ITEM.match(text)
-    if item is None:
-        return None
-    notes, mark = item.span("notes"), item["mark"]
-    if mark.isspace() and not _TYPE_END.search(item["notes"]):
-        return None
-
+    notes, end = item.span("notes"), len(item.string)
     names = list(_names(_between(parts, 0, notes[0])))
-    if item.end() < len(text):
-        description = _between(parts, item.end(), len(text))
-        return [*names, *_between(parts, *notes)], list(description)
+    if item.end() < end:
+        return [*names, *_between(parts, *notes)], list(_between(parts, item.end(), end))
     # What stands in brackets is all that is said.
     return (names, list(_between(parts, *notes))) if item["notes"] else None
+
+
+def _names_alone(parts: Sequence[Token]) -> list[Token] | None:
+    """Return the parts of a cell with its names marked; None if it has other text than names."""
+    parts, item = _item(parts)
+    if item is None or item["mark"].strip() or item.end() < len(item.string):
+        return None
+    return [*_names(_between(parts, 0, item.start("notes"))), *_between(parts, *item.span("notes"))]
+
+
+def _item(parts: Sequence[Token]) -> tuple[list[Token], re.Match[str] | None]:
+    """Return the parts of a text without emphasis, and its names with what follows them, if any."""
+    parts = [part for part in parts if part.type not in _EMPHASIS and (part.content or part.tag)]
+    if not parts or parts[0].type != "code_inline" or _LITERAL.match(parts[0].content):
+        return parts, None
+    return parts, _ITEM.match("".join(map(_characters, parts)))
 
 
 def _characters(part: Token) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def test_a_better_hit_has_more_room() -> None:
     assert best == pytest.approx(2 * second, abs=4)
     # Of a hit that is hardly like the query, something is shown as well.
     assert last >= 10
+
+
+def test_a_last_line_that_is_shorter_than_a_note_on_it_is_shown() -> None:
+    code = "\n".join([*(f"    line {number} of the code" for number in range(40)), "}"])
+    part = budget.Part("src/app.c:1-41", {"path": "src/app.c"}, "code", code, first_line=1)
+    notes = set()
+    for max_tokens in range(300, 500):
+        result = budget.fit(lambda _: budget.Result("head", {}), "hits", [part], max_tokens)
+        assert result.size() <= max_tokens * budget.BYTES_PER_TOKEN
+        notes |= set(re.findall("… .*", result.text))
+    assert "… 1 line" not in notes
+    assert {"… 2 lines", "… 3 lines"} < notes
 
 
 def test_what_short_hits_do_not_need_is_left_for_long_ones() -> None:

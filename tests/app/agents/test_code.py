@@ -74,7 +74,7 @@ def test_a_path_without_its_folder_is_completed(client: TestClient) -> None:
         result = call(client, "search_code", query="sort", path=path, language="go")
         return text(result).partition(' content "all".')[2]
 
-    assert " Did you mean path tools/sort.py? Languages of" in advice("sort.py")
+    assert " Did you mean path tools/sort.py?" in advice("sort.py")
     # A part of a name is no path, and a path that is there needs no other.
     for path in ("ort.py", "tools/sort.py", "tools/", "tools"):
         assert "Did you mean" not in advice(path)
@@ -90,7 +90,7 @@ def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestCli
     result = call(client, "search_code", query="sort rows of a page", language="Golang")
     assert result["structuredContent"]["hits"] == []
     assert "Nothing in project fits language Golang: leave it out" in text(result)
-    assert "Languages of the nearest hits: javascript, python." in text(result)
+    assert "It has: javascript, python." in text(result)
 
 
 @pytest.mark.parametrize("query", ["?", "水桶"])
@@ -248,6 +248,59 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     result = _code_result(replace(reply, hits=(partly,)), 400, query="where do we retry")
     assert "code_line" not in result.structured["hits"][0]
     assert " lines\n    a.step(" in result.text
+
+
+def test_an_end_of_line_in_the_name_of_a_file_does_not_end_the_head_of_a_hit() -> None:
+    hit = Hit(
+        "a\nb.py::f",
+        "a\nb.py::f",
+        1,
+        0.5,
+        {},
+        "f",
+        "def f(): ...",
+        (),
+        Location("a\nb.py", 1, 1),
+        {},
+    )
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 400)
+    assert result.text.splitlines()[1].startswith(r"1. a\nb.py:1-1 f · 0.50")
+    assert result.structured["hits"][0]["path"] == "a\nb.py"
+
+
+def test_a_long_signature_above_a_cut_ends_in_an_ellipsis() -> None:
+    lines = ["def f(", *["    a.step()"] * 300, "    a.retry()", *["    a.step()"] * 300]
+    fields = {"signature": f"def f({', '.join(['argument'] * 40)})"}
+    hit = Hit(
+        "a.py::f",
+        "a.py::f",
+        1,
+        0.5,
+        {},
+        "f",
+        "\n".join(lines),
+        (),
+        Location("a.py", 1, 602),
+        fields,
+    )
+    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 400, query="retry")
+    opening = result.structured["hits"][0]["opening"]
+    assert len(opening) == 160
+    assert opening.endswith("…")
+
+
+def test_beside_what_is_named_only_likely_hits_are_shown() -> None:
+    def shown(*, named: bool) -> list[str]:
+        hits = [
+            Hit(f"a.py::{title}", title, 1, score, {}, title, title, (), Location("a.py", 1, 1), {})
+            for title, score in (("frame", 1.0), ("caller", 0.3), ("word", 0.15))
+        ]
+        hits[0] = replace(hits[0], explanation={"named": named})
+        result = _code_result(SearchReply(tuple(hits), 3, 1.0, "code", "b", "e"), 1_000)
+        return [hit["title"] for hit in result.structured["hits"]]
+
+    assert shown(named=True) == ["frame", "caller"]
+    assert shown(named=False) == ["frame", "caller", "word"]
 
 
 def test_callers_show_their_call() -> None:

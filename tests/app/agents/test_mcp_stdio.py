@@ -233,6 +233,65 @@ def test_a_cancelled_call_is_not_answered(slow: tuple[Slow, Pipe, io.BytesIO]) -
     assert not backend.started.acquire(blocking=False)
 
 
+def test_the_id_of_a_cancelled_call_may_be_used_again(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
+    backend, pipe, sink = slow
+    pipe.writer.write(call(1, "search_code", query="x"))
+    assert backend.started.acquire(timeout=30)
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    pipe.writer.write(json.dumps(cancelled).encode() + b"\n")
+    pipe.writer.write(request(1, "tools/call", name="no_tool"))
+
+    until(lambda: ids(sink) == [1])
+    backend.go_on.set()
+    pipe.writer.write(call(2, "search_code", query="x"))
+    until(lambda: ids(sink) == [1, 2])
+    assert b"Unknown tool" in sink.getvalue().splitlines()[0]
+
+
+class SlowSink(io.BytesIO):
+    """Output that takes notifications of progress only when it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocked = threading.Event()
+        self.go_on = threading.Event()
+
+    def write(self, line: Any) -> int:
+        if b"notifications/progress" in line:
+            self.blocked.set()
+            assert self.go_on.wait(30)
+        return super().write(line)
+
+
+def test_progress_that_nobody_reads_does_not_keep_messages_from_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.05)
+    backend, pipe, sink = Slow(), Pipe(), SlowSink()
+    monkeypatch.setattr(backend, "progress", lambda thread: "half of it", raising=False)
+    server = StdioServer(lambda: cast(Backend, backend), pipe.source, sink)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    loud = {"name": "search_code", "arguments": {"query": "x"}, "_meta": {"progressToken": "token"}}
+    pipe.writer.write(request(1, "tools/call", **loud))
+    assert sink.blocked.wait(30)
+
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    pipe.writer.write(json.dumps(cancelled).encode() + b"\n")
+    for number in (1, 2):
+        pipe.writer.write(call(number, "search_code", query="x"))
+        assert backend.started.acquire(timeout=30)
+
+    sink.go_on.set()
+    backend.go_on.set()
+    pipe.writer.close()
+    thread.join(30)
+    pipe.source.close()
+    assert not thread.is_alive()
+    answered = [json.loads(line).get("id") for line in sink.getvalue().splitlines()]
+    assert answered.count(1) == answered.count(2) == 1
+
+
 def test_requests_under_way_are_limited(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
     _, pipe, sink = slow
     count = mcp_stdio.MAX_UNDER_WAY
@@ -363,7 +422,44 @@ def test_a_call_does_not_wait_for_a_long_indexing(
     encoder.go_on.set()
     monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
     assert "sort_numbers" in text(talk(local, search)[1])
-    assert local.progress() is None
+    assert local.progress(threading.get_ident()) is None
+
+
+def test_the_last_build_answers_while_changed_files_are_indexed(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SlowEncoder()
+    encoder.go_on.set()
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: encoder)
+    first = LocalCorpora(project, tmp_path / "home")
+    search = call(1, "search_code", query="sort numbers", k=2)
+    assert "warning" not in talk(first, search)[1]["result"]["structuredContent"]
+
+    encode = encoder.encode
+    monkeypatch.setattr(local_module, "PATIENCE_S", 0.3)
+    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
+    go_on = threading.Event()
+
+    def encode_later(texts: Any, **options: Any) -> Vectors:
+        assert not any("def sort_numbers" in each for each in texts) or go_on.wait(60)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(encoder, "encode", encode_later)
+    # The second one answers from what is on the disk.
+    for local in (first, LocalCorpora(project, tmp_path / "home")):
+        for _ in range(2):
+            reply = talk(local, search)[1]
+            hits = reply["result"]["structuredContent"]["hits"]
+            assert hits[0]["path"] == "tools/sort.py"
+            assert hits[0]["changed"] is True
+            assert "this is of the index before" in text(reply)
+
+    go_on.set()
+    monkeypatch.setattr(local_module, "PATIENCE_S", 60.0)
+    until(lambda: not first._is_late)
+    reply = talk(first, search)[1]
+    assert "changed" not in reply["result"]["structuredContent"]["hits"][0]
+    assert "warning" not in reply["result"]["structuredContent"]
 
 
 def test_what_ends_a_long_indexing_is_told_to_the_next_call(
@@ -393,9 +489,16 @@ def test_a_call_hears_of_progress_if_it_asks_for_it(
     local, _ = slow_index
     monkeypatch.setattr(local_module, "ANSWER_S", 5.0)
     monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.2)
+    monkeypatch.setattr(local, "classify", lambda arguments: time.sleep(2.0) or 1 / 0)
+    texts = {"texts": ["The parcel never came."], "labels": ["delivery", "payment"]}
     calls = [
-        request(name, "tools/call", name="search_code", arguments={"query": "rows"}, _meta=metadata)
-        for name, metadata in (("quiet", {}), ("loud", {"progressToken": "token"}))
+        request(name, "tools/call", name=tool, arguments=arguments, _meta=metadata)
+        for name, tool, arguments, metadata in (
+            ("quiet", "search_code", {"query": "rows"}, {}),
+            ("loud", "search_code", {"query": "rows"}, {"progressToken": "token"}),
+            # It waits for no index.
+            ("label", "classify", texts, {"progressToken": "other"}),
+        )
     ]
     sink = io.BytesIO()
     StdioServer(lambda: local, io.BytesIO(b"".join(calls)), sink).run()

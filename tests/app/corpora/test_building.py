@@ -191,7 +191,7 @@ def test_server_serves_while_the_demo_is_built(tmp_path: Path, demo_server: Serv
 
     # Ctrl-C.
     demo_server.process.send_signal(signal.SIGINT)
-    assert demo_server.process.wait(20) == 0
+    assert demo_server.process.wait(60) == 0
     assert "Traceback" not in demo_server.log()
     assert indexers(tmp_path / "home") == []
     assert [path.name for path in (tmp_path / "home" / "corpora").iterdir()] == ["products"]

@@ -299,7 +299,7 @@ def test_corpus_being_opened_answers_503(
     go_on = threading.Event()
 
     def open_late(*arguments: Any) -> Corpus:
-        go_on.wait(10)
+        go_on.wait(60)
         return open_corpus(*arguments)
 
     monkeypatch.setattr(open_corpora, "open_corpus", open_late)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.search import quality
+from benchmarks.search import judged_sets, quality
 from purlin.index.evaluation import ranking
 from purlin.index.records import Document, Mode
 from purlin.training.data.pairs.rows import function_key
@@ -70,13 +70,13 @@ def data(tmp_path: Path) -> Path:
         write_code_pairs(tmp_path / "code_pairs", language)
 
     # Sets are cached, and a test may change how many candidates they have.
-    quality.load_set.cache_clear()
+    judged_sets.load_set.cache_clear()
     return tmp_path
 
 
 @pytest.fixture
 def results(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModeResults:
-    monkeypatch.setattr(quality, "CANDIDATES", 10)
+    monkeypatch.setattr(judged_sets, "CANDIDATES", 10)
     modes: list[Mode] = ["lexical", "dense", "hybrid"]
     return quality.measure_modes(
         HashEncoder(), data, ["csn", "code_pairs"], modes, cache=tmp_path / "cache"
@@ -121,7 +121,7 @@ def test_output_compares_with_the_first_row(results: ModeResults) -> None:
 
 
 def test_functions_with_one_summary_are_all_relevant(data: Path) -> None:
-    column = quality.load_set("code_pairs", data).columns[-1]
+    column = judged_sets.load_set("code_pairs", data).columns[-1]
 
     red = column.qrels["go.dev.0"]
     assert set(red) == {"go.dev.0", "go.dev.5", "ruby.dev.0", "ruby.dev.5"}
@@ -131,19 +131,19 @@ def test_functions_with_one_summary_are_all_relevant(data: Path) -> None:
 def test_searches_lead_to_the_functions_that_they_name(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quality, "SEARCHES", tmp_path / "searches")
-    monkeypatch.setattr(quality, "CANDIDATES", 10)
+    monkeypatch.setattr(judged_sets, "SEARCHES", tmp_path / "searches")
+    monkeypatch.setattr(judged_sets, "CANDIDATES", 10)
     for language in ("go", "ruby"):
         key = function_key(function_row(language, 85, "Other 15")["code"])
         rows = [
             {"function": key, "queries": [f"{language} {style}"], "style": style, "split": "dev"}
-            for style in quality.STYLES
+            for style in judged_sets.STYLES
         ]
         other = function_key(function_row(language, 70, "Other 0")["code"])
         rows.append({"function": other, "queries": ["learnt from"], "split": "train"})
         write_jsonl(tmp_path / "searches" / f"{language}.jsonl", rows)
 
-    judged = quality.load_set("searches", data)
+    judged = judged_sets.load_set("searches", data)
 
     assert len(judged.documents) == 20, "the function that is asked for, and nine others of each"
     web, repository = judged.columns
@@ -158,17 +158,17 @@ def test_pool_has_judged_documents_with_random_others() -> None:
         Document(f"{n}", "code", "", "x", fields={"language": "go" if n % 2 else "php"})
         for n in range(40)
     ]
-    pool = quality.pooled(documents, {"0", "1", "2"}, others=5)
+    pool = judged_sets.pooled(documents, {"0", "1", "2"}, others=5)
 
     assert {document.id for document in pool} >= {"0", "1", "2"}
     assert len(pool) == 13
-    assert pool == quality.pooled(documents, {"0", "1", "2"}, others=5)
+    assert pool == judged_sets.pooled(documents, {"0", "1", "2"}, others=5)
 
 
 def test_mean_of_one_column_agrees_with_evaluate(data: Path) -> None:
     result = quality.measure_modes(HashEncoder(), data, ["csn"], ["dense"])["dense"]["csn.go"]
     reversed_run = {query: list(reversed(ids)) for query, ids in result.run.items()}
-    column = quality.Column("", "nDCG@10", {}, result.qrels)
+    column = judged_sets.Column("", "nDCG@10", {}, result.qrels)
     worse = replace(result, run=reversed_run, values=quality.per_query(reversed_run, column))
 
     mean, worse_mean = quality.mean_of([result]), quality.mean_of([worse])

@@ -326,9 +326,7 @@ def test_a_catalogue_that_lost_most_products_is_not_activated(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
-    [(40, 20), (40, 80), (19, 1)],
-    ids=["half", "more", "few"],
+    ("before", "now"), [(40, 20), (40, 80), (19, 1)], ids=["half", "more", "few"]
 )
 def test_other_catalogues_may_shrink(tmp_path: Path, before: int, now: int) -> None:
     _catalogue(tmp_path, before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,7 +73,7 @@ def _first_answer(question: str, weights: dict[str, float], *passages: ReadingPa
 
 def test_sentences_leave_out_signature_code_and_versions() -> None:
     passage = _passage()
-    texts = [passage.text[each.start : each.end] for each in sentences(passage)]
+    texts = [passage.text[slice(*each)] for each in sentences(passage)]
     assert texts == [
         "Write the basket to a file, e.g. on a disk.",
         "If mode is 'x', an existing\nfile is kept (see open() for more.)",
@@ -89,11 +91,11 @@ def test_rows_of_a_table_are_sentences_of_their_own() -> None:
     passage = ReadingPassage(text)
     expected = ["The modes are:", "mode | meaning", "w | write.", "It overwrites", "x | create"]
     expected += ["No more are known."]
-    assert [text[each.start : each.end] for each in sentences(passage)] == expected
+    assert [text[slice(*each)] for each in sentences(passage)] == expected
 
 
 def _texts(text: str) -> list[str]:
-    return [text[each.start : each.end] for each in sentences(ReadingPassage(text))]
+    return [text[slice(*each)] for each in sentences(ReadingPassage(text))]
 
 
 def test_a_call_and_its_arrow_belong_to_no_sentence() -> None:
@@ -138,10 +140,8 @@ def test_a_verdict_belongs_to_its_explanation() -> None:
 def test_sentences_are_in_order_and_do_not_overlap(text: str) -> None:
     passage = ReadingPassage(text)
     spans = sentences(passage)
-    ends = [each.end for each in spans]
-    assert all(before <= each.start for before, each in zip(ends, spans[1:], strict=False))
-    assert all(text[each.start : each.end].strip() == text[each.start : each.end] for each in spans)
-    assert [each.number for each in spans] == list(range(len(spans)))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert all(text[slice(*span)].strip() == text[slice(*span)] for span in spans)
     assert len(spans) <= MAX_SENTENCES
 
 

@@ -140,10 +140,7 @@ def test_spans_have_features_of_structure_and_reader(packer: Packer) -> None:
     logits = PassageLogits(packed, zeros, zeros, 0.5)
 
     question = parse_question("which argument")
-    features = {
-        (span.start, span.end): each
-        for span, each in spans_with_features(question, passage, logits)
-    }
+    features = dict(spans_with_features(question, passage, logits))
     expected = {"typed": 1.0, "optional": 1.0, "switch": 0.0, "signature": 0.0}
     assert features[13, 17] | expected == features[13, 17]
     assert features[25, 29]["typed"] == 1.0

@@ -256,6 +256,17 @@ def test_copies_of_one_vector_are_found(tmp_path: Path) -> None:
 # ---- several segments, and none of FAISS
 
 
+def test_cosines_of_vectors_in_half_precision_are_those_of_the_numbers() -> None:
+    rng = np.random.default_rng(5)
+    # All numbers that a unit vector can have, down to the smallest, in more rows than are taken at once.
+    numbers = np.arange(0x3C01, dtype=np.uint16)
+    halves = rng.permutation(np.concatenate([numbers, numbers | 0x8000])).view(np.float16)
+    vectors = np.resize(halves, (2_000, 40))
+    query = rng.standard_normal(40).astype(np.float32)
+    expected = np.vecdot(vectors.astype(np.float32), query)
+    assert np.array_equal(dense._cosines(vectors, query), expected)
+
+
 @pytest.mark.parametrize("share", [None, 0.5, 0.01])
 def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> None:
     vectors = _vectors(7000, 64, seed=8)

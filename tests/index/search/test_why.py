@@ -37,6 +37,7 @@ def test_words_are_told_by_the_first_place_that_has_them() -> None:
         ("sign_cookie", "SignCookie", "name: sign_cookie; "),
         ("cookie-sign", "sign_cookie", "name: cookie-sign; "),
         ("sign_all", "sign", "name: sign; "),
+        ("(node:internal/sign/cookie:154:30)", "node.Cookie", "name: node, cookie; "),
     ],
 )
 def test_of_a_name_only_the_words_are_told_that_match(query: str, title: str, reason: str) -> None:

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from purlin.index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
 from purlin.index.sources import open_source
-from purlin.index.sources.beir import (
-    MAX_RECORD_FIELDS,
-    MAX_RECORD_NESTING,
-    files,
-    is_corpus,
-)
+from purlin.index.sources.beir import MAX_RECORD_FIELDS, MAX_RECORD_NESTING, files, is_corpus
 from purlin.index.sources.tables import MAX_ROW
 
 URL = "https://example.org/repo/blob/main/a.go#L3-L5"

@@ -28,6 +28,9 @@ from tests.support.documents import source
         ("500g", ["500 g", "0.5 kg", "0,500 kg", "500-gram", "500\u00a0g"]),
         ("3m", ["3 m", "300 cm", "3000mm", "3 metres", "3M"]),
         ("1200w", ["1200 W", "1.2 kW", "1200 watts"]),
+        ("100nf", ["100 nF", "0.1 µF", "0.1uF", "0,1 \u03bcF", "100000 pF"]),
+        ("4700ohm", ["4.7 kΩ", "4,7k\u2126", "4.7 kohm", "4700 ohms"]),
+        ("1000uh", ["1 mH", "1000 µH"]),
         ("1000mbps", ["1 Gbit/s", "1 Gbps", "1000 Mbps"]),
         ("2gb", ["4x2GB", "4 x 2 GB", "512 MB/2 GB"]),
     ],
@@ -62,6 +65,12 @@ def test_words_around_a_quantity_stay_words() -> None:
     assert in_one_spelling('4x2GB RAM, 43.2 cm (17") HDD').split() == (
         "4x 2gb RAM, 432mm ( 17in ) HDD".split()
     )
+
+
+def test_a_resistance_may_have_its_unit_for_a_point() -> None:
+    assert in_one_spelling("4k7 0.25 W, 10K0").split() == "4700ohm 0.25 w , 10k ohm".split()
+    for text in ("a4k7", "4k72", "4k", "4.4k7"):
+        assert "ohm" not in in_one_spelling(text)
 
 
 def test_a_thread_is_a_word_beside_its_length() -> None:

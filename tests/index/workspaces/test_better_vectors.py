@@ -129,6 +129,18 @@ def test_a_full_disk_names_the_cache(root: Path, monkeypatch: pytest.MonkeyPatch
         open_directory(root)
 
 
+def test_a_process_is_started_again_after_the_clock_was_set_back(
+    root: Path, started: list[tuple[Path, str]]
+) -> None:
+    open_directory(root)
+    (file,) = (root.parent / "cache" / "home" / "workspaces").glob("*/started")
+    tomorrow = time.time() + 86_400
+    os.utime(file, (tomorrow, tomorrow))
+    open_directory(root)
+
+    assert started == [(root, "code")] * 2
+
+
 def test_a_process_is_started_once_and_again_if_it_has_not_ended_its_work(
     root: Path, started: list[tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

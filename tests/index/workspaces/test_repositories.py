@@ -109,6 +109,20 @@ def test_url_is_cloned_once_and_fetched_when_it_is_old(
     assert [path.name for path in clones.iterdir()] == [cloned.name]
 
 
+@needs_git
+def test_clone_from_before_the_clock_was_set_back_is_fetched(
+    repository: Path, tmp_path: Path
+) -> None:
+    url, clones = repository.as_uri(), tmp_path / "clones"
+    cloned, _ = clone(url, clones)
+    (repository / "price.py").write_text("")
+    _commit(repository)
+    _make_old(cloned, hours=-100)
+
+    assert clone(url, clones) == (cloned, None)
+    assert (cloned / "price.py").exists()
+
+
 @pytest.mark.parametrize("was_fetched", [True, False])
 @needs_git
 def test_failed_fetch_leaves_a_clone_as_old_as_it_was(

@@ -27,7 +27,7 @@ from purlin.training.loop.checkpoints import OPTIMIZER, STATE, dev_measures, rec
 from purlin.training.loop.devices import add_gradients, make_accelerator
 from purlin.training.loop.metrics import CURVES, METRICS, plot
 from purlin.training.loop.prefetching import Prefetcher, default_workers
-from purlin.training.loop.recorded_recipe import digest, same_recipe
+from purlin.training.loop.recorded_recipe import LATER_KEYS, digest, same_recipe
 from purlin.training.loop.run import Diverged, _Pace, train
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.loop.task import Task
@@ -431,6 +431,7 @@ def test_recipes_recorded_before_a_key_existed_are_the_same() -> None:
     )
     assert not same_recipe({"loop": {"batch_size": 8, "epsilon": 1e-6}, "teacher": {}}, recorded)
     assert not same_recipe({"loop": {"batch_size": 8}, "teacher": {"base": "large"}}, recorded)
+    assert same_recipe({"stage": [LATER_KEYS]}, {"stage": [{}]})
 
 
 # -- time left -----------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ from transformers import (
     GPT2Model,
     RobertaConfig,
     RobertaModel,
-    T5Config,
     T5ForConditionalGeneration,
 )
 
@@ -48,18 +47,12 @@ from purlin.training.models.text_model import (
     TextModel,
     load_text_model,
 )
-from tests.support.tiny import WORDS, save_bert, save_tokenizer
+from tests.support.tiny import WORDS, save_bert, save_t5, save_tokenizer
 
 DIM = 32
 ROWS = [[2, 5, 9, 14, 3], [2, 3], [2, 7, 8, 9, 10, 11, 12, 3], [2, 20, 3]]
 TARGETS = [[10, 4, 11], [], [12, 5, 6, 13, 7], [10]]
 TEXTS = ["", "open", "def read ( path ) : return open ( path )", "the line in the file " * 30]
-
-
-def t5_config(**changes: Any) -> T5Config:
-    sizes = {"d_model": DIM, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
-    tokens = {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
-    return T5Config(vocab_size=len(WORDS), **sizes, **tokens, **changes)
 
 
 def saved(model: Any, directory: Path) -> Path:
@@ -75,8 +68,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(2)
-    return saved(T5ForConditionalGeneration(t5_config()), tmp_path_factory.mktemp("t5"))
+    return save_t5(tmp_path_factory.mktemp("t5"))
 
 
 @pytest.fixture(params=["bert", "t5"])
@@ -250,8 +242,7 @@ def test_a_light_decoders_states_are_as_long_as_a_words(bert: Path) -> None:
 @torch.inference_mode()
 def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
     """Untied, as in version 1.1, the states are not scaled."""
-    torch.manual_seed(4)
-    directory = saved(T5ForConditionalGeneration(t5_config(tie_word_embeddings=tied)), tmp_path)
+    directory = save_t5(tmp_path, tie_word_embeddings=tied)
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
     plain = T5ForConditionalGeneration.from_pretrained(directory).eval()

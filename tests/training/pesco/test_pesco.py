@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
@@ -452,20 +451,9 @@ def test_resuming_refuses_another_recipe(base: Path, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="another recipe"):
             publish_topics(changed, tmp_path / "out", tmp_path, labels=labels)
 
-
-def test_resuming_accepts_another_precision(base: Path, tmp_path: Path) -> None:
-    recipe = recipe_of(base, rounds=1)
-    with pytest.raises(Stop):
-        publish_topics(recipe, tmp_path / "out", tmp_path / "home", progress=stopping(1))
-    assert '"precision": "fp32"' in (tmp_path / "out/run.json").read_text()
-
-    AcceleratorState._reset_state(reset_partial_state=True)
-    changed = replace(recipe, student=replace(recipe.student, loop=replace(LOOP, precision="bf16")))
-    with pytest.raises(Stop):
-        publish_topics(changed, tmp_path / "out", tmp_path / "home", progress=stopping(1))
-    (tmp_path / "out/run.json").write_text("{")
+    (tmp_path / "out" / RUN).write_text("{")
     with pytest.raises(InvalidInput, match="another recipe"):
-        publish_topics(changed, tmp_path / "out", tmp_path / "home")
+        publish_topics(recipe, tmp_path / "out", tmp_path)
 
 
 def test_run_without_rounds_can_be_replaced(base: Path, tmp_path: Path) -> None:
@@ -685,6 +673,7 @@ def test_run_publishes_an_accurate_classifier(
     )
     classifier = published_classifier(tmp_path / "home")
 
+    assert (tmp_path / "out" / ACCURACY).read_bytes().startswith(b"\x89PNG")
     assert classifier.build == built.name
     predicted = [result.label for result in classifier.classify(texts)]
     accuracy = np.mean([name == TOPIC_NAMES[k] for name, k in zip(predicted, right, strict=True)])
@@ -700,17 +689,6 @@ def test_run_publishes_an_accurate_classifier(
     assert (built / publishing.REPORT).read_text() == (
         tmp_path / "out" / publishing.REPORT
     ).read_text()
-
-
-def test_accuracy_is_drawn_over_the_rounds(base: Path, tmp_path: Path) -> None:
-    texts, right = topic_texts(30, seed=9)
-    recipe = recipe_of(base, rounds=1)
-    rows = Labelled(tuple(texts), tuple(right))
-    publish_topics(recipe, tmp_path / "with", tmp_path / "home", dev=rows)
-    publish_topics(recipe, tmp_path / "without", tmp_path / "home")
-
-    assert (tmp_path / "with" / ACCURACY).read_bytes().startswith(b"\x89PNG")
-    assert not (tmp_path / "without" / ACCURACY).exists()
 
 
 def test_curves_end_with_their_last_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -797,6 +775,7 @@ def test_zero_rounds_publish_untrained_encoder(base: Path, tmp_path: Path) -> No
     log: list[str] = []
     publish_topics(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home", say=log.append)
 
+    assert not (tmp_path / "out" / ACCURACY).exists()
     decision, exporting = log[-2:]
     assert decision == "nothing was trained: the encoder is the one it started from"
     assert exporting == "exporting the encoder"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from purlin.index.encoder import load_encoder
-from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.reranker import Reranker
 from purlin.training.config import build_recipe
 from purlin.training.data.pairs.loading import load_pairs
@@ -25,7 +25,6 @@ from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
 from purlin.training.losses import list_divergence, listwise
-from purlin.training.models.restore import HEAD
 from purlin.training.models.settings import ModelSettings
 from purlin.training.ranker.lists import make_lists, nearest
 from purlin.training.ranker.model import load_ranker_model
@@ -224,15 +223,6 @@ def test_layers_are_kept_evenly(tmp_path: Path) -> None:
         load_ranker_model(ModelSettings(base=str(base), layers=7))
 
 
-def test_a_pruned_model_is_restored_as_it_was(directory: Path, tmp_path: Path) -> None:
-    settings = ModelSettings(base=str(directory / "base"), layers=1)
-    model = load_ranker_model(settings)
-    model.save(tmp_path)
-    again = load_ranker_model(settings, directory=tmp_path)
-    ids = torch.randint(4, len(WORDS), (2, 9))
-    assert torch.equal(model.eval()(ids), again.eval()(ids))
-
-
 def test_a_readers_selection_is_the_first_head(directory: Path, tmp_path: Path) -> None:
     reading = load_reader_model(ModelSettings(base=str(directory / "base")))
     reading.save(tmp_path)
@@ -240,14 +230,6 @@ def test_a_readers_selection_is_the_first_head(directory: Path, tmp_path: Path) 
     selected = reading.eval()(ids)[2]
     ranking = load_ranker_model(ModelSettings(base=str(tmp_path)))
     assert torch.allclose(ranking.eval()(ids), selected, atol=1e-6)
-
-
-def test_a_damaged_head_is_named(directory: Path, tmp_path: Path) -> None:
-    settings = ModelSettings(base=str(directory / "base"))
-    load_ranker_model(settings).save(tmp_path)
-    (tmp_path / HEAD).write_bytes(b"no weights")
-    with pytest.raises(Damaged, match=HEAD):
-        load_ranker_model(settings, directory=tmp_path)
 
 
 # ---- recipes

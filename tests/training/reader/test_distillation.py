@@ -64,29 +64,6 @@ def softmax(logits: list[float], temperature: float) -> list[float]:
 # -- alignment -----------------------------------------------------------------------------------
 
 
-def test_coarser_tokens_get_the_sum_of_finer_ones() -> None:
-    """The teacher cuts "default_value 7" into four, the student into two."""
-    passage = scores_of(
-        [1.0, 0.0, 2.0, 0.5], [0.0, 1.0, 0.0, 3.0], [(0, 7), (7, 8), (8, 13), (14, 15)]
-    )
-    start, end = aligned_distributions(passage, [(0, 13), (14, 15)], 2.0) or (None, None)
-
-    starts, ends = softmax([1.0, 0.0, 2.0, 0.5], 2.0), softmax([0.0, 1.0, 0.0, 3.0], 2.0)
-    assert start == pytest.approx([sum(starts[:3]), starts[3]], abs=1e-6)
-    assert end == pytest.approx([sum(ends[:3]), ends[3]], abs=1e-6)
-
-
-def test_finer_tokens_share_ends_not_middles() -> None:
-    """A start goes to the first of the student's tokens in the teacher's, an end to the last."""
-    passage = scores_of([0.0, 1.0], [0.0, 1.0], [(0, 9), (10, 12)])
-    aligned = aligned_distributions(passage, [(0, 3), (3, 6), (6, 9), (10, 11), (11, 12)], 1.0)
-    assert aligned is not None
-    first, second = softmax([0.0, 1.0], 1.0)
-
-    assert aligned[0] == pytest.approx([first, 0, 0, second, 0], abs=1e-6)
-    assert aligned[1] == pytest.approx([0, 0, first, 0, second], abs=1e-6)
-
-
 def test_what_the_student_does_not_read_is_left_out() -> None:
     passage = scores_of([2.0, 1.0, 0.0], [2.0, 1.0, 0.0], [(0, 3), (4, 8), (9, 12)])
     start, _ = aligned_distributions(passage, [(0, 3), (4, 8)], 1.0) or (None, None)

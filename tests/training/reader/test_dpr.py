@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRReader
+from transformers import DPRContextEncoder, DPRQuestionEncoder, DPRReader
 
 from purlin.index.encoder import SETTINGS
 from purlin.index.encoder.exported import MODEL
@@ -32,7 +32,7 @@ from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from tests.support.paths import ROOT
 from tests.support.readers import tiny_recipe, trained_reader, write_squad
-from tests.support.tiny import WORDS, save_bert, save_tokenizer
+from tests.support.tiny import WORDS, save_bert, save_dpr
 from tests.support.training_runs import load_without_data
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
@@ -40,17 +40,6 @@ pytestmark = pytest.mark.usefixtures("graphs_once")
 IDS, MASK = pad_texts([[2, 5, 9, 3], [2, 7, 3], [2, 11, 12, 13, 14, 15, 3]], 0)
 LENGTHS = {"max_query_tokens": 32, "max_passage_tokens": 32, "max_target_tokens": 32}
 TEXTS = ["open the file", "def read ( path ) :", "", "a line of the file = close ( )"]
-
-
-def save_dpr(kind: type, directory: Path, **changes: int) -> Path:
-    torch.manual_seed(len(kind.__name__))
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 48, "max_position_embeddings": 64, **changes}
-    config = DPRConfig(vocab_size=len(WORDS), initializer_range=0.2, **sizes)
-    kind(config).save_pretrained(directory)
-    save_tokenizer(directory)
-
-    return directory
 
 
 def dpr_settings(passages: Path, queries: Path, **changes: object) -> ModelSettings:
@@ -61,9 +50,8 @@ def dpr_settings(passages: Path, queries: Path, **changes: object) -> ModelSetti
 def dpr(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Checkpoints of passages and of questions, as published by the authors of DPR."""
     directory = tmp_path_factory.mktemp("dpr")
-    return save_dpr(DPRContextEncoder, directory / "ctx"), save_dpr(
-        DPRQuestionEncoder, directory / "question"
-    )
+    passages = save_dpr(directory / "ctx", DPRContextEncoder)
+    return passages, save_dpr(directory / "question", DPRQuestionEncoder)
 
 
 @torch.inference_mode()
@@ -120,16 +108,10 @@ def fp32(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def int8(checkpoint: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same in 8 bits, from the graphs that were traced for `fp32`."""
-
-    def copy_graph(_: Path, path: Path, *__: object) -> None:
-        shutil.copy(fp32 / path.name, path)
-
+def int8(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in 8 bits."""
     out = tmp_path_factory.mktemp("exported") / "dpr"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("purlin.training.exporting.encoder.write_graph", copy_graph)
-        export_encoder(checkpoint, out, Card("dpr"), max_tokens=32)
+    export_encoder(checkpoint, out, Card("dpr"), max_tokens=32)
     return out
 
 
@@ -182,7 +164,7 @@ def test_encoders_that_do_not_fit_are_refused(dpr: tuple[Path, Path], tmp_path: 
         load_text_model(dpr_settings(dpr[0], wide))
     with pytest.raises(InvalidInput, match="different tokenizers"):
         load_text_model(dpr_settings(dpr[0], save_bert(tmp_path / "other", [*WORDS, "more"])))
-    projected = save_dpr(DPRContextEncoder, tmp_path / "projected", projection_dim=16)
+    projected = save_dpr(tmp_path / "projected", DPRContextEncoder, projection_dim=16)
     with pytest.raises(InvalidInput, match="projects its vectors"):
         load_text_model(dpr_settings(projected, dpr[1]))
 
@@ -197,7 +179,7 @@ def test_without_query_base_there_is_one_encoder(dpr: tuple[Path, Path]) -> None
 @pytest.fixture(scope="module")
 def dpr_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader in the layout of facebook/dpr-reader-*, with what older checkpoints hold beside it."""
-    directory = save_dpr(DPRReader, tmp_path_factory.mktemp("reader"))
+    directory = save_dpr(tmp_path_factory.mktemp("reader"), DPRReader)
     weights = load_file(directory / "model.safetensors")
     expected = {"span_predictor.qa_outputs", "span_predictor.qa_classifier"}
     assert {name.rpartition(".")[0] for name in weights if "qa_" in name} == expected

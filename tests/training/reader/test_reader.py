@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from sentence_transformers import SentenceTransformer
 
 from purlin import cli
 from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, TextEncoder, Vectors
-from purlin.index.encoder.exported import MODEL
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.qa.reader import RELEASED_READER, Packer, Reader, ReadingPassage
@@ -662,20 +660,13 @@ def test_a_share_of_the_base_is_mixed_in(base: Path, squad: Path, tmp_path: Path
         )
 
 
-def test_eight_bits_answer_alike(
-    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> None:
     torch.manual_seed(3)
     recipe = tiny_recipe(base, squad, export=ReaderExport(quantization="none"))
     load_reader_model(recipe.model).save(tmp_path / "checkpoint")
     samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
     full = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "none", samples)
 
-    # The graph is traced once: what is quantized is a copy of it.
-    graph = tmp_path / "none" / MODEL
-    monkeypatch.setattr(
-        "purlin.training.cross_encoder.trace", lambda *args: shutil.copy(graph, args[2])
-    )
     recipe = replace(recipe, export=ReaderExport(quantization="int8"))
     eight = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
 

@@ -13,19 +13,18 @@ from purlin.index.sources.code.languages.nodes import (
     child,
     first_child,
     first_part,
-    kinds,
     node_text,
     parts,
-    types,
     unquoted,
 )
 from purlin.index.sources.code.syntax import COMMON_NAMES, Block, KindOf, Language, blanked
+from purlin.index.sources.words import kinds, words
 
 # ---- C and C++
 
 
 # Where the grammar names a function so, it has misread what is before its braces.
-_NO_C_NAMES = types("if else for while do switch return void int char long short unsigned double")
+_NO_C_NAMES = words("if else for while do switch return void int char long short unsigned double")
 
 
 def _c_name(node: ts.Node) -> ts.Node | str | None:
@@ -223,9 +222,9 @@ C = Language(
     module="tree_sitter_c",
     definitions=_C_DEFINITIONS,
     find_name=_c_name,
-    inside=types(_C_INSIDE),
-    body_starts=types("{ ; field_declaration_list enumerator_list preproc_arg"),
-    dull=types(_C_DULL),
+    inside=words(_C_INSIDE),
+    body_starts=words("{ ; field_declaration_list enumerator_list preproc_arg"),
+    dull=words(_C_DULL),
     is_tail=_is_c_body,
     is_tolerant=True,
     rewrite=resolved,
@@ -246,15 +245,15 @@ CPP = replace(
         "concept_definition": "type",
     },
     find_name=_cpp_name,
-    inside=types(
+    inside=words(
         _C_INSIDE
         + " field_declaration_list field_declaration template_declaration struct_specifier union_specifier"
     ),
-    identifiers=types(COMMON_NAMES + " namespace_identifier"),
-    wrappers=types("template_declaration"),
-    annotations=types("template_parameter_list requires_clause"),
+    identifiers=words(COMMON_NAMES + " namespace_identifier"),
+    wrappers=words("template_declaration"),
+    annotations=words("template_parameter_list requires_clause"),
     is_tail=lambda kind, after: kind == "test" and after.type == "compound_statement",
-    body_starts=types(
+    body_starts=words(
         "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
     ),
     generics=True,
@@ -284,8 +283,7 @@ _ENUM_MACRO = re.compile(
 
 # A macro on the line before a class, or in front of it, which the grammar takes for a type.
 _CLASS_MACRO = re.compile(
-    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)",
-    re.MULTILINE,
+    rb"^[A-Z][A-Z0-9_]+[ \t]*(?=\r?\n?[ \t]*@(?:interface|protocol|implementation)\b)", re.MULTILINE
 )
 
 
@@ -306,13 +304,13 @@ OBJECTIVE_C = replace(
     module="tree_sitter_objc",
     definitions=_C_DEFINITIONS | _OBJECTIVE_C_TYPES | {"method_definition": "method"},
     find_name=_objective_c_name,
-    inside=types(_C_INSIDE + " implementation_definition"),
-    wrappers=types("implementation_definition"),
-    body_starts=types(
+    inside=words(_C_INSIDE + " implementation_definition"),
+    wrappers=words("implementation_definition"),
+    body_starts=words(
         "{ ; field_declaration_list enumerator_list preproc_arg compound_statement"
         " implementation_definition method_declaration property_declaration instance_variables"
     ),
-    dull=types(_C_DULL + " module_import"),
+    dull=words(_C_DULL + " module_import"),
     rewrite=lambda source: resolved(
         _CLASS_MACRO.sub(lambda macro: blanked(macro[0]), _with_enums(source))
     ),

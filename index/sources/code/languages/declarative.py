@@ -7,16 +7,9 @@ from collections.abc import Sequence
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import (
-    child,
-    first_child,
-    kinds,
-    node_text,
-    parts,
-    types,
-    unquoted,
-)
+from purlin.index.sources.code.languages.nodes import child, first_child, node_text, parts, unquoted
 from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.words import kinds, words
 
 # ---- SQL
 
@@ -39,10 +32,10 @@ SQL = Language(
         type="create_type",
     ),
     find_name=_sql_name,
-    inside=types("statement"),
-    comments=types("comment marginalia"),
-    wrappers=types("statement"),
-    body_starts=types("column_definitions keyword_as function_body procedure_body"),
+    inside=words("statement"),
+    comments=words("comment marginalia"),
+    wrappers=words("statement"),
+    body_starts=words("column_definitions keyword_as function_body procedure_body"),
     has_methods=False,
     is_tolerant=True,
 )
@@ -100,8 +93,8 @@ HCL = Language(
     module="tree_sitter_hcl",
     definitions={"block": _hcl_block, "attribute": _hcl_local},
     find_name=_hcl_name,
-    inside=types("body block"),
-    body_starts=types("block_start"),
+    inside=words("body block"),
+    body_starts=words("block_start"),
     has_methods=False,
     is_tolerant=True,
     docstring=_hcl_docstring,

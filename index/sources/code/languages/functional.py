@@ -13,13 +13,12 @@ from purlin.index.sources.code.languages.nodes import (
     child,
     first_child,
     first_part,
-    kinds,
     node_text,
     parts,
-    types,
     unquoted,
 )
 from purlin.index.sources.code.syntax import Language, blanked
+from purlin.index.sources.words import kinds, words
 
 # ---- Elixir
 
@@ -82,13 +81,13 @@ ELIXIR = Language(
     module="tree_sitter_elixir",
     definitions={"call": _elixir_kind},
     find_name=_elixir_name,
-    inside=types("do_block"),
+    inside=words("do_block"),
     # A name and the `def` before it are the same kind of node.
     identifiers=frozenset(),
     is_prefix=lambda node: (
         _elixir_attribute(node) in ("doc", "spec", "impl", "deprecated", "since", "dialyzer")
     ),
-    body_starts=types("do_block"),
+    body_starts=words("do_block"),
     is_dull=lambda node: (
         _elixir_attribute(node) == "moduledoc"
         or (
@@ -146,11 +145,11 @@ HASKELL = Language(
         instance="instance",
     ),
     find_name=_haskell_name,
-    inside=types("declarations class_declarations imports"),
-    identifiers=types("variable constructor name"),
-    comments=types("comment haddock"),
-    body_starts=types("class_declarations match where"),
-    dull=types("import header pragma"),
+    inside=words("declarations class_declarations imports"),
+    identifiers=words("variable constructor name"),
+    comments=words("comment haddock"),
+    body_starts=words("class_declarations match where"),
+    dull=words("import header pragma"),
     has_clauses=True,
     # The grammar reads nothing from `#else` to `#endif`.
     rewrite=partial(_DIRECTIVE.sub, lambda directive: blanked(directive[0])),
@@ -197,18 +196,18 @@ OCAML = Language(
         ),
     },
     find_name=_ocaml_name,
-    inside=types(
+    inside=words(
         "value_definition type_definition module_definition class_definition class_type_definition structure"
         " signature functor object_expression class_body_type"
     ),
-    identifiers=types(
+    identifiers=words(
         "value_name value_pattern module_name type_constructor constructor_name field_name method_name"
     ),
-    wrappers=types(
+    wrappers=words(
         "value_definition type_definition module_definition class_definition class_type_definition"
     ),
-    body_starts=types("="),
-    dull=types("open_module"),
+    body_starts=words("="),
+    dull=words("open_module"),
     docs_follow=True,
     plain_parents=frozenset({"module", "interface"}),
 )

@@ -8,14 +8,13 @@ from purlin.index.sources.code.languages.nodes import (
     child,
     first_child,
     first_part,
-    kinds,
     named_block,
     node_text,
     parts,
-    types,
     unquoted,
 )
 from purlin.index.sources.code.syntax import Block, Language
+from purlin.index.sources.words import kinds, words
 
 # ---- Java
 
@@ -39,10 +38,10 @@ JAVA = Language(
         ),
         "enum_constant": _with_body,
     },
-    inside=types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
-    comments=types("line_comment block_comment"),
-    annotations=types("annotation marker_annotation"),
-    dull=types("package_declaration import_declaration"),
+    inside=words("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
+    comments=words("line_comment block_comment"),
+    annotations=words("annotation marker_annotation"),
+    dull=words("package_declaration import_declaration"),
 )
 
 
@@ -87,10 +86,10 @@ C_SHARP = Language(
         ),
     },
     find_name=_c_sharp_name,
-    inside=types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
-    annotations=types("attribute_list"),
-    body_starts=types("{ ; arrow_expression_clause accessor_list"),
-    dull=types(
+    inside=words("declaration_list global_statement preproc_if preproc_else preproc_elif"),
+    annotations=words("attribute_list"),
+    body_starts=words("{ ; arrow_expression_clause accessor_list"),
+    dull=words(
         "using_directive extern_alias_directive file_scoped_namespace_declaration preproc_region"
         " preproc_endregion"
     ),
@@ -101,7 +100,7 @@ C_SHARP = Language(
 # ---- Calls of Kotlin, Scala and Swift with a lambda behind them
 
 
-_STRINGS = types("string string_literal line_string_literal")
+_STRINGS = words("string string_literal line_string_literal")
 
 
 def _lambda_block(call: ts.Node) -> Block | None:
@@ -167,16 +166,16 @@ KOTLIN = Language(
     },
     find_name=_kotlin_name,
     # Kotest has the tests of a class in a lambda that its head gives to the class above.
-    inside=types(
+    inside=words(
         "class_body enum_class_body delegation_specifiers delegation_specifier constructor_invocation value_arguments"
         " value_argument annotated_lambda lambda_literal anonymous_initializer block"
     ),
-    opaque=types("lambda_literal anonymous_initializer"),
-    comments=types("line_comment block_comment"),
-    annotations=types("annotation"),
-    body_starts=types("{ class_body enum_class_body function_body block getter setter"),
-    dull=types("package_header import"),
-    silent=types("Companion"),
+    opaque=words("lambda_literal anonymous_initializer"),
+    comments=words("line_comment block_comment"),
+    annotations=words("annotation"),
+    body_starts=words("{ class_body enum_class_body function_body block getter setter"),
+    dull=words("package_header import"),
+    silent=words("Companion"),
     is_tolerant=True,
 )
 
@@ -228,12 +227,12 @@ SCALA = Language(
     )
     | {"call_expression": _lambda_block, "infix_expression": _scala_infix_block},
     find_name=lambda node: child(node, "name", "pattern"),
-    inside=types("template_body enum_body extension_definition package_clause block"),
-    opaque=types("block"),
-    comments=types("comment block_comment"),
-    annotations=types("annotation"),
-    body_starts=types("template_body enum_body = { block"),
-    dull=types("import_declaration"),
+    inside=words("template_body enum_body extension_definition package_clause block"),
+    opaque=words("block"),
+    comments=words("comment block_comment"),
+    annotations=words("annotation"),
+    body_starts=words("template_body enum_body = { block"),
+    dull=words("import_declaration"),
     is_dull=lambda node: (
         node.type == "package_clause" and first_child(node, "template_body") is None
     ),
@@ -287,14 +286,14 @@ SWIFT = Language(
         ),
     },
     find_name=_swift_name,
-    inside=types(
+    inside=words(
         "class_body enum_class_body protocol_body function_body statements call_suffix lambda_literal"
     ),
-    opaque=types("function_body lambda_literal"),
-    comments=types("comment multiline_comment"),
-    annotations=types("attribute"),
-    body_starts=types("{ class_body enum_class_body protocol_body function_body computed_property"),
-    dull=types("import_declaration"),
+    opaque=words("function_body lambda_literal"),
+    comments=words("comment multiline_comment"),
+    annotations=words("attribute"),
+    body_starts=words("{ class_body enum_class_body protocol_body function_body computed_property"),
+    dull=words("import_declaration"),
     has_role=lambda node: (
         _swift_kind(node) == "scope" and first_child(node, "inheritance_specifier") is not None
     ),

@@ -8,15 +8,9 @@ from dataclasses import replace
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import (
-    child,
-    first_child,
-    kinds,
-    named_block,
-    node_text,
-    types,
-)
+from purlin.index.sources.code.languages.nodes import child, first_child, named_block, node_text
 from purlin.index.sources.code.syntax import Block, Language, blanked
+from purlin.index.sources.words import kinds, words
 
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
@@ -110,22 +104,22 @@ JAVASCRIPT = Language(
         ),
         "call_expression": _script_block,
     },
-    inside=types(_SCRIPT_INSIDE + " field_definition"),
-    identifiers=types(_SCRIPT_NAMES),
+    inside=words(_SCRIPT_INSIDE + " field_definition"),
+    identifiers=words(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
     # In `a = b = function …`, it is the inner assignment that defines.
     values=kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
     other_values="constant",
-    scopes=types("object"),
-    opaque=types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
-    wrappers=types(
+    scopes=words("object"),
+    opaque=words(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
+    wrappers=words(
         "export_statement lexical_declaration variable_declaration expression_statement"
         " assignment_expression"
     ),
-    annotations=types("decorator"),
-    dull=types("import_statement"),
+    annotations=words("decorator"),
+    dull=words("import_statement"),
     is_dull=_is_script_import,
-    silent=types("exports module this prototype window self globalThis default"),
+    silent=words("exports module this prototype window self globalThis default"),
 )
 
 
@@ -147,11 +141,11 @@ TYPESCRIPT = replace(
             type="type_alias_declaration",
         ),
     },
-    inside=types(
+    inside=words(
         _SCRIPT_INSIDE
         + " public_field_definition ambient_declaration as_expression satisfies_expression"
     ),
-    identifiers=types(_SCRIPT_NAMES + " type_identifier"),
+    identifiers=words(_SCRIPT_NAMES + " type_identifier"),
     assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
     wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
     # The signatures of an overloaded function stand before it.

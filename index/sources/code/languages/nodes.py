@@ -13,16 +13,6 @@ from purlin.index.sources.code.syntax import MAX_BLOCK_LINES, MIN_BLOCK_LINES, B
 STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 
 
-def types(names: str) -> frozenset[str]:
-    """The types of a table: `"block class_body"`."""
-    return frozenset(names.split())
-
-
-def kinds(**nodes: str) -> dict[str, str]:
-    """Map node types to kinds: `class_="a b", enum="c"` -> {a: class, b: class, c: enum}."""
-    return {node: kind.rstrip("_") for kind, names in nodes.items() for node in names.split()}
-
-
 def node_text(node: ts.Node | None) -> str:
     """The text of a node; empty without one."""
     return (node.text or b"").decode() if node is not None else ""

@@ -12,23 +12,22 @@ from purlin.index.sources.code.languages.nodes import (
     child,
     first_child,
     first_part,
-    kinds,
     named_block,
     node_text,
     parts,
-    types,
     unquoted,
 )
 from purlin.index.sources.code.syntax import Block, Language, blanked
+from purlin.index.sources.words import kinds, words
 
 # ---- Dart
 
-_DART_SIGNATURES = types(
+_DART_SIGNATURES = words(
     "function_signature getter_signature setter_signature operator_signature constructor_signature"
     " constant_constructor_signature factory_constructor_signature redirecting_factory_constructor_signature"
 )
 # What is before the name of a variable, and beside it.
-_DART_LEADS = types(
+_DART_LEADS = words(
     "const_builtin final_builtin inferred_type type_identifier type_arguments nullable_type record_type function_type"
 )
 
@@ -111,18 +110,18 @@ DART = Language(
         "expression_statement": _dart_block,
     },
     find_name=_dart_name,
-    inside=types(
+    inside=words(
         "class_body enum_body extension_body static_final_declaration_list initialized_identifier_list"
         " function_body block selector argument_part arguments argument function_expression function_expression_body"
     ),
-    comments=types("comment documentation_comment"),
-    wrappers=types("static_final_declaration_list initialized_identifier_list"),
+    comments=words("comment documentation_comment"),
+    wrappers=words("static_final_declaration_list initialized_identifier_list"),
     is_prefix=lambda node: node.type == "annotation",
     leads=_DART_LEADS,
     is_tail=lambda _kind, after: after.type == "function_body",
-    annotations=types("annotation"),
-    body_starts=types("class_body enum_body extension_body initializers redirection ;"),
-    dull=types("library_name import_or_export part_directive part_of_directive"),
+    annotations=words("annotation"),
+    body_starts=words("class_body enum_body extension_body initializers redirection ;"),
+    dull=words("library_name import_or_export part_directive part_of_directive"),
     is_tolerant=True,
 )
 
@@ -243,19 +242,19 @@ GROOVY = Language(
         ),
     },
     find_name=_groovy_name,
-    inside=types(
+    inside=words(
         "class_body enum_body block command_chain closure expression_statement field_declaration"
         " local_variable_declaration"
     ),
-    comments=types("line_comment block_comment groovydoc_comment"),
+    comments=words("line_comment block_comment groovydoc_comment"),
     assignments={"variable_declarator": ("name", "value")},
     values=kinds(function="closure"),
     other_values="constant",
-    wrappers=types("field_declaration local_variable_declaration"),
+    wrappers=words("field_declaration local_variable_declaration"),
     is_tail=lambda kind, after: kind == "task" and first_child(after, "closure") is not None,
-    annotations=types("annotation"),
-    body_starts=types("class_body enum_body block closure { ;"),
-    dull=types("package_declaration import_declaration"),
+    annotations=words("annotation"),
+    body_starts=words("class_body enum_body block closure { ;"),
+    dull=words("package_declaration import_declaration"),
     is_tolerant=True,
     docstring=_gradle_docstring,
     rewrite=_groovy_readable,
@@ -292,9 +291,9 @@ SOLIDITY = Language(
         constant="constant_variable_declaration",
     ),
     find_name=_solidity_name,
-    inside=types("contract_body"),
-    body_starts=types("contract_body struct_body enum_body function_body ; {"),
-    dull=types("pragma_directive import_directive using_directive"),
+    inside=words("contract_body"),
+    body_starts=words("contract_body struct_body enum_body function_body ; {"),
+    dull=words("pragma_directive import_directive using_directive"),
     is_tolerant=True,
 )
 
@@ -346,10 +345,10 @@ FORTRAN = Language(
         interface="interface",
     ),
     find_name=_fortran_name,
-    inside=types("program internal_procedures preproc_if preproc_ifdef preproc_else preproc_elif"),
-    identifiers=types("identifier name type_name module_name method_name"),
-    heads=types(_FORTRAN_HEADS),
-    dull=types("use_statement implicit_statement preproc_include include_statement"),
+    inside=words("program internal_procedures preproc_if preproc_ifdef preproc_else preproc_elif"),
+    identifiers=words("identifier name type_name module_name method_name"),
+    heads=words(_FORTRAN_HEADS),
+    dull=words("use_statement implicit_statement preproc_include include_statement"),
     plain_parents=frozenset({"module", "program"}),
     is_tolerant=True,
     docstring=_fortran_docstring,
@@ -364,7 +363,7 @@ FIXED_FORTRAN = replace(
 
 # ---- MATLAB
 
-_MATLAB_BODIES = types("block arguments_statement properties methods events enumeration")
+_MATLAB_BODIES = words("block arguments_statement properties methods events enumeration")
 
 
 def _matlab_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str | None:
@@ -385,7 +384,7 @@ MATLAB = Language(
     suffixes=(),
     module="tree_sitter_matlab",
     definitions=kinds(function="function_definition", class_="class_definition"),
-    inside=types("methods"),
+    inside=words("methods"),
     body_starts=_MATLAB_BODIES | {"\n", ";", ",", "end"},
     is_tolerant=True,
     docstring=_matlab_docstring,
@@ -410,11 +409,11 @@ GDSCRIPT = Language(
     find_name=lambda node: (
         "_init" if node.type == "constructor_definition" else child(node, "name")
     ),
-    inside=types("class_body"),
-    identifiers=types("identifier name"),
+    inside=words("class_body"),
+    identifiers=words("identifier name"),
     is_prefix=lambda node: node.type == "annotation",
-    annotations=types("annotation annotations"),
-    body_starts=types("body class_body enumerator_list :"),
+    annotations=words("annotation annotations"),
+    body_starts=words("body class_body enumerator_list :"),
     is_tolerant=True,
 )
 
@@ -426,7 +425,7 @@ NIX = Language(
     suffixes=(".nix",),
     module="tree_sitter_nix",
     definitions={},
-    inside=types(
+    inside=words(
         "function_expression let_expression let_attrset_expression binding_set binding attrset_expression"
         " rec_attrset_expression apply_expression with_expression assert_expression if_expression"
         " parenthesized_expression binary_expression list_expression"
@@ -434,9 +433,9 @@ NIX = Language(
     assignments={"binding": ("attrpath", "expression")},
     values=kinds(function="function_expression"),
     other_values="constant",
-    scopes=types("attrset_expression rec_attrset_expression"),
+    scopes=words("attrset_expression rec_attrset_expression"),
     # What a package is made of belongs to it: `meta = { … }` of `mkDerivation { … }`.
-    opaque=types("apply_expression"),
+    opaque=words("apply_expression"),
     has_methods=False,
     plain_parents=frozenset({"constant"}),
     is_tolerant=True,

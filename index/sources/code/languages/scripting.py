@@ -14,14 +14,13 @@ from purlin.index.sources.code.languages.nodes import (
     child,
     first_child,
     first_part,
-    kinds,
     named_block,
     node_text,
     parts,
-    types,
     unquoted,
 )
 from purlin.index.sources.code.syntax import Block, Language, synopsis
+from purlin.index.sources.words import kinds, words
 
 # ---- Python
 
@@ -57,16 +56,16 @@ PYTHON = Language(
         function="function_definition", class_="class_definition", type="type_alias_statement"
     ),
     find_name=lambda node: child(node, "name", "left"),
-    inside=types(
+    inside=words(
         "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
         " expression_statement"
     ),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
-    wrappers=types("decorated_definition"),
-    annotations=types("decorator"),
-    dull=types("import_statement import_from_statement future_import_statement"),
+    wrappers=words("decorated_definition"),
+    annotations=words("decorator"),
+    dull=words("import_statement import_from_statement future_import_statement"),
     is_dull=_is_dunder,
     docstring=lambda node, _prefixes: _statement_string(first_part(child(node, "body"))),
     file_docstring=_python_file_docstring,
@@ -133,17 +132,17 @@ PHP = Language(
             _php_block,
         ),
     },
-    inside=types(
+    inside=words(
         "declaration_list enum_declaration_list compound_statement colon_block if_statement else_clause else_if_clause"
         " try_statement expression_statement function_call_expression member_call_expression scoped_call_expression"
         " arguments argument anonymous_function"
     ),
-    identifiers=types("name"),
+    identifiers=words("name"),
     assignments={"assignment_expression": ("left/name", "right")},
     values=kinds(function="anonymous_function arrow_function"),
-    wrappers=types("expression_statement"),
-    annotations=types("attribute_list"),
-    dull=types("php_tag namespace_use_declaration declare_statement"),
+    wrappers=words("expression_statement"),
+    annotations=words("attribute_list"),
+    dull=words("php_tag namespace_use_declaration declare_statement"),
 )
 
 
@@ -178,7 +177,7 @@ def _ruby_call_name(call: ts.Node) -> ts.Node | None:
     return name if is_name and node_text(child(call, "method")) != "new" else None
 
 
-_RUBY_NAMES = types("string simple_symbol hash_key_symbol constant scope_resolution")
+_RUBY_NAMES = words("string simple_symbol hash_key_symbol constant scope_resolution")
 
 
 RUBY = Language(
@@ -189,20 +188,20 @@ RUBY = Language(
         **kinds(function="method", method="singleton_method", class_="class", module="module"),
         "call": _ruby_block,
     },
-    inside=types(
+    inside=words(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
-    identifiers=types("identifier constant instance_variable class_variable global_variable"),
+    identifiers=words("identifier constant instance_variable class_variable global_variable"),
     assignments={"assignment": ("left", "right")},
     other_values="constant",
     # `Line = Struct.new(:price) do … end`
-    scopes=types("call"),
-    body_starts=types("{ ; end do_block block"),
+    scopes=words("call"),
+    body_starts=words("{ ; end do_block block"),
     is_dull=lambda node: (
         node.type == "call" and node_text(child(node, "method")).startswith("require")
     ),
     owners={"singleton_method": "object"},
-    silent=types("self"),
+    silent=words("self"),
 )
 
 
@@ -242,7 +241,7 @@ def _perl_block(call: ts.Node) -> Block | None:
     return named_block(call, node_text(child(call, "function", "method")), text, function)
 
 
-_PERL_NAMES = types("string_literal interpolated_string_literal autoquoted_bareword")
+_PERL_NAMES = words("string_literal interpolated_string_literal autoquoted_bareword")
 _PERL_CALLS = (
     "ambiguous_function_call_expression",
     "function_call_expression",
@@ -261,17 +260,17 @@ PERL = Language(
         ),
         **dict.fromkeys(_PERL_CALLS, _perl_block),
     },
-    inside=types("block phaser_statement conditional_statement expression_statement"),
-    identifiers=types("scalar array bareword function method"),
+    inside=words("block phaser_statement conditional_statement expression_statement"),
+    identifiers=words("scalar array bareword function method"),
     # The POD of a function; that of a module is as long as a page.
     is_prefix=lambda node: (
         node.type == "pod" and node_text(node).startswith(("=head2", "=head3", "=item"))
     ),
-    body_starts=types("block"),
-    dull=types("use_statement"),
+    body_starts=words("block"),
+    dull=words("use_statement"),
     # The lines after it are in the package.
     is_dull=lambda node: node.type == "package_statement" and first_child(node, "block") is None,
-    silent=types("main"),
+    silent=words("main"),
     is_tolerant=True,
     docstring=lambda _node, prefixes: _pod_text(node_text(prefixes[-1])) if prefixes else None,
     file_docstring=_perl_file_docstring,
@@ -347,14 +346,14 @@ JULIA = Language(
         "macrocall_expression": _julia_test,
     },
     find_name=_julia_name,
-    inside=types("const_statement macrocall_expression macro_argument_list if_statement block"),
-    comments=types("line_comment block_comment"),
-    wrappers=types("const_statement macrocall_expression macro_argument_list"),
+    inside=words("const_statement macrocall_expression macro_argument_list if_statement block"),
+    comments=words("line_comment block_comment"),
+    wrappers=words("const_statement macrocall_expression macro_argument_list"),
     is_prefix=lambda node: node.type in ("string_literal", "prefixed_string_literal"),
-    annotations=types("macro_identifier"),
-    body_starts=types("operator"),
-    heads=types("signature type_head identifier"),
-    dull=types("using_statement import_statement export_statement public_statement"),
+    annotations=words("macro_identifier"),
+    body_starts=words("operator"),
+    heads=words("signature type_head identifier"),
+    dull=words("using_statement import_statement export_statement public_statement"),
     # `Base.show(…) = …` adds to a function, and no type has functions of its own.
     has_methods=False,
     plain_parents=frozenset({"module"}),
@@ -381,7 +380,7 @@ LUA = Language(
     suffixes=(".lua",),
     module="tree_sitter_lua",
     definitions={**kinds(function="function_declaration"), "function_call": _lua_block},
-    inside=types(
+    inside=words(
         "variable_declaration assignment_statement table_constructor do_statement if_statement"
         " else_statement elseif_statement block return_statement expression_list arguments function_definition"
     ),
@@ -390,10 +389,10 @@ LUA = Language(
         "field": ("name", "value"),
     },
     values=kinds(function="function_definition", constant="table_constructor"),
-    scopes=types("table_constructor"),
-    opaque=types("function_declaration function_definition"),
-    wrappers=types("variable_declaration"),
-    silent=types("M _M self"),
+    scopes=words("table_constructor"),
+    opaque=words("function_declaration function_definition"),
+    wrappers=words("variable_declaration"),
+    silent=words("M _M self"),
 )
 
 
@@ -405,10 +404,10 @@ BASH = Language(
     suffixes=(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
     module="tree_sitter_bash",
     definitions=kinds(function="function_definition"),
-    inside=types(
+    inside=words(
         "if_statement elif_clause else_clause compound_statement do_group list declaration_command"
     ),
-    identifiers=types("variable_name"),
+    identifiers=words("variable_name"),
     assignments={"variable_assignment": ("name", "value")},
     other_values="constant",
     is_tolerant=True,
@@ -441,9 +440,9 @@ POWERSHELL = Language(
     find_name=lambda node: node_text(first_child(node, "function_name", "simple_name")).rpartition(
         ":"
     )[2],
-    inside=types("statement_list script_block script_block_body"),
-    identifiers=types("variable command_name"),
-    body_starts=types("{"),
+    inside=words("statement_list script_block script_block_body"),
+    identifiers=words("variable command_name"),
+    body_starts=words("{"),
     is_tolerant=True,
     docstring=_powershell_docstring,
 )

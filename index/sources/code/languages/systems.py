@@ -6,8 +6,9 @@ import re
 
 import tree_sitter as ts
 
-from purlin.index.sources.code.languages.nodes import child, first_child, kinds, node_text, types
+from purlin.index.sources.code.languages.nodes import child, first_child, node_text
 from purlin.index.sources.code.syntax import COMMON_NAMES, Language
+from purlin.index.sources.words import kinds, words
 
 # ---- Go
 
@@ -36,13 +37,13 @@ GO = Language(
         type="type_alias",
     ),
     find_name=_first_spec,
-    inside=types("type_declaration"),
-    identifiers=types("identifier field_identifier type_identifier package_identifier"),
+    inside=words("type_declaration"),
+    identifiers=words("identifier field_identifier type_identifier package_identifier"),
     assignments={"type_spec": ("name", "type")},
     values=kinds(struct="struct_type", interface="interface_type"),
     other_values="type",
-    wrappers=types("type_declaration"),
-    dull=types("package_clause import_declaration"),
+    wrappers=words("type_declaration"),
+    dull=words("package_clause import_declaration"),
     is_dull=_is_assertion,
     owners={"method_declaration": "receiver"},
 )
@@ -81,12 +82,12 @@ RUST = Language(
         type="type_item",
     ),
     find_name=_rust_name,
-    inside=types("declaration_list foreign_mod_item"),
-    identifiers=types(COMMON_NAMES + " shorthand_field_identifier"),
-    comments=types("line_comment block_comment"),
+    inside=words("declaration_list foreign_mod_item"),
+    identifiers=words(COMMON_NAMES + " shorthand_field_identifier"),
+    comments=words("line_comment block_comment"),
     is_prefix=lambda node: node.type == "attribute_item",
-    body_starts=types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
-    dull=types("use_declaration extern_crate_declaration inner_attribute_item"),
+    body_starts=words("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
+    dull=words("use_declaration extern_crate_declaration inner_attribute_item"),
     is_dull=lambda node: node.type == "mod_item" and child(node, "body") is None,
     has_role=lambda node: child(node, "trait") is not None,
     generics=True,
@@ -121,10 +122,10 @@ ZIG = Language(
     find_name=lambda node: (
         child(node, "name") or first_child(node, "identifier") or first_child(node, "string")
     ),
-    inside=types(
+    inside=words(
         "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
     ),
-    body_starts=types(
+    body_starts=words(
         "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
     ),
     is_dull=lambda node: (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from purlin.index.sources.references.html.vocabulary import kinds
+from purlin.index.sources.words import kinds
 
 MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
 MAX_NAMES = 16  # of arguments that a row describes together

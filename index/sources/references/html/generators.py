@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from purlin.index.sources.references.html import entry_names
 from purlin.index.sources.references.html.entry_names import Entry
-from purlin.index.sources.references.html.vocabulary import words
+from purlin.index.sources.words import words
 
 _NOTHING: frozenset[str] = frozenset()
 # Of Haskell's sources by HsColour or Haddock, and of a class's members by QDoc.
@@ -94,10 +94,7 @@ PLAIN = Generator(marks=(), read_entry=lambda *_: None)
 
 def generator_of(markup: str) -> Generator:
     """Return the generator of a page, or `PLAIN` if it is none of these."""
-    return next(
-        (item for item in GENERATORS if all(mark in markup for mark in item.marks)),
-        PLAIN,
-    )
+    return next((item for item in GENERATORS if all(mark in markup for mark in item.marks)), PLAIN)
 
 
 def is_listing(markup: str) -> bool:
@@ -117,9 +114,7 @@ GENERATORS = (
         ),
     ),
     Generator(
-        marks=('content="GTK-Doc',),
-        read_entry=entry_names.gtk_doc,
-        entries=words("refsect3"),
+        marks=('content="GTK-Doc',), read_entry=entry_names.gtk_doc, entries=words("refsect3")
     ),
     Generator(
         marks=("R Documentation</td>",),

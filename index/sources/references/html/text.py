@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from purlin.index.sources.references.html.vocabulary import (
-    LINK_TO_TOP,
-    PERMALINKS,
-    TYPE_LINKS,
-)
+from purlin.index.sources.references.html.vocabulary import LINK_TO_TOP, PERMALINKS, TYPE_LINKS
 from purlin.index.texts.unspaced import unwrapped
 
 BREAK = "\u2028"

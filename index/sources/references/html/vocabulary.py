@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import re
 
-
-def words(text: str) -> frozenset[str]:
-    """The words of a table: `"note tip warning"`."""
-    return frozenset(text.split())
-
-
-def kinds(**words_by_kind: str) -> dict[str, str]:
-    """Map words to kinds: `class_="class type"` -> {class: class, type: class}."""
-    return {word: kind.rstrip("_") for kind, text in words_by_kind.items() for word in text.split()}
-
+from purlin.index.sources.words import kinds, words
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 BLOCKS = words(

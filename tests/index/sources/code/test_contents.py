@@ -275,5 +275,5 @@ def test_translations_by_qt_are_data(tmp_path: Path) -> None:
 
 
 def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_bytes(b"# A\0")
+    (tmp_path / "a.md").write_bytes(b"# Lamps\0")
     assert read(tmp_path, content="all") == [Skipped("a.md", "binary: it holds a zero byte")]

@@ -113,11 +113,7 @@ def test_signature_is_an_atom(name: str) -> None:
         ("lighthouse.dart", "depth", "external int depth()"),
         ("lighthouse.dart", "Lamp.dark", "const Lamp.dark(String name)"),
         ("lighthouse.dart", "Lamp.==", "bool operator ==(Object other)"),
-        (
-            "Locks.groovy",
-            "Locks",
-            "class Locks extends Canal implements Comparable<Locks>",
-        ),
+        ("Locks.groovy", "Locks", "class Locks extends Canal implements Comparable<Locks>"),
         ("Locks.groovy", "Locks.Keeper", "static class Keeper extends Person"),
         ("canal.gradle", "fill", "task fill(type: Exec, dependsOn: build)"),
         ("canal.gradle", "countBoats", "tasks.register('countBoats', Copy)"),

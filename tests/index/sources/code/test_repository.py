@@ -11,7 +11,7 @@ from purlin.index.records import Document, Secondary, Skipped, SourceFile
 from purlin.index.sources.code.languages import BY_SUFFIX
 from purlin.index.sources.code.repository import files
 from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded
-from tests.support.code_documents import documents, read, read_text
+from tests.support.code_documents import documents, documents_of, read, read_text
 from tests.support.files import write_tree as write
 
 
@@ -49,6 +49,17 @@ def test_file_that_is_not_text_is_skipped(
     assert isinstance(item, Skipped)
     assert (item.path, item.line) == ("one.py", line)
     assert reason in item.reason
+
+
+def test_a_bundle_of_one_line_is_one_document(tmp_path: Path) -> None:
+    functions = [f"function f{number}(a,b){{return a[{number}]+b}}" for number in range(100)]
+    (bundle,) = documents_of(tmp_path, ".js", "".join(functions))
+    assert (bundle.title, bundle.fields["kind"]) == ("one.js", "text")
+    assert bundle.body == "".join(functions)
+
+    # With a line for each, and where they are few, they are read one by one.
+    assert len(documents_of(tmp_path, ".js", "\n".join(functions))) == 100
+    assert len(documents_of(tmp_path, ".js", "".join(functions[:20]))) == 20
 
 
 def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:

@@ -56,9 +56,12 @@ def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
         "Referencia;Título;Descripción;Marca;Color;Categoría;Precio",
         "Codice;Nome;Descrizione;Marca;Colore;Categoria;Prezzo",
         "Artikelcode;Naam;Omschrijving;Merk;Kleur;Categorie;Prijs",
+        "Artikelnummer;Benämning;Beskrivning;Varumärke;Färg;Kategori;Pris inkl. moms",
+        "Numer artykułu;Nazwa;Opis;Marka;Kolor;Kategoria;Cena",
+        "Código;Nome;Descrição;Marca;Cor;Categoria;Preço",
         "Item #;Name (EN);Description_en;Brand;Colour;Category path;RRP incl. VAT",
     ],
-    ids=["de-1", "de-2", "fr", "es", "it", "nl", "en"],
+    ids=["de-1", "de-2", "fr", "es", "it", "nl", "sv", "pl", "pt", "en"],
 )
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_headers_of_other_languages_are_known(tmp_path: Path, header: str, form: str) -> None:

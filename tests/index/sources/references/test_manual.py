@@ -57,10 +57,7 @@ def test_japanese_is_read_whatever_its_encoding(tmp_path: Path, name: str, codec
     head = {"page.1": ".TH PAGE 1\n.SH 説明\n", "page.html": "<p>"}.get(name, "")
     (tmp_path / name).write_bytes(f"{head}{text}".encode(codec))
     ((document,), skipped) = read(tmp_path)
-    assert (document.body, skipped) == (
-        "既定値は 30 です。接続が切れるまでの秒数を表します。",
-        [],
-    )
+    assert (document.body, skipped) == ("既定値は 30 です。接続が切れるまでの秒数を表します。", [])
 
 
 def test_markdown_that_is_not_utf8_is_decoded_where_its_encoding_can_be_told(

@@ -1,4 +1,4 @@
-"""Items of Markdown's lists that tell what a name is are entries."""
+"""Items of Markdown's lists and rows of its tables that tell what a name is are entries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ def body(section: Section) -> str:
     [
         ("`--quiet`: Says less.", ["--quiet"], "--quiet\n\nSays less."),
         ("**`--quiet`** - Says less.", ["--quiet"], "--quiet\n\nSays less."),
-        (
-            "`-w, --width <cm>` — The width.",
-            ["-w", "--width"],
-            "-w, --width <cm>\n\nThe width.",
-        ),
+        ("`-w, --width <cm>` — The width.", ["-w", "--width"], "-w, --width <cm>\n\nThe width."),
         ("`-w` or `--width`: The width.", ["-w", "--width"], "-w or --width\n\nThe width."),
         (
             "`passes` (default: `1`) -- How often\n  it is woven.",
@@ -101,8 +97,43 @@ def test_parameters_stay_in_the_entry_of_a_call_and_its_options_are_entries() ->
     assert width.headings == ("Loom", "weave(thread[, options])")
 
 
+def test_rows_that_tell_what_names_are_are_entries() -> None:
+    width, height = sections(
+        "# Loom\n\n## Options\n\n| Option | Type | Default | Description |\n|---|---|---|---|\n"
+        "| **`-w`, `--width`** (cm) | `number` | `140` | How *wide*. |\n| `--height` | | | How high. |\n"
+    )
+    assert (width.names, width.directive) == (["-w", "--width"], "option")
+    assert body(width) == "-w, --width (cm)\n\nHow wide.\n\nType: number\n\nDefault: 140"
+    assert body(height) == "--height\n\nHow high."
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Name | Meaning |\n|---|---|\n| `width` | How wide. |\n| The height | How high. |",
+        "| Name | Meaning |\n|---|---|\n| [`width`](#width) | How wide. |",
+        "| Name | Meaning |\n|---|---|\n| `width` or so | How wide. |",
+        "| Name | Meaning |\n|---|---|\n| `0` | It is woven. |",
+        "| Name |\n|---|\n| `weave` |",
+        "| Name | Meaning |\n|---|---|",
+    ],
+)
+def test_other_tables_stay_tables(table: str) -> None:
+    (section,) = sections(f"# Loom\n\n{table}\n")
+    assert body(section).startswith("Name")
+
+
+def test_a_table_of_parameters_stays_in_the_entry_of_a_call() -> None:
+    (weave,) = sections(
+        "## `weave(thread)`\n\n| Name | Meaning |\n|---|---|\n| `thread` | What is woven. |\n"
+    )
+    assert weave.directive == "function"
+    assert body(weave).endswith("thread | What is woven.")
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", ["`a`, ", " (", " {a}", " <a", " |", "- ", "`a` (`b`) "])
 def test_hostile_items_are_read_in_time(piece: str) -> None:
     assert markup.markdown(f"- `a`{piece * 20_000}")
     assert markup.markdown(f"- `a`{piece}\n" * 2_000)
+    assert markup.markdown("|A|B|\n|-|-|\n" + f"|`a`{piece.replace('|', '')}|b|\n" * 2_000)

@@ -16,8 +16,6 @@ from transformers import (
     FSMTForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
-    T5Config,
-    T5ForConditionalGeneration,
 )
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -33,7 +31,7 @@ from purlin.training.data.templates.generation import examples
 from purlin.training.data.templates.rules import PAPER_RULES, read_rules
 from purlin.training.dev import DevSet, read_dev_set
 from tests.support.paths import DATA
-from tests.support.tiny import WORDS, save_tokenizer
+from tests.support.tiny import WORDS, save_t5, save_tokenizer
 
 REFERENCE = DATA / "reference"
 # Of 13 pieces: one with more would be larger than all other test data.
@@ -67,15 +65,6 @@ def marian(directory: Path, word: str = "") -> str:
         model.final_logits_bias[0, WORDS.index(word)] = 1000.0
         model.generation_config.exponential_decay_length_penalty = (3, 1e9)
     model.save_pretrained(directory)
-    save_tokenizer(directory)
-    return str(directory)
-
-
-def t5(directory: Path) -> str:
-    torch.manual_seed(2)
-    config = T5Config(vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    config.pad_token_id, config.eos_token_id, config.decoder_start_token_id = 0, 3, 0
-    T5ForConditionalGeneration(config).save_pretrained(directory)
     save_tokenizer(directory)
     return str(directory)
 
@@ -136,7 +125,7 @@ def test_published_tokenizers_load(tmp_path: Path) -> None:
 
 
 def test_models_of_two_classes_translate(tmp_path: Path) -> None:
-    there, back = marian(tmp_path / "there"), t5(tmp_path / "back")
+    there, back = marian(tmp_path / "there"), str(save_t5(tmp_path / "back", num_layers=1))
     returned = back_translate(QUESTIONS, there, back, max_tokens=6)
     assert len(returned) == len(QUESTIONS)
     assert returned == back_translate(QUESTIONS, there, back, max_tokens=6)
