@@ -638,6 +638,12 @@ def test_corpora_of_a_home_are_searched_by_name(
         local.kind("none")
 
 
+def test_the_languages_of_a_directory_are_listed_if_none_is_meant(local: LocalCorpora) -> None:
+    reply = talk(local, call(1, "search_code", query="sort rows of a page", language="Golang"))[1]
+    assert "Nothing in workspace fits language Golang: leave it out" in text(reply)
+    assert "It has: javascript, markdown, python." in text(reply)
+
+
 def test_a_file_that_is_not_indexed_is_named_with_its_reason(
     local: LocalCorpora, project: Path
 ) -> None:
