@@ -462,6 +462,33 @@ def test_the_last_build_answers_while_changed_files_are_indexed(
     assert "warning" not in reply["result"]["structuredContent"]
 
 
+def test_the_wait_for_other_calls_counts_before_the_last_build_answers(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SlowEncoder()
+    encoder.go_on.set()
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: encoder)
+    local = LocalCorpora(project, tmp_path / "home")
+    search = call(1, "search_code", query="sort numbers", k=2)
+    talk(local, search)
+
+    # The wait for the turn and the indexing are each shorter than a call waits.
+    encode = encoder.encode
+    monkeypatch.setattr(local_module, "PATIENCE_S", 3.0)
+    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
+
+    def encode_late(texts: Any, **options: Any) -> Vectors:
+        if any("def sort_numbers" in each for each in texts):
+            time.sleep(2.0)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(encoder, "encode", encode_late)
+    local._turn.acquire()
+    threading.Timer(2.0, local._turn.release).start()
+    assert "this is of the index before" in text(talk(local, search)[1])
+    until(lambda: not local._is_late)
+
+
 def test_what_ends_a_long_indexing_is_told_to_the_next_call(
     slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
