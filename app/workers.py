@@ -40,6 +40,7 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
 # A worker whose event loop has not moved for so many checks hangs, and is replaced. Checks are counted
 # rather than seconds, because none is made while the whole machine is paused.
 CHECK_S, MAX_SILENT_CHECKS = 1.0, 60
+_POLL_S = 0.02
 EXIT_S = 5.0  # that a worker gets to end, beyond the time for its requests
 # Finds how the encoder suits this machine, and remembers it.
 _MEASURE = """\
@@ -80,10 +81,6 @@ def supervise(settings: Settings) -> None:
     """
     builds.check_home(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
-    if not is_static(settings.encoder):
-        # Workers that start together would measure each other. They report what is wrong with the encoder.
-        command = [sys.executable, "-c", _MEASURE, str(settings.encoder)]
-        subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     _Supervisor(_with_keys(settings), bind(settings.host, settings.port)).run()
 
 
@@ -121,7 +118,9 @@ class _Supervisor:
         """Serve until a signal stops it."""
         try:
             with self._catching_signals():
-                for number in range(self._settings.workers):
+                if not is_static(self._settings.encoder):
+                    self._measure_encoder()
+                for number in range(0 if self._stopping else self._settings.workers):
                     self._start(number)
 
                 while not self._stopping:
@@ -133,6 +132,20 @@ class _Supervisor:
             self._stop()
 
     # ---- workers
+
+    def _measure_encoder(self) -> None:
+        """Have the encoder measured by a process, as workers that start together would measure each other.
+
+        They report what is wrong with the encoder.
+        """
+        command = [sys.executable, "-c", _MEASURE, str(self._settings.encoder)]
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as measuring:
+            while measuring.poll() is None:
+                if self._stopping:
+                    measuring.kill()
+                time.sleep(_POLL_S)
 
     def _start(self, number: int) -> None:
         """Start a worker. Raises OSError if the system is short of memory, files or processes."""
@@ -369,7 +382,7 @@ class _Supervisor:
             if self._at_once or time.monotonic() > deadline:
                 for worker in self._workers.values():
                     worker.process.kill()
-            time.sleep(0.02)
+            time.sleep(_POLL_S)
 
         for worker in self._workers.values():
             worker.control.close()
