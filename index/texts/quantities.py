@@ -113,8 +113,10 @@ def unit_of(word: str) -> str | None:
 def quantities(text: str) -> Iterator[Quantity]:
     """Yield the quantities of a text, in order."""
     for match in _QUANTITY.finditer(text):
-        unit = match["word"] or match["mark"] or match["joined"] or match["apart"]
-        yield Quantity(*match.span(), _spelling(match["number"], unit.lower()))
+        unit = (match["word"] or match["mark"] or match["joined"] or match["apart"]).lower()
+        # Where case is ignored, i and s also match ı and ſ.
+        if unit in _UNITS:
+            yield Quantity(*match.span(), _spelling(match["number"], unit))
 
 
 def in_one_spelling(text: str) -> str:

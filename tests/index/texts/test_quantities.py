@@ -80,6 +80,11 @@ def test_a_thread_is_a_word_beside_its_length() -> None:
         assert in_one_spelling(text) == text
 
 
+@pytest.mark.parametrize("text", ["2 l\u0131tre", "5 \u0131n", "3 lb\u017f", "10 ohm\u017f"])
+def test_letters_that_only_ignored_case_equates_make_no_unit(text: str) -> None:
+    assert in_one_spelling(text) == text
+
+
 @given(st.text(alphabet="0123456789.,/ -x\"'inchGBtbml²³ſ٣é", max_size=60))
 def test_spelling_is_stable(text: str) -> None:
     once = in_one_spelling(text)
