@@ -21,6 +21,9 @@ _MARKS = (
 _DECLARED = re.compile(rb"coding\s{0,9}[:=]\s{0,9}[\"']?([\w.-]{1,40})")
 _DECLARING_LINES, _DECLARING_BYTES = 2, 1024
 
+# In less, a stray zero byte is as likely as UTF-16 without a mark.
+_MIN_UNMARKED_BYTES = 16
+
 # ISO-2022-JP with the half-width kana that programs on Windows write into it.
 ESCAPED_JAPANESE = "iso2022_jp_ext"
 
@@ -84,7 +87,7 @@ def decoded(content: bytes) -> str | None:
 
 def _unmarked_utf16(content: bytes) -> str | None:
     """The text of a file in UTF-16 without a mark: in most code, most bytes on one side are zero."""
-    if len(content) % 2:
+    if len(content) % 2 or len(content) < _MIN_UNMARKED_BYTES:
         return None
     high_first, low_first = content[::2].count(0), content[1::2].count(0)
     if min(high_first, low_first) or 2 * max(high_first, low_first) < len(content) // 2:
