@@ -359,7 +359,8 @@ def test_languages_without_stems_are_none_of_their_neighbours(text: str) -> None
         (
             SPANISH,
             "Pack de dos camisetas muy ligeras. Silla con dos ruedas y asiento del mejor plástico. Juego de dos "
-            "sartenes para el horno. Lote de dos toallas sin costuras. Mochila con dos bolsillos y las asas.",
+            "sartenes para el horno. Lote de dos toallas sin costuras. Mochila con dos bolsillos y las asas por "
+            "detrás.",
         ),
     ],
     ids=["pro", "dos"],
