@@ -246,6 +246,16 @@ def test_tests_of_a_name_come_before_what_they_test(tmp_path: Path) -> None:
     assert hits[0].score > 1.5 * hits[1].score
 
 
+def test_a_test_that_uses_a_name_comes_before_what_defines_it(tmp_path: Path) -> None:
+    files = {
+        "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+        "tests/test_worker.py": "def test_a_job_waits():\n    take_lock('a')\n",
+    }
+    with open_repository(tmp_path, files) as corpus:
+        hits = corpus.search("who calls take_lock").hits
+    assert [hit.title for hit in hits] == ["test_a_job_waits", "take_lock"]
+
+
 def test_heirs_come_before_what_they_inherit_from(tmp_path: Path) -> None:
     files = {
         "codecs/codec.py": "class Codec:\n    def pack(self, data): ...\n",
