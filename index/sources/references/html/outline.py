@@ -122,10 +122,10 @@ class Outline:
         sections = [section for section in sections if section.blocks or section.signatures]
         sections = [section for section in sections if section.title.lower() != CONTENTS_HEADING]
         for section in sections:
-            _name_release(section)
             if _is_setting(section):
                 section.names = section.signatures = [section.title]
                 section.directive = "option"
+            _name_release(section)
 
         if title and not has_own_title:
             for section in sections:
