@@ -125,7 +125,8 @@ class _Page:
         # The longest texts describe the names; those of other columns are told with their heads.
         columns = zip(*(row[1:] for row in rows[1:]), strict=True)
         lengths = [sum(len(cell.content) for cell in column) for column in columns]
-        heads = [f"{head.content.strip('*_` ')}: " for head in rows[0][1:]]
+        names = ("".join(part.content for part in head.children or []) for head in rows[0][1:])
+        heads = [f"{name}: " if name else "" for name in names]
         heads[lengths.index(max(lengths))] = ""
 
         self._open("dl", {"class": TERM_LIST})

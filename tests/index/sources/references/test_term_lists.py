@@ -107,6 +107,16 @@ def test_rows_that_tell_what_names_are_are_entries() -> None:
     assert body(height) == "--height\n\nHow high."
 
 
+def test_cells_stand_below_the_words_of_their_heads() -> None:
+    (width,) = sections(
+        "| Name | | [By `default`](d.html) |\n|---|---|---|\n| `width` | How wide it is. | 10 |\n"
+    )
+    assert body(width) == "width\n\nHow wide it is.\n\nBy default: 10"
+
+    (height,) = sections("| Name | Meaning | |\n|---|---|---|\n| `height` | How high. | 20 |\n")
+    assert body(height) == "height\n\nHow high.\n\n20"
+
+
 @pytest.mark.parametrize(
     "table",
     [
