@@ -201,7 +201,8 @@ def _between(parts: Sequence[Token], start: int, end: int) -> Iterator[Token]:
     for part in parts:
         characters = _characters(part)
         first, last = max(start - position, 0), min(end - position, len(characters))
-        if len(characters) <= 1 and start <= position < end:
+        # What closes belongs to the character before it.
+        if len(characters) <= 1 and start <= position - (part.nesting < 0) < end:
             yield part
         elif first < last:
             yield replace(part, content=characters[first:last])
