@@ -122,12 +122,15 @@ class _Page:
             self.tokens += tokens[start : end + 1]
             return end + 1 - start
 
-        # The longest texts describe the names; those of other columns are told with their heads.
-        columns = zip(*(row[1:] for row in rows[1:]), strict=True)
-        lengths = [sum(len(cell.content) for cell in column) for column in columns]
         names = ("".join(part.content for part in head.children or []) for head in rows[0][1:])
         heads = [f"{name}: " if name else "" for name in names]
-        heads[lengths.index(max(lengths))] = ""
+
+        # The longest texts describe the names; single words say something only with their head.
+        cells = zip(*(row[1:] for row in rows[1:]), strict=True)
+        columns = [[cell.content for cell in column] for column in cells]
+        longest = max(columns, key=lambda texts: sum(map(len, texts)))
+        if any(" " in text for text in longest):
+            heads[columns.index(longest)] = ""
 
         self._open("dl", {"class": TERM_LIST})
         for term, row in zip(terms, rows[1:], strict=True):

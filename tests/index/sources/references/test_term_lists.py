@@ -117,6 +117,13 @@ def test_cells_stand_below_the_words_of_their_heads() -> None:
     assert body(height) == "height\n\nHow high.\n\n20"
 
 
+def test_words_alone_stand_below_their_heads() -> None:
+    wool, _ = sections(
+        "# Yarns\n\n| Yarn | Warm | Light |\n|---|---|---|\n| `wool` | yes | no |\n| `silk` | no | yes |\n"
+    )
+    assert body(wool) == "wool\n\nWarm: yes\n\nLight: no"
+
+
 def test_a_link_at_the_end_of_an_item_is_closed() -> None:
     html = markup.markdown("- `quilt`: See [there](a.html)\n")
     assert '<dd>See <a href="a.html">there</a></dd>' in html
