@@ -14,10 +14,11 @@ MAX_SECTIONS = 200_000
 CONTENTS_HEADING = "table of contents"
 _NAME = re.compile(r"<?[\w$.:-]+>?")
 # The heading of releases: "v1.13.4 - January 27, 2026", "[2.0.0-rc.1] (unreleased)", "3.21.5, 3.21.6".
-# Without a date, "4.1 - Installation" is a section with its number.
+# Without a date or brackets, "4.1 - Installation" is a section with its number.
 _RELEASE = re.compile(
     r"(?:(?:release|version) )?\[?v?\d+(?:\.\d+)+[\w.+-]{0,30}\]?"
-    r"(?:(?:, \d[\d.]*)+|,? (?:[(\[]|(?=.{0,80}(?:\d{4}|unreleased))[\d\u2012-\u2015/-]).{0,80})?",
+    r"(?:(?:, \d[\d.]*)+|,? [(\[].{0,80}[)\]]"
+    r"|,? (?=.{0,80}(?:\d{4}|unreleased))[(\[\d\u2012-\u2015/-].{0,80})?",
     re.IGNORECASE,
 )
 

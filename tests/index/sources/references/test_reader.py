@@ -154,7 +154,7 @@ def test_numbers_in_a_list_of_changes_are_versions(before: str) -> None:
 def test_what_is_told_of_a_release_begins_with_it(release: str) -> None:
     sections = page(
         f"<title>Changelog</title><h1>Pumps</h1>All.<h2>{release}</h2>Faster.<h3>Fixes</h3>Leaks."
-        "<h2>1.2 Wells</h2>Dug.<h2>1.3 - Pipes</h2>Laid."
+        "<h2>1.2 Wells</h2>Dug.<h2>1.3 - Pipes</h2>Laid.<h2>1.4 (Old) Taps</h2>Open."
     )
     assert sections == [
         ("Pumps", "All."),
@@ -162,6 +162,7 @@ def test_what_is_told_of_a_release_begins_with_it(release: str) -> None:
         ("Fixes", f"{release}\n\nLeaks."),
         ("1.2 Wells", "Dug."),
         ("1.3 - Pipes", "Laid."),
+        ("1.4 (Old) Taps", "Open."),
     ]
 
 
