@@ -83,7 +83,7 @@ class _Term:
 
     def html(self) -> str:
         """The term with its names marked."""
-        name = self.text.partition("=")[0].partition(" ")[0]
+        name = self.text.partition("=")[0].partition(" ")[0] or self.text
         names = [name] if not self.text.startswith("-") else _OPTION_NAME.findall(self.text)
         return f"<dt>{marked(self.text, names)}</dt>"
 

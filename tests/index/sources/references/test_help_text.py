@@ -190,6 +190,11 @@ def test_arguments_are_no_commands(tmp_path: Path, usage: str) -> None:
     assert program.title == "ln"
 
 
+def test_a_term_may_begin_with_an_equals_sign(tmp_path: Path) -> None:
+    text = "usage: moor KEY\n\nKeys:\n  =  Tells where it is.\n  q  Leaves.\n"
+    assert [document.title for document in read(tmp_path, text)] == ["moor", "=", "q"]
+
+
 @pytest.mark.parametrize("usage", ["Usage:\n  -s  Makes", "usage: -s file\n\n  -s  Makes"])
 def test_an_option_that_a_usage_begins_with_is_no_program(tmp_path: Path, usage: str) -> None:
     documents = read(tmp_path, f"{usage} a symbolic link.\n  -f  Removes files.\n")
