@@ -116,7 +116,8 @@ def _hub_has_address() -> bool:
         return True
 
     try:
-        return bool(socket.getaddrinfo(hub.hostname, hub.port or hub.scheme))
+        # Without the name of a service: slim images have no /etc/services to find it in.
+        return bool(socket.getaddrinfo(hub.hostname, hub.port))
     except OSError:
         return False
 
@@ -128,7 +129,8 @@ def load_config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
     no padding token.
     """
     # Without a network, the hub's client would try each file six times, for over a minute.
-    options = {"trust_remote_code": False, "local_files_only": not _hub_has_address()}
+    local = Path(source).is_dir() or not _hub_has_address()
+    options = {"trust_remote_code": False, "local_files_only": local}
     try:
         config = AutoConfig.from_pretrained(source, **options)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)

@@ -7,6 +7,7 @@ import logging
 import pickle
 import re
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from transformers import (
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.training.losses import IGNORED, reconstruction
+from purlin.training.models import pretrained
 from purlin.training.models.architectures import positions
 from purlin.training.models.padding import pad, pad_texts
 from purlin.training.models.settings import ModelSettings, Scratch
@@ -650,6 +652,22 @@ def test_a_hub_without_an_address_is_not_asked(
 
     refused(NotFound, "nobody/no-such-model cannot be loaded", "nobody/no-such-model")
     assert "Retrying" not in caplog.text
+
+
+@pytest.mark.parametrize("endpoint", ["service-without-a-port://localhost", "http://localhost:9"])
+def test_a_hub_with_an_address_is_asked(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
+    assert pretrained._hub_has_address()
+
+
+def test_a_directory_needs_no_hub(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no name server answers, looking up the hub's name takes many seconds."""
+
+    def fail(*_: object) -> None:
+        pytest.fail("an address was looked up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    opened(bert)
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,19 @@ def test_layers_are_kept_evenly(tmp_path: Path) -> None:
         load_ranker_model(ModelSettings(base=str(base), layers=7))
 
 
+@torch.no_grad()
+def test_a_pruned_model_is_restored_as_it_was(directory: Path, tmp_path: Path) -> None:
+    settings = ModelSettings(base=str(directory / "base"), layers=1)
+    trained, restored = load_ranker_model(settings).eval(), load_ranker_model(settings).eval()
+    for weight in trained.parameters():
+        weight.mul_(1.5)
+    trained.save(tmp_path)
+    restored.load(tmp_path)
+
+    ids = torch.randint(4, len(WORDS), (2, 9))
+    assert torch.equal(trained(ids), restored(ids))
+
+
 def test_a_readers_selection_is_the_first_head(directory: Path, tmp_path: Path) -> None:
     reading = load_reader_model(ModelSettings(base=str(directory / "base")))
     reading.save(tmp_path)

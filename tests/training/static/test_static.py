@@ -154,6 +154,15 @@ def test_forward_equals_a_plain_loop() -> None:
         assert vector == pytest.approx([value / length for value in total], abs=1e-6)
 
 
+def test_saved_vectors_and_weights_are_restored(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(4).standard_normal((2, 6, 3)).astype(np.float32)
+    trained, restored = (WordVectors(vectors, vectors[:, 0]) for vectors in numbers)
+    trained.save(tmp_path)
+    restored.load(tmp_path)
+    for name, weight in trained.state_dict().items():
+        assert torch.equal(weight, restored.state_dict()[name])
+
+
 def test_loss_equals_a_plain_loop(data: Path) -> None:
     pairs = [*PAIRS[:6], replace(PAIRS[0], queries=("another query for it",)), PAIRS[0]]
     recipe = read(data, dev=(), loop=LoopSettings(batch_size=8))
