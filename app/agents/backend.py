@@ -93,6 +93,7 @@ def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) 
         corpus=name,
         build=corpus.build,
         encoder=corpus.encoder.name,
+        warning=result.warning,
     )
 
 

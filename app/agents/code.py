@@ -21,6 +21,7 @@ from purlin.app.agents.results import (
     corpus_names,
     describe_location,
     match_reason,
+    one_line,
     origin_fields,
     search_head,
     warned_head,
@@ -179,8 +180,7 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
-    # A name of a file may have an end of line.
-    head = head.replace("\n", r"\n")
+    head = one_line(head)
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
     code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)

@@ -9,7 +9,7 @@ from pydantic import Field
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Result, fit_lines
 from purlin.app.agents.choosing import any_corpus, opened_document
-from purlin.app.agents.results import describe_location
+from purlin.app.agents.results import describe_location, one_line
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
 from purlin.app.fields import Strict
 from purlin.index.errors import InvalidInput
@@ -68,8 +68,7 @@ def _document_head(document: Document, origin: dict[str, Any]) -> Result:
     text = f"{path}{span} {title} · {origin['corpus']} (build {origin['build']})"
     if origin["changed"]:
         text += " · CHANGED since"
-    # A name of a file may have an end of line.
-    return Result(text.replace("\n", r"\n"), {"id": identifier, **names, **location, **origin})
+    return Result(one_line(text), {"id": identifier, **names, **location, **origin})
 
 
 def _line_range(lines: str | None, start: int, end: int) -> tuple[int, int]:

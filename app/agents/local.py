@@ -195,8 +195,8 @@ class LocalCorpora(Backend):
 
     def _refreshing(self, corpus: str) -> Future[Workspace | BestWorkspace] | None:
         """The refresh of a workspace when it has ended, in the caller's turn; None if that takes too long."""
-        deadline = time.monotonic() + ANSWER_S
-        if not self._await(lambda seconds: self._turn.acquire(timeout=seconds), corpus, deadline):
+        started = time.monotonic()
+        if not self._await(lambda seconds: self._turn.acquire(timeout=seconds), corpus, started):
             return None
 
         refreshed: Future[Workspace | BestWorkspace] = Future()
@@ -209,7 +209,7 @@ class LocalCorpora(Backend):
             self._turn.release()
             raise
 
-        if self._await(lambda seconds: bool(wait([refreshed], seconds).done), corpus, deadline):
+        if self._await(lambda seconds: bool(wait([refreshed], seconds).done), corpus, started):
             return refreshed
         # Before the refresh is cancelled: its thread says when it has ended.
         self._is_late = True
@@ -218,20 +218,21 @@ class LocalCorpora(Backend):
         self._is_late = False
         return refreshed
 
-    def _await(self, is_ready: Callable[[float], bool], corpus: str, deadline: float) -> bool:
+    def _await(self, is_ready: Callable[[float], bool], corpus: str, started: float) -> bool:
         """Whether something is ready in time, which is sooner if the last build can answer.
 
-        `is_ready` waits for it at most for a number of seconds.
+        `is_ready` waits for it at most for a number of seconds; the call has waited since `started`.
         """
         thread = threading.get_ident()
         self._waiting.add(thread)
         try:
-            if is_ready(0.0 if self._is_late else min(PATIENCE_S, ANSWER_S)):
+            patience_s = 0.0 if self._is_late else min(PATIENCE_S, ANSWER_S)
+            if is_ready(_remaining_s(started, patience_s)):
                 return True
             workspace = self._workspaces.get(corpus)
             if workspace is not None and workspace.is_open:
                 return False
-            return is_ready(max(deadline - time.monotonic(), 0.0))
+            return is_ready(_remaining_s(started, ANSWER_S))
         finally:
             self._waiting.discard(thread)
 
@@ -320,6 +321,11 @@ class LocalCorpora(Backend):
         while not service.ready() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return ServedCorpora(service)
+
+
+def _remaining_s(started: float, limit_s: float) -> float:
+    """Seconds until a time limit is over that began at `started`."""
+    return max(started + limit_s - time.monotonic(), 0.0)
 
 
 def _resolved(path: Path, argument: str) -> Path:

@@ -7,7 +7,7 @@ from pydantic import Field
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Part, Result, fit
 from purlin.app.agents.choosing import choose_corpora, with_warning
-from purlin.app.agents.results import match_reason, search_head, without_unlike
+from purlin.app.agents.results import match_reason, one_line, search_head, without_unlike
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, K, Tool
 from purlin.app.fields import Conditions, Query, Strict
 from purlin.index.records import Hit
@@ -63,7 +63,7 @@ def _product_part(query: str, hit: Hit) -> Part:
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"
-    return Part(head, fields, "text", hit.text)
+    return Part(one_line(head), fields, "text", hit.text)
 
 
 SEARCH_PRODUCTS = Tool(

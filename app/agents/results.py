@@ -43,7 +43,7 @@ def search_head(
     if changed:
         text += f"; files changed since: {changed}, read these before you rely on them"
         structured["changed_files"] = changed
-    return warned_head(Result(text, structured), reply)
+    return warned_head(Result(one_line(text), structured), reply)
 
 
 def warned_head(head: Result, reply: SearchReply | QaReply) -> Result:
@@ -94,6 +94,11 @@ def corpus_names(reply: SearchReply) -> str:
     names = [str(each.corpus) for each in reply.corpora or [reply]]
     line = ", ".join(names)
     return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}… ({len(names)} corpora)"
+
+
+def one_line(head: str) -> str:
+    """A head with its ends of lines escaped: names of files and values of products may have some."""
+    return head.replace("\n", r"\n")
 
 
 def describe_location(location: Location, document_id: str) -> tuple[str, dict[str, Any], str]:

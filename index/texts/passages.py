@@ -18,7 +18,7 @@ from purlin.index.texts.quantities import in_one_spelling
 
 # Raised when `split`, `render`, `lexical_text`, the tokens of BM25, the values that filters compare or
 # what is stored of a document are anything else: builds then take over no passages of earlier ones.
-TEXTS_VERSION = 7
+TEXTS_VERSION = 8
 # The first version in which quantities of products have one spelling, and their filters no case.
 ONE_SPELLING_SINCE = 3
 # The first version in which an option of one letter is a token with its dash.

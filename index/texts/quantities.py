@@ -77,24 +77,26 @@ _WORDS = "|".join(sorted((name for name in _UNITS if name[0].isalpha() and name 
 _MARKS = "|".join(name for name in _UNITS if not name[0].isalpha())
 _BLANK = "[ \u00a0\u202f]"
 # A number stands by itself, or after the x of 4x2GB: that of "802.11", "1/2" or "DDR4-3200" is no quantity.
-# After a blank, "in" is a unit at the end of a phrase only, and it is none in 2-in-1.
+# After a blank, "in" is a unit at the end of a phrase only, and it is none in 2-in-1. 4k7 is 4.7 kΩ in the
+# code of IEC 60062, and 4.7k is, too.
 _QUANTITY = re.compile(
     rf"""
     (?:(?<=\d[x×*])|(?<![\w.,])(?<!\d/)(?<!\w-))
-    (?P<number>[1-9][0-9]{{0,2}}(?:,[0-9]{{3}}){{1,3}}(?:\.[0-9]{{1,4}})?|[0-9]{{1,9}}(?:[.,][0-9]{{1,4}})?)
     (?:
-        (?:{_BLANK}|[-\u2011])?(?P<word>{_WORDS})(?!\w|/[^\W\d])
-        |(?P<mark>{_MARKS})(?!\w)
-        |[-\u2011]?(?P<joined>in)(?![\w-])
-        |{_BLANK}(?P<apart>in)(?=\.?{_BLANK}?(?:[),;x×/]|\Z))
+        (?P<kilohms>[0-9]{{1,3}}(?:k[0-9]|[.,][0-9]{{1,2}}k))(?:{_BLANK}?(?:Ω|ohms?))?(?!\w)
+        |(?P<number>[1-9][0-9]{{0,2}}(?:,[0-9]{{3}}){{1,3}}(?:\.[0-9]{{1,4}})?|[0-9]{{1,9}}(?:[.,][0-9]{{1,4}})?)
+        (?:
+            (?:{_BLANK}|[-\u2011])?(?P<word>{_WORDS})(?!\w|/[^\W\d])
+            |(?P<mark>{_MARKS})(?!\w)
+            |[-\u2011]?(?P<joined>in)(?![\w-])
+            |{_BLANK}(?P<apart>in)(?=\.?{_BLANK}?(?:[),;x×/]|\Z))
+        )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 # A metric thread and its length or pitch: M6x30 has the word M6, as M6 x 30 has.
 _THREAD = re.compile(r"(?<!\w)(M\d{1,2}(?:[.,]\d)?)[x×*](?=\d)", re.IGNORECASE)
-# A resistance in the code of IEC 60062: 4k7 is 4.7 kΩ.
-_RESISTANCE = re.compile(r"(?<![\w.,])(\d{1,3})k(\d)(?!\w)", re.IGNORECASE)
 
 
 class Quantity(NamedTuple):
@@ -113,13 +115,19 @@ def unit_of(word: str) -> str | None:
 def quantities(text: str) -> Iterator[Quantity]:
     """Yield the quantities of a text, in order."""
     for match in _QUANTITY.finditer(text):
-        unit = match["word"] or match["mark"] or match["joined"] or match["apart"]
-        yield Quantity(*match.span(), _spelling(match["number"], unit.lower()))
+        if kilohms := match["kilohms"]:
+            number, unit = kilohms.lower().rstrip("k").replace("k", "."), "kohm"
+        else:
+            unit = (match["word"] or match["mark"] or match["joined"] or match["apart"]).lower()
+            number = match["number"]
+        # Where case is ignored, i and s also match ı and ſ.
+        if unit in _UNITS:
+            yield Quantity(*match.span(), _spelling(number, unit))
 
 
 def in_one_spelling(text: str) -> str:
     """The text with each of its quantities in one spelling, and threads apart from their lengths."""
-    text = _RESISTANCE.sub(r"\1.\2 kohm", _THREAD.sub(r"\1 x ", text))
+    text = _THREAD.sub(r"\1 x ", text)
     pieces, end = [], 0
     for quantity in quantities(text):
         # What follows, or the x before, must not become part of its word.

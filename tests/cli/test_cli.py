@@ -95,9 +95,9 @@ def _hits(*arguments: object, home: Path) -> list[dict[str, Any]]:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     corpus = write_jsonl(home / "corpus.jsonl", SHOP)
-    done = _start("index", "build", "product", corpus, "--name", "shop", home=home)
-    assert done.returncode == 0, done.stderr
-    assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
+    completed = _start("index", "build", "product", corpus, "--name", "shop", home=home)
+    assert completed.returncode == 0, completed.stderr
+    assert "shop: 3 documents, 3 passages (0 unchanged)" in completed.stdout
     return home
 
 
@@ -198,11 +198,11 @@ def test_a_wrong_setting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    done = _run("serve", "--demo", home=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {name} must be ")
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    completed = _run("serve", "--demo", home=tmp_path)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith(f"error: {name} must be ")
+    assert words in completed.stderr
+    assert len(completed.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -264,8 +264,8 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
     judged = "query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n"
     qrels = write_file(shop / "qrels.tsv", judged)
 
-    done = _evaluate(queries, qrels, shop / "run.trec", home=shop)
-    measures = {m["name"]: m for m in json.loads(done.stdout)}
+    completed = _evaluate(queries, qrels, shop / "run.trec", home=shop)
+    measures = {m["name"]: m for m in json.loads(completed.stdout)}
     # q3 is judged and not among the queries: it counts 0.
     assert measures["MRR@100"]["mean"] == pytest.approx(2 / 3)
     assert measures["MRR@100"]["queries"] == 3
@@ -279,9 +279,9 @@ def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
 
     for judged in ("100%\ttea pot.md\t1\n", "100%25 0 tea%20pot.md 1\n"):
         qrels = write_file(tmp_path / "judged.txt", judged)
-        done = _evaluate(queries, qrels, tmp_path / "run.trec", home=tmp_path)
-        assert "2 ids hold white space, control characters or %" in done.stderr
-        assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
+        completed = _evaluate(queries, qrels, tmp_path / "run.trec", home=tmp_path)
+        assert "2 ids hold white space, control characters or %" in completed.stderr
+        assert {measure["mean"] for measure in json.loads(completed.stdout)} == {1.0}
         row = "100%25\tQ0\ttea%20pot.md\t1\t1.0\tpurlin\n"
         assert (tmp_path / "run.trec").read_text() == row
 
@@ -297,11 +297,14 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
 
     measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
     assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
-    done = build(SHOP[2:], *measured)
-    assert done.returncode == 1
-    assert "is worse than the active one and was kept, not activated: MRR@100 0.0000" in done.stderr
-    assert "2 of 2 relevant documents are not in this build" in done.stderr
-    assert "--force" in done.stderr
+    completed = build(SHOP[2:], *measured)
+    assert completed.returncode == 1
+    assert (
+        "is worse than the active one and was kept, not activated: MRR@100 0.0000"
+        in completed.stderr
+    )
+    assert "2 of 2 relevant documents are not in this build" in completed.stderr
+    assert "--force" in completed.stderr
     assert "3 documents" not in build(SHOP[2:], *measured, "--force").stdout
     assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
     assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
@@ -318,8 +321,10 @@ def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
         return _build(catalogue, "--encoder", "static", *options, home=tmp_path)
 
     assert 'not recognised as id, description, brand: columns "Ref", "Prose" are' in built().stdout
-    done = built("--column", "description=Prose", "--column", "id=Ref")
-    assert (done.returncode, "not recognised" in done.stdout) == (0, False), done.stderr
+    completed = built("--column", "description=Prose", "--column", "id=Ref")
+    assert (completed.returncode, "not recognised" in completed.stdout) == (0, False), (
+        completed.stderr
+    )
     [hit] = _hits("A-2", "-k", 1, home=tmp_path)
     assert (hit["id"], hit["text"]) == ("A-2", "Holds wood")
 
@@ -338,8 +343,8 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
     corpus, log = write_jsonl(tmp_path / "corpus.jsonl", SHOP), tmp_path / "log.jsonl"
     queries = [("for my morning tea", "k1"), ("tea", "gone")]
     write_jsonl(log, ({"query": query, "document": document} for query, document in queries))
-    done = _build(corpus, "--query-log", log, home=tmp_path)
-    assert "query log: 1 of 2 queries lead to its documents" in done.stdout
+    completed = _build(corpus, "--query-log", log, home=tmp_path)
+    assert "query log: 1 of 2 queries lead to its documents" in completed.stdout
     [hit] = _hits("morning tea", "-k", 1, home=tmp_path)
     assert hit["document_id"] == "k1"
     assert hit["scores"]["log"] > 0.5
@@ -400,10 +405,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], words: str) -> None:
-    done = _run(*arguments, home=shop)
-    assert done.returncode != 0
-    assert words in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    completed = _run(*arguments, home=shop)
+    assert completed.returncode != 0
+    assert words in " ".join(completed.stderr.split())
+    assert "Traceback" not in completed.stderr
 
 
 # A shell's background jobs ignore SIGINT, and so would what they start.
@@ -455,7 +460,7 @@ main()
 
 @pytest.mark.parametrize("module", ["purlin.cli", "purlin.cli.terminal", "purlin.index.errors"])
 def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_IMPORT, module],
         cwd=ROOT,
         capture_output=True,
@@ -463,7 +468,7 @@ def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) 
         check=False,
         timeout=60,
     )
-    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert (completed.returncode, completed.stderr) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -118,14 +118,14 @@ finally:
 """
     for _ in ("indexes", "reads the index"):
         arguments = [sys.executable, "-c", script, "search", "receipt", "--encoder", encoder]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-        assert done.stdout.splitlines()[-1] == "[]"
+        completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        assert completed.stdout.splitlines()[-1] == "[]"
 
 
 def test_reader_that_stops_early_is_no_error(shop: Path, encoder: str) -> None:
     command = f"{sys.executable} -m purlin search receipt --encoder {encoder} | head -0"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert "Traceback" not in done.stderr
+    completed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "Traceback" not in completed.stderr
 
 
 def test_two_searches_at_once_both_answer(shop: Path, encoder: str) -> None:
@@ -152,23 +152,23 @@ def test_streams_may_be_closed_or_full(
 ) -> None:
     command = f"{sys.executable} -m purlin search send_receipt --encoder {encoder}"
     subprocess.run(command, shell=True, capture_output=True, check=True)
-    done = subprocess.run(
+    completed = subprocess.run(
         f"{command} {redirection}", shell=True, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (status, "")
-    assert done.stdout.startswith(printed)
-    assert "Traceback" not in done.stdout
+    assert (completed.returncode, completed.stderr) == (status, "")
+    assert completed.stdout.startswith(printed)
+    assert "Traceback" not in completed.stdout
 
 
 def test_a_closed_stdin_is_an_empty_one(shop: Path) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         f"{sys.executable} -m purlin mcp <&-",
         shell=True,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (done.stdout, done.stderr) == ("", "")
+    assert (completed.stdout, completed.stderr) == ("", "")
 
 
 def test_output_needs_no_utf8(shop: Path, encoder: str) -> None:
@@ -177,10 +177,10 @@ def test_output_needs_no_utf8(shop: Path, encoder: str) -> None:
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
 
     def printed(*options: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*arguments, *options], capture_output=True, env=environment, check=True
         )
-        return done.stdout.decode("latin-1")
+        return completed.stdout.decode("latin-1")
 
     assert '? """Größe' in " ".join(printed().split())
     assert json.loads(printed("--json", "-k", "1"))["text"].endswith('"""Größe"""')

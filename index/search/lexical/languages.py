@@ -111,11 +111,12 @@ LANGUAGES: Mapping[str, Language] = {
     for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN, SWEDISH, POLISH)
 }
 # Common words of languages that are searched as English although they share many with a language above:
-# Danish and Norwegian, Portuguese, Czech and Slovak.
+# Danish and Norwegian, Portuguese, Czech and Slovak; without "dos", which is Spanish, too, and "pro", which
+# names of products have.
 _ELSEWHERE = frozenset(
     "af blev blir bliver eller fra hvis ikke kun noe nogle og ogsa til uden uten ved "
-    "ao aos com dos em foi mais na nao nas nos ou pela pelo sao seu sua um uma voce "
-    "aj alebo az byl je jeho jsou ke ked kde ktera ktere ktery nebo podle pre pri pro se si su take tez vas ve".split()
+    "ao aos com em foi mais na nao nas nos ou pela pelo sao seu sua um uma voce "
+    "aj alebo az byl je jeho jsou ke ked kde ktera ktere ktery nebo podle pre pri se si su take tez vas ve".split()
 )
 
 

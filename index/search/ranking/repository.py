@@ -51,8 +51,8 @@ SECONDARY_ROLE = 0.5
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
 # the code outside of definitions, whose name is the file's.
 SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
-# If the query asks who uses a symbol, its uses come before its definition.
-USE, DEFINITION_OF_USED = 0.8, 0.2
+# If the query asks who uses a symbol, its uses come before its definition, also those in tests.
+USE, DEFINITION_OF_USED = 0.8, 0.1
 
 _MIN_PREFIX = 4
 SEPARATOR = re.compile(r"::|->|[.#\\]")

@@ -15,6 +15,7 @@ _TESTS = r"(?:tests|specs|test ?cases|test ?suites?)"
 _NOT_A_CONDITION = r"(?! (?:for|if|whether)\b)"
 _QUERY = re.compile(
     rf"{_BEFORE}(?:{_TESTS}|test|spec) (?:of|that|checking|covering|covers?)\b"
+    rf"|{_BEFORE}{_TESTS} (?:uses?|using|calls?|calling|checks?|testing)\b"
     rf"|{_BEFORE}(?:{_TESTS}|(?:a|the|unit|integration|regression) test) (?:for|on|which)\b"
     r"|(?:where|how) (?:is|are) .*\btested$"
     rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test\b{_NOT_A_CONDITION}"

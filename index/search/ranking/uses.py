@@ -73,9 +73,10 @@ _HERITAGE = {
 
 
 Verb = Literal["uses", "tests", "inherits from"]
+# In this order: "which tests use X" wants tests alone.
 _QUESTIONS: Mapping[Verb, re.Pattern[str]] = {
-    "uses": _ON_USES,
     "tests": _ON_TESTS,
+    "uses": _ON_USES,
     "inherits from": _ON_HEIRS,
 }
 
@@ -168,7 +169,7 @@ def covering_tests(symbol: str, documents: Sequence[Document]) -> Mask:
         [
             is_test(document)
             and (
-                words in "".join(map(_words, _parts(document.title)[-2:]))
+                (words.strip() and words in "".join(map(_words, _parts(document.title)[-2:])))
                 or first_use(symbol, document.body) is not None
             )
             for document in documents

@@ -316,8 +316,8 @@ def is_translations(file_type: FileType, content: bytes) -> bool:
 
 def refined_type(file_type: FileType, content: bytes) -> FileType:
     """The same, or what shares its suffix, as the content tells: C++ in a header, Prolog in `.pl`."""
-    for language, tells, other in _SHARED_SUFFIXES:
+    for language, tells, content_language in _SHARED_SUFFIXES:
         if file_type.language == language and tells(content):
-            return FileType("code", other, _GRAMMARS.get(other))
+            return FileType("code", content_language, _GRAMMARS.get(content_language))
 
     return file_type

@@ -24,7 +24,7 @@ TAB_COLUMNS = 8
 
 _USAGE = re.compile(r"^usage:\s*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
 # The program and its command, in front of what is passed to them: `kubectl rollout undo (TYPE NAME)`.
-_CALLED = re.compile(r"(?:\S*/)?(?P<name>[^\s/]+(?:(?: [a-z][\w-]*)+(?= [^\sa-z]))?)")
+_CALLED = re.compile(r"(?:\S*/)?(?P<name>[^\s/-][^\s/]*(?:(?: [a-z][\w-]*)+(?= [^\sa-z]))?)")
 # Directives, underlines and the mark of a literal block: the text is reStructuredText.
 _RST = re.compile(r"^(?:\.\. \S|([=~^*+#`-])\1{3,}$)|::$", re.MULTILINE)
 _HEADING = re.compile(r"\S.{0,80}:")
@@ -83,7 +83,7 @@ class _Term:
 
     def html(self) -> str:
         """The term with its names marked."""
-        name = self.text.partition("=")[0].partition(" ")[0]
+        name = self.text.partition("=")[0].partition(" ")[0] or self.text
         names = [name] if not self.text.startswith("-") else _OPTION_NAME.findall(self.text)
         return f"<dt>{marked(self.text, names)}</dt>"
 

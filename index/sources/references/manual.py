@@ -38,7 +38,7 @@ from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 21
+VERSION = 22
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -375,7 +375,8 @@ def _decode(content: bytes, name: str) -> str | Skipped:
             # Old ones are in other encodings; what is in none is no manual page.
             return decoded(content) or ""
         if b"\0" in content[:8192]:
-            return Skipped(name, "binary, not text")
+            text = decoded(content)
+            return Skipped(name, "binary, not text") if text is None or "\0" in text else text
         may_declare = page_format == "html" and not content.startswith(codecs.BOM_UTF8)
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"

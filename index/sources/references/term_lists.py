@@ -122,11 +122,15 @@ class _Page:
             self.tokens += tokens[start : end + 1]
             return end + 1 - start
 
-        # The longest texts describe the names; those of other columns are told with their heads.
-        columns = zip(*(row[1:] for row in rows[1:]), strict=True)
-        lengths = [sum(len(cell.content) for cell in column) for column in columns]
-        heads = [f"{head.content.strip('*_` ')}: " for head in rows[0][1:]]
-        heads[lengths.index(max(lengths))] = ""
+        names = ("".join(part.content for part in head.children or []) for head in rows[0][1:])
+        heads = [f"{name}: " if name else "" for name in names]
+
+        # The longest texts describe the names; single words say something only with their head.
+        cells = zip(*(row[1:] for row in rows[1:]), strict=True)
+        columns = [[cell.content for cell in column] for column in cells]
+        longest = max(columns, key=lambda texts: sum(map(len, texts)))
+        if any(" " in text for text in longest):
+            heads[columns.index(longest)] = ""
 
         self._open("dl", {"class": TERM_LIST})
         for term, row in zip(terms, rows[1:], strict=True):
@@ -200,7 +204,8 @@ def _between(parts: Sequence[Token], start: int, end: int) -> Iterator[Token]:
     for part in parts:
         characters = _characters(part)
         first, last = max(start - position, 0), min(end - position, len(characters))
-        if len(characters) <= 1 and start <= position < end:
+        # What closes belongs to the character before it.
+        if len(characters) <= 1 and start <= position - (part.nesting < 0) < end:
             yield part
         elif first < last:
             yield replace(part, content=characters[first:last])

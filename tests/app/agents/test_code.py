@@ -263,7 +263,8 @@ def test_an_end_of_line_in_the_name_of_a_file_does_not_end_the_head_of_a_hit() -
         Location("a\nb.py", 1, 1),
         {},
     )
-    result = _code_result(SearchReply((hit,), 1, 1.0, "code", "b", "e"), 400)
+    reply = SearchReply((hit,), 1, 1.0, "code", "b", "e")
+    result = _code_result(reply, 400, near=hit.document_id)
     assert result.text.splitlines()[1].startswith(r"1. a\nb.py:1-1 f · 0.50")
     assert result.structured["hits"][0]["path"] == "a\nb.py"
 

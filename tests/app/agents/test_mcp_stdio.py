@@ -462,6 +462,33 @@ def test_the_last_build_answers_while_changed_files_are_indexed(
     assert "warning" not in reply["result"]["structuredContent"]
 
 
+def test_the_wait_for_other_calls_counts_before_the_last_build_answers(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SlowEncoder()
+    encoder.go_on.set()
+    monkeypatch.setattr(workspace, "load_encoder", lambda directory: encoder)
+    local = LocalCorpora(project, tmp_path / "home")
+    search = call(1, "search_code", query="sort numbers", k=2)
+    talk(local, search)
+
+    # The wait for the turn and the indexing are each shorter than a call waits.
+    encode = encoder.encode
+    monkeypatch.setattr(local_module, "PATIENCE_S", 3.0)
+    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
+
+    def encode_late(texts: Any, **options: Any) -> Vectors:
+        if any("def sort_numbers" in each for each in texts):
+            time.sleep(2.0)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(encoder, "encode", encode_late)
+    local._turn.acquire()
+    threading.Timer(2.0, local._turn.release).start()
+    assert "this is of the index before" in text(talk(local, search)[1])
+    until(lambda: not local._is_late)
+
+
 def test_what_ends_a_long_indexing_is_told_to_the_next_call(
     slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -636,6 +663,12 @@ def test_corpora_of_a_home_are_searched_by_name(
     assert "function fetchPage" in text(replies[9])
     with pytest.raises(NotFound):
         local.kind("none")
+
+
+def test_the_languages_of_a_directory_are_listed_if_none_is_meant(local: LocalCorpora) -> None:
+    reply = talk(local, call(1, "search_code", query="sort rows of a page", language="Golang"))[1]
+    assert "Nothing in workspace fits language Golang: leave it out" in text(reply)
+    assert "It has: javascript, markdown, python." in text(reply)
 
 
 def test_a_file_that_is_not_indexed_is_named_with_its_reason(

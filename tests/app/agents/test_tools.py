@@ -219,6 +219,19 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
     assert "line" not in text(missing)
 
 
+def test_a_value_of_several_lines_does_not_end_the_head_of_a_product(tmp_path: Path) -> None:
+    lamp = Document("lamp", "product", "Lamp", "Bright.", fields={"material": "oak\nash"})
+    make(tmp_path, "shop", [lamp], "product")
+    with ready(tmp_path) as client:
+        result = call(client, "search_products", query="lamp")
+
+    (shown,) = result["structuredContent"]["hits"]
+    assert shown["fields"] == {"material": "oak\nash"}
+    _, head, first_line = text(result).splitlines()[:3]
+    assert head.endswith(r"material=oak\nash")
+    assert first_line == "Bright."
+
+
 def test_variants_of_a_product_are_one_hit(tmp_path: Path) -> None:
     variants = [
         Document(f"drill-{n}", "product", "Drill", "For stone.", fields={"parent": "drill"})

@@ -29,7 +29,7 @@ from tests.support.documents import source
         ("3m", ["3 m", "300 cm", "3000mm", "3 metres", "3M"]),
         ("1200w", ["1200 W", "1.2 kW", "1200 watts"]),
         ("100nf", ["100 nF", "0.1 µF", "0.1uF", "0,1 \u03bcF", "100000 pF"]),
-        ("4700ohm", ["4.7 kΩ", "4,7k\u2126", "4.7 kohm", "4700 ohms"]),
+        ("4700ohm", ["4.7 kΩ", "4,7k\u2126", "4.7 kohm", "4700 ohms", "4.7k", "4.7k ohm", "4k7Ω"]),
         ("1000uh", ["1 mH", "1000 µH"]),
         ("1000mbps", ["1 Gbit/s", "1 Gbps", "1000 Mbps"]),
         ("2gb", ["4x2GB", "4 x 2 GB", "512 MB/2 GB"]),
@@ -80,6 +80,11 @@ def test_a_thread_is_a_word_beside_its_length() -> None:
         assert in_one_spelling(text) == text
 
 
+@pytest.mark.parametrize("text", ["2 l\u0131tre", "5 \u0131n", "3 lb\u017f", "10 ohm\u017f"])
+def test_letters_that_only_ignored_case_equates_make_no_unit(text: str) -> None:
+    assert in_one_spelling(text) == text
+
+
 @given(st.text(alphabet="0123456789.,/ -x\"'inchGBtbml²³ſ٣é", max_size=60))
 def test_spelling_is_stable(text: str) -> None:
     once = in_one_spelling(text)
@@ -104,6 +109,17 @@ def shop(tmp_path: Path) -> Corpus:
 def test_products_are_found_by_equal_quantities(shop: Corpus, query: str) -> None:
     *equal, other = (hit.id for hit in shop.search(query, mode="lexical").hits)
     assert (sorted(equal), other) == (["a", "c", "d"], "b")
+
+
+@pytest.mark.parametrize("query", ["4.7k resistor", "4k7 resistor"])
+def test_a_resistance_is_found_and_highlighted_without_its_unit(tmp_path: Path, query: str) -> None:
+    records = [
+        {"id": value, "name": "Resistor", "description": f"Of {value} kΩ."}
+        for value in ("47", "4.7")
+    ]
+    shop = new_corpus(tmp_path, "product", [source("f", map(from_record, records))])
+    hit = shop.search(query, mode="lexical").hits[0]
+    assert [hit.text[start:end] for start, end in hit.highlights] == ["4.7 kΩ"]
 
 
 def test_equal_quantities_are_highlighted(shop: Corpus) -> None:

@@ -13,9 +13,12 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 MAX_SECTIONS = 200_000
 CONTENTS_HEADING = "table of contents"
 _NAME = re.compile(r"<?[\w$.:-]+>?")
-# The heading of a release: "v1.13.4 - January 27, 2026", "[2.0.0-rc.1] (unreleased)".
+# The heading of releases: "v1.13.4 - January 27, 2026", "[2.0.0-rc.1] (unreleased)", "3.21.5, 3.21.6".
+# Without a date or brackets, "4.1 - Installation" is a section with its number.
 _RELEASE = re.compile(
-    r"(?:(?:release|version) )?\[?v?\d+(?:\.\d+)+[\w.+-]{0,30}\]?(?:,? [(\[\d\u2012-\u2015/-].{0,80})?",
+    r"(?:(?:release|version) )?\[?v?\d+(?:\.\d+)+[\w.+-]{0,30}\]?"
+    r"(?:(?:, \d[\d.]*)+|,? [(\[].{0,80}[)\]]"
+    r"|,? (?=.{0,80}(?:\d{4}|unreleased))[(\[\d\u2012-\u2015/-].{0,80})?",
     re.IGNORECASE,
 )
 
@@ -122,10 +125,10 @@ class Outline:
         sections = [section for section in sections if section.blocks or section.signatures]
         sections = [section for section in sections if section.title.lower() != CONTENTS_HEADING]
         for section in sections:
-            _name_release(section)
             if _is_setting(section):
                 section.names = section.signatures = [section.title]
                 section.directive = "option"
+            _name_release(section)
 
         if title and not has_own_title:
             for section in sections:

@@ -348,6 +348,29 @@ def test_languages_without_stems_are_none_of_their_neighbours(text: str) -> None
     assert detect([fold(text).lower()] * 10) is ENGLISH
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        (
+            GERMAN,
+            "Hülle für iPhone 13 Pro mit Fach. Glas für das iPhone 15 Pro. Kabel für iPad Pro und MacBook Pro. "
+            "Armband für die Watch5 Pro ohne Schnalle. Tasche für iPhone 14 Pro, sehr dünn.",
+        ),
+        (
+            SPANISH,
+            "Pack de dos camisetas muy ligeras. Silla con dos ruedas y asiento del mejor plástico. Juego de dos "
+            "sartenes para el horno. Lote de dos toallas sin costuras. Mochila con dos bolsillos y las asas por "
+            "detrás.",
+        ),
+    ],
+    ids=["pro", "dos"],
+)
+def test_words_of_names_and_of_the_language_itself_do_not_hide_it(
+    language: Language, text: str
+) -> None:
+    assert detect([fold(text).lower()] * 10) is language
+
+
 def test_names_and_codes_are_english() -> None:
     assert detect([]) is ENGLISH
     assert detect(["de longhi la spezia el paso le creuset die hard"] * 1000) is ENGLISH

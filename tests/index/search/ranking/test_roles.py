@@ -25,6 +25,7 @@ from tests.support.corpora import open_repository
         "which functions tests parse_header",
         "what tests are there for uploads",
         "tests which cover uploads",
+        "which tests use the clock",
     ],
 )
 def test_queries_for_tests(query: str) -> None:

@@ -48,6 +48,8 @@ from tests.support.corpora import open_repository
         ("tests that check Token.find", "Token.find"),
         ("where is parse_header tested", "parse_header"),
         ("what tests parse_header", "parse_header"),
+        ("which tests use parse_header", "parse_header"),
+        ("tests calling parse_header", "parse_header"),
         ("how do we test SearchKey", "SearchKey"),
         ("tests of the header parser", None),
         ("test for is_empty", None),
@@ -226,6 +228,7 @@ def test_tests_of_a_name_have_it_in_their_names_or_use_it() -> None:
         document("Request.read", "h = parse_header(line)", "source"),
     ]
     assert covering_tests("parse_header", covering + others).tolist() == [True] * 3 + [False] * 3
+    assert not covering_tests("_", covering).any()
 
 
 def test_tests_of_a_name_come_before_what_they_test(tmp_path: Path) -> None:
@@ -241,6 +244,16 @@ def test_tests_of_a_name_come_before_what_they_test(tmp_path: Path) -> None:
     assert hits[0].title == "test_a_job_waits"
     assert why(query, hits[0]) == "tests take_lock"
     assert hits[0].score > 1.5 * hits[1].score
+
+
+def test_a_test_that_uses_a_name_comes_before_what_defines_it(tmp_path: Path) -> None:
+    files = {
+        "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+        "tests/test_worker.py": "def test_a_job_waits():\n    take_lock('a')\n",
+    }
+    with open_repository(tmp_path, files) as corpus:
+        hits = corpus.search("who calls take_lock").hits
+    assert [hit.title for hit in hits] == ["test_a_job_waits", "take_lock"]
 
 
 def test_heirs_come_before_what_they_inherit_from(tmp_path: Path) -> None:

@@ -49,11 +49,14 @@ def test_other_tables_are_text(rows: str) -> None:
     assert section.title == "Limits"
 
 
+@pytest.mark.parametrize("heading", ["", "<h1>Version 1.2</h1>"])
 @pytest.mark.parametrize("title", ["crossing_time", "<IfMoored>", "ferry.speed"])
-def test_a_section_that_begins_with_its_type_and_default_is_a_setting(title: str) -> None:
+def test_a_section_that_begins_with_its_type_and_default_is_a_setting(
+    title: str, heading: str
+) -> None:
     escaped = title.replace("<", "&lt;")
     (section,) = read_page(
-        f"<h1>{escaped}</h1><p>Type: number<br>Default: 5</p><p>In minutes.</p>"
+        f"{heading}<h2>{escaped}</h2><p>Type: number<br>Default: 5</p><p>In minutes.</p>"
     ).sections
     assert (section.title, section.names, section.directive) == (title, [title], "option")
     assert section.compose()[0] == f"{title}\n\nType: number\nDefault: 5\n\nIn minutes."

@@ -190,6 +190,18 @@ def test_arguments_are_no_commands(tmp_path: Path, usage: str) -> None:
     assert program.title == "ln"
 
 
+def test_a_term_may_begin_with_an_equals_sign(tmp_path: Path) -> None:
+    text = "usage: moor KEY\n\nKeys:\n  =  Tells where it is.\n  q  Leaves.\n"
+    assert [document.title for document in read(tmp_path, text)] == ["moor", "=", "q"]
+
+
+@pytest.mark.parametrize("usage", ["Usage:\n  -s  Makes", "usage: -s file\n\n  -s  Makes"])
+def test_an_option_that_a_usage_begins_with_is_no_program(tmp_path: Path, usage: str) -> None:
+    documents = read(tmp_path, f"{usage} a symbolic link.\n  -f  Removes files.\n")
+    assert [document.title for document in documents][-2:] == ["-s", "-f"]
+    assert all(document.fields.get("directive") != "function" for document in documents)
+
+
 def test_a_long_listing_of_terms_on_a_page_has_entries() -> None:
     listing = "".join(f"\tloom{number}=\t[WOOD] Weaves &lt;n&gt;.\n" for number in range(1000))
     page = read_page(f"<h1>Looms</h1><pre class='literal'>{listing}</pre><p>So.</p>")

@@ -50,6 +50,14 @@ def test_undecodable_pages_are_skipped_with_the_reason(
     assert reason in only_skipped(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.1"])
+def test_utf16_without_a_mark_is_read(tmp_path: Path, name: str) -> None:
+    head = ".TH PAGE 1\n.SH Moors\n" if name == "page.1" else "<p>"
+    (tmp_path / name).write_bytes(f"{head}The ferry moors at nine – or later.".encode("utf-16-le"))
+    ((document,), skipped) = read(tmp_path)
+    assert (document.body, skipped) == ("The ferry moors at nine – or later.", [])
+
+
 @pytest.mark.parametrize("codec", ["euc_jp", "cp932", "iso2022_jp", "utf-8"])
 @pytest.mark.parametrize("name", ["page.html", "page.md", "page.rst", "page.adoc", "page.1"])
 def test_japanese_is_read_whatever_its_encoding(tmp_path: Path, name: str, codec: str) -> None:

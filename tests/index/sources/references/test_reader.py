@@ -140,18 +140,29 @@ def test_numbers_in_a_list_of_changes_are_versions(before: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "release", ["v1.2.0", "1.2.0 (2026-01-20)", "[2.0.0-rc.1] - unreleased", "Version 1.2"]
+    "release",
+    [
+        "v1.2.0",
+        "1.2.0 (2026-01-20)",
+        "[2.0.0-rc.1] - unreleased",
+        "1.2 / 20 Jan 2026",
+        "1.2 2026-01",
+        "1.2.1, 1.2.2",
+        "Version 1.2",
+    ],
 )
 def test_what_is_told_of_a_release_begins_with_it(release: str) -> None:
     sections = page(
         f"<title>Changelog</title><h1>Pumps</h1>All.<h2>{release}</h2>Faster.<h3>Fixes</h3>Leaks."
-        "<h2>1.2 Wells</h2>Dug."
+        "<h2>1.2 Wells</h2>Dug.<h2>1.3 - Pipes</h2>Laid.<h2>1.4 (Old) Taps</h2>Open."
     )
     assert sections == [
         ("Pumps", "All."),
         (release, f"{release}\n\nFaster."),
         ("Fixes", f"{release}\n\nLeaks."),
         ("1.2 Wells", "Dug."),
+        ("1.3 - Pipes", "Laid."),
+        ("1.4 (Old) Taps", "Open."),
     ]
 
 

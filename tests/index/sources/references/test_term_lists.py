@@ -107,6 +107,28 @@ def test_rows_that_tell_what_names_are_are_entries() -> None:
     assert body(height) == "--height\n\nHow high."
 
 
+def test_cells_stand_below_the_words_of_their_heads() -> None:
+    (width,) = sections(
+        "| Name | | [By `default`](d.html) |\n|---|---|---|\n| `width` | How wide it is. | 10 |\n"
+    )
+    assert body(width) == "width\n\nHow wide it is.\n\nBy default: 10"
+
+    (height,) = sections("| Name | Meaning | |\n|---|---|---|\n| `height` | How high. | 20 |\n")
+    assert body(height) == "height\n\nHow high.\n\n20"
+
+
+def test_words_alone_stand_below_their_heads() -> None:
+    wool, _ = sections(
+        "# Yarns\n\n| Yarn | Warm | Light |\n|---|---|---|\n| `wool` | yes | no |\n| `silk` | no | yes |\n"
+    )
+    assert body(wool) == "wool\n\nWarm: yes\n\nLight: no"
+
+
+def test_a_link_at_the_end_of_an_item_is_closed() -> None:
+    html = markup.markdown("- `quilt`: See [there](a.html)\n")
+    assert '<dd>See <a href="a.html">there</a></dd>' in html
+
+
 @pytest.mark.parametrize(
     "table",
     [
