@@ -61,17 +61,15 @@ class Card:
         sections = {
             **sections,
             "Measures": _table(self.measures),
-            "Limits": markdown_list(self.limits) or "None recorded.",
+            "Limits": markdown_list(self.limits),
         }
         if self.base_model:
             facts = {"Base model": f"{self.base_model}, licence {self.base_licence}", **facts}
-            trained_on = markdown_list(self.trained_on) or "Nothing beyond the base model."
-            sections = {"Trained on": trained_on, **sections}
+            sections = {"Trained on": markdown_list(self.trained_on), **sections}
 
         parts = [f"# {self.name}", description]
-        parts += [markdown_list(f"**{name}**: {fact}" for name, fact in facts.items())] * bool(
-            facts
-        )
+        if facts:
+            parts.append(markdown_list(f"**{name}**: {fact}" for name, fact in facts.items()))
         parts += [f"## {heading}\n{content}" for heading, content in sections.items()]
         return "\n\n".join(parts) + "\n"
 
@@ -98,8 +96,8 @@ def recipe_card(
 
 
 def markdown_list(items: Iterable[str]) -> str:
-    """Return the items as a list for a model card."""
-    return "\n".join(f"- {item}" for item in items)
+    """Return the items as a list for a model card, which says so if there are none."""
+    return "\n".join(f"- {item}" for item in items) or "None recorded."
 
 
 def _table(measures: Mapping[str, float]) -> str:

@@ -169,13 +169,14 @@ def read_labelled_texts(
     texts, label_numbers = [], []
     rows = read_labelled(path, column=column, label_column=label_column)
     for row in filled_rows(without_tags(rows) if html else rows, note):
-        label = next(iter(row.labels), "")
         if not row.labels:
             raise InvalidInput(
                 f"Row {row.id} of {path.name} has no label, but the classifier gives each text one: "
                 "leave such rows out.",
                 field="dev",
             )
+
+        label = next(iter(row.labels))
         if label not in numbers:
             raise InvalidInput(
                 f"Row {row.id} of {path.name}: {label!r:.80} is none of the given labels.",

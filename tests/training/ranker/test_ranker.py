@@ -206,6 +206,7 @@ def test_a_run_writes_a_reranker(directory: Path, tmp_path: Path) -> None:
     card = (trained / "README.md").read_text()
     assert "code: 0.30 of the score" in card
     assert "dev mrr" in card
+    assert "## Trained on\nNone recorded." in card  # the recipe does not say on what
 
 
 # ---- model
