@@ -91,6 +91,14 @@ def read(data: Path, **changes: Any) -> StaticRecipe:
     return replace(load_recipe(data / "recipe.toml", StaticRecipe), **changes)
 
 
+def run(recipe: StaticRecipe, out: Path, stop_at: int | None = None) -> Path:
+    def step(number: int, total: int, values: Any) -> None:
+        if number == stop_at:
+            raise KeyboardInterrupt
+
+    return train_static(recipe, out, progress=lambda name: step, say=lambda line: None, cpu=True)
+
+
 def small_model(words: list[str], dim: int = 3) -> tuple[WordVectors, Vocabulary]:
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((len(words), dim)).astype(np.float32)
@@ -221,6 +229,16 @@ def _double(bags: Any) -> Any:
 # -- batches -------------------------------------------------------------------------------------
 
 
+def test_batches_hold_whole_groups_of_one_package(data: Path) -> None:
+    schedule = make_schedule([PAIRS], read(data, loop=LoopSettings(batch_size=8)))
+    rows = [schedule.rows(number) for number in range(schedule.batches_per_epoch)]
+    assert sorted(np.concatenate(rows)) == list(range(40))
+    for batch in rows:
+        packages = Counter(PAIRS[row].group for row in batch)
+        assert set(packages.values()) <= {4, 8}
+        assert all(len({PAIRS[row].group for row in part}) == 1 for part in (batch[:4], batch[4:]))
+
+
 @pytest.mark.parametrize(
     ("share", "passage", "left"),
     [
@@ -276,8 +294,7 @@ def test_a_batch_leaves_shared_words_out_of_passages_alone(data: Path) -> None:
 
 def test_training_learns_the_pairs(data: Path) -> None:
     loop = LoopSettings(batch_size=8, steps=60, learning_rate=2e-2, every=30)
-    options = {"progress": lambda name: lambda *_: None, "say": str, "cpu": True}
-    directory = train_static(read(data, loop=loop), data / "out", **options)
+    directory = run(read(data, loop=loop), data / "out")
     rows = metrics_rows(data / "out" / CHECKPOINTS)
     assert rows[-1]["loss"] < rows[0]["loss"] / 2
 
@@ -292,6 +309,19 @@ def test_training_learns_the_pairs(data: Path) -> None:
     assert settings["measures"]["dev same MRR@100"] > 0.5
     assert settings["base_model"] == "a tiny one"
     assert "a tiny one" in (directory / "README.md").read_text()
+
+
+def test_an_interrupted_run_gives_the_same_encoder(data: Path) -> None:
+    recipe = read(data)
+    whole = run(recipe, data / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(recipe, data / "resumed", stop_at=6)
+    resumed = run(recipe, data / "resumed")
+
+    assert load_encoder(whole).fingerprint == load_encoder(resumed).fingerprint
+    assert metrics_rows(data / "whole" / CHECKPOINTS) == metrics_rows(
+        data / "resumed" / CHECKPOINTS
+    )
 
 
 def test_an_export_unlike_the_model_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
