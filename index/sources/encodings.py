@@ -21,7 +21,7 @@ _MARKS = (
 _DECLARED = re.compile(rb"coding\s{0,9}[:=]\s{0,9}[\"']?([\w.-]{1,40})")
 _DECLARING_LINES, _DECLARING_BYTES = 2, 1024
 
-# In less, a stray zero byte is as likely as UTF-16 without a mark.
+# In a shorter file, a stray zero byte is as likely as UTF-16 without a mark.
 _MIN_UNMARKED_BYTES = 16
 
 # ISO-2022-JP with the half-width kana that programs on Windows write into it.

@@ -101,7 +101,7 @@ def clone(url: str, directory: Path) -> tuple[Path, str | None]:
 
     if not target.is_dir():
         _clone(url, shown, target)
-    # A time to come is old, too: the clock was set back since.
+    # A time in the future counts as old, too: the clock was set back since.
     elif abs(time.time() - _fetched(target)) > FETCH_AGE_S:
         return target, _fetch(shown, target)
     return target, None

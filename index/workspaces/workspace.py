@@ -149,7 +149,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def last_build(self) -> Iterator[Corpus | None]:
-        """Keep the build open that was opened last, while another thread refreshes; None without one."""
+        """Keep the build that was opened last open while another thread refreshes; None without one."""
         with self._in_use:
             yield self._corpus
 

@@ -1,4 +1,4 @@
-"""Turn lists and tables of Markdown that tell what names are into lists of definitions.
+"""Turn lists and tables of Markdown that describe names into lists of definitions.
 
 Such an item begins with code, then a colon, a dash or a type: "- `--quiet`: says less". The first cells
 of such a table are code.
@@ -31,7 +31,7 @@ _EMPHASIS = ("strong_open", "strong_close", "em_open", "em_close")
 
 
 def with_definitions(tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens of a page, in which what tells what a name is are a term and its description.
+    """Return the tokens of a page, with a term and its description wherever a name is described.
 
     The list or the table below a call has its parameters, which stay part of it.
     """

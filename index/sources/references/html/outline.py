@@ -139,7 +139,7 @@ class Outline:
 
 
 def _name_release(section: Section) -> None:
-    """Begin what is told of a release with its number, which answers since when it is so."""
+    """Begin a section about a release with its number, which answers "since which version"."""
     headings = (*section.headings, section.title)
     release = next(filter(_RELEASE.fullmatch, reversed(headings)), "")
     if release and section.directive == "section":
