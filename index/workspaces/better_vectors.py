@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from purlin.index import builds, cache
-from purlin.index.encoder import ENCODERS, default_encoder, load_encoder
+from purlin.index.encoder import ENCODERS, default_encoder
 from purlin.index.errors import NotFound
 from purlin.index.pace import Progress
 from purlin.index.records import Kind
@@ -106,22 +106,26 @@ class BestWorkspace:
 
     @contextlib.contextmanager
     def last_build(self) -> Iterator[Corpus | None]:
-        """Keep the build open that was chosen last, or can be, while another thread refreshes.
+        """Keep a build open while another thread refreshes; None without one.
 
-        None if no build is open.
+        The one that was chosen last comes first, then any that is open.
         """
-        for workspace in (self._current, self._better, self._static):
-            if workspace is not None and workspace.is_open:
-                with workspace.last_build() as corpus:
-                    yield corpus
-                return
-        yield None
+        workspace = self._open_workspace()
+        if workspace is None:
+            yield None
+            return
+        with workspace.last_build() as corpus:
+            yield corpus
 
     @property
     def is_open(self) -> bool:
         """Whether there is a `last_build`."""
+        return self._open_workspace() is not None
+
+    def _open_workspace(self) -> Workspace | None:
+        """The first workspace that has a build open: the one chosen last comes first."""
         workspaces = (self._current, self._better, self._static)
-        return any(workspace is not None and workspace.is_open for workspace in workspaces)
+        return next((each for each in workspaces if each is not None and each.is_open), None)
 
     def refresh(self, progress: Progress | None = None) -> None:
         """Open the index with better vectors if it is as the files are now, else the static one.
@@ -142,13 +146,13 @@ class BestWorkspace:
 
         if self._better is None:
             # Looked up first, since loading an encoder takes a quarter of a second.
-            variant = variant_of(self._kind, self._encoder_word)
-            name = workspace_name(self.root, variant)
+            name = workspace_name(self.root, variant_of(self._kind, self._encoder_word))
             if not builds.exists(cache.home_of(self._cache_directory), name):
                 return None
 
-            encoder = load_encoder(ENCODERS[self._encoder_word])
-            self._better = Workspace(self.root, self._kind, encoder, variant, self._cache_directory)
+            self._better = new_workspace(
+                self.root, self._kind, self._encoder_word, self._cache_directory
+            )
 
         is_current = self._better.catch_up(MAX_FILES_IN_SEARCH, MAX_NEW_BYTES_IN_SEARCH)
         return self._better if is_current else None
@@ -169,7 +173,7 @@ class BestWorkspace:
 
         started = _started_file(self.root, self._kind, self._cache_directory)
         with contextlib.suppress(OSError):
-            # A time to come was a while ago, too: the clock was set back since.
+            # A time in the future counts as a while ago: the clock was set back since.
             if started.is_file() and abs(time.time() - started.stat().st_mtime) < RETRY_S:
                 return
             started.touch()
