@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from purlin.index.errors import PurlinError
 from purlin.index.indexing.repeat import why_not_repeatable
 from purlin.index.indexing.staleness import local_roots
 from purlin.index.records import Kind
+from purlin.index.sources.files import exists
 from purlin.index.storage import FileState, file_state
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Watcher:
                 self._tell(name, f"{name} is not watched: {reason}")
                 continue
 
-            roots = tuple(root for root in local_roots(manifest) if _exists(root))
+            roots = tuple(root for root in local_roots(manifest) if exists(root))
             watched[name] = (manifest.kind, roots)
 
         return watched
@@ -143,13 +143,6 @@ class Watcher:
         if (corpus, message) not in self._told:
             self._told.add((corpus, message))
             _log.warning("%s", message)
-
-
-def _exists(root: Path) -> bool:
-    """Return whether a directory or file is there; one on a drive that fails is not."""
-    with suppress(OSError):
-        return root.exists()
-    return False
 
 
 def _concerns(directories: Iterable[Path]) -> Callable[[Change, str], bool]:

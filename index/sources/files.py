@@ -138,7 +138,7 @@ def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
     """
     resolved = root.resolve()
     above = [resolved, *resolved.parents]
-    repository = next((path for path in above if _exists(path / ".git")), None)
+    repository = next((path for path in above if exists(path / ".git")), None)
     if repository is None:
         return
 
@@ -147,7 +147,7 @@ def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
     sources += [(path, path / ".gitignore") for path in outer_directories]
 
     for directory, file in sources:
-        if not _exists(file):
+        if not exists(file):
             continue
         parts = resolved.relative_to(directory).parts
         outside = "".join(f"{part}/" for part in parts)
@@ -158,8 +158,8 @@ def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
                 yield replace(item, outside=outside)
 
 
-def _exists(path: Path) -> bool:
-    """Whether there is such a file; False, too, where that cannot be told."""
+def exists(path: Path) -> bool:
+    """Return whether there is such a file or directory; False, too, if the system cannot say."""
     try:
         return path.exists()
     except OSError:

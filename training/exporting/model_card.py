@@ -81,9 +81,9 @@ def recipe_card(
     measures: Mapping[str, float],
     trained_on: Sequence[str] = (),
 ) -> Card:
-    """Return the card of a recipe's model, by the licence, texts and limits of its `export`.
+    """Return the card of a recipe's model, with the licence, training data and limits of its `export`.
 
-    `trained_on` counts where the recipe says nothing.
+    `trained_on` names the training data where the `export` names none.
     """
     return Card(
         name,
@@ -96,7 +96,7 @@ def recipe_card(
 
 
 def markdown_list(items: Iterable[str]) -> str:
-    """Return the items as a list for a model card, which says so if there are none."""
+    """Return the items as a list in Markdown, or "None recorded." if there are none."""
     return "\n".join(f"- {item}" for item in items) or "None recorded."
 
 

@@ -163,7 +163,7 @@ def read_labelled_texts(
     """Read labelled texts: a table with a column of texts and one of labels.
 
     With `html`, tags are taken out. `note` is told how many rows have no text. Raises InvalidInput
-    naming the row whose label is not in `labels`, and if no row has a text.
+    naming the row that has no label or one that is not in `labels`, and if no row has a text.
     """
     numbers = {label_name(label): number for number, label in enumerate(labels)}
     texts, label_numbers = [], []
