@@ -91,7 +91,7 @@ class Collection:
         *,
         key: str = layout.ROW,
     ) -> Iterator[dict[str, Any]]:
-        """Yield columns of the rows with one of the keys, which fulfil another condition, too."""
+        """Yield columns of the rows whose `key` is one of `keys`, and that fulfil the condition `also`."""
         distinct = sorted(set(map(int, keys)))
         # A reply has a limit, too, and a text may have 60 kB.
         step = _TEXTS if layout.TEXT in columns else _KEYS

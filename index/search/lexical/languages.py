@@ -12,7 +12,7 @@ LANGUAGE_FILE = "language.txt"
 # The language is detected by so many characters of the texts.
 SAMPLE_CHARS = 200_000
 # At least so many common words of the language must occur, so many of them distinct; so large a share of
-# all words must be common ones, and so many times as many as those of English and languages elsewhere.
+# all words must be common ones, and so many times as many as are common in English or `_ELSEWHERE`.
 _FEWEST_WORDS, _FEWEST_DISTINCT, _LEAST_SHARE, _TIMES_ENGLISH = 10, 5, 0.01, 2
 
 _WORD = re.compile(r"[a-z]+")

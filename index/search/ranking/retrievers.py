@@ -9,7 +9,7 @@ import numpy as np
 
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
-from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask, Rows
+from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Rows
 from purlin.index.search.contracts import DenseRetriever, DocumentStore, LexicalRetriever
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
@@ -89,10 +89,13 @@ class Retrievers:
     def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
         """Rank these rows by the model of a repository."""
         details = self._documents.details(self._documents.document_of(ranking.rows))
-        if not self._has_roles:
+        wants_tests = self._has_roles and asks_for_tests(query.text)
+        documents = self._read(ranking.rows) if wants_tests or query.relation else []
+        if wants_tests:
+            is_other = [not is_test(document) for document in documents]
+            details = replace(details, secondary=np.array(is_other, dtype=np.bool_))
+        elif not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
-        elif asks_for_tests(query.text):
-            details = replace(details, secondary=~self._tests(ranking.rows))
 
         evidence = repository.weigh(
             query.relation.symbol if query.relation else query.text,
@@ -101,17 +104,13 @@ class Retrievers:
             ranking.text_scores * IN_FILES.factors(self._documents.lengths(ranking.rows)),
             np.isin(ranking.rows, query.named),
             self._documents.existing_paths,
-            query.relation.holds(self._read(ranking.rows)) if query.relation else None,
+            query.relation.holds(documents) if query.relation else None,
             self._quoting(query, ranking, details.titles),
         )
 
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
-
-    def _tests(self, rows: Rows) -> Mask:
-        """Return which rows are those of tests."""
-        return np.array([is_test(document) for document in self._read(rows)], dtype=np.bool_)
 
     def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
         """Return how much of the query each row has word for word; None if the query quotes nothing."""

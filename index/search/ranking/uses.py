@@ -94,7 +94,7 @@ class Relation:
         return _last_name(self.symbol)
 
     def holds(self, documents: Sequence[Document]) -> Mask:
-        """Return for which (n,) of the documents this is so."""
+        """Return which (n,) of the documents have this relation to the symbol."""
         if self.verb == "tests":
             return covering_tests(self.symbol, documents)
         return (users if self.verb == "uses" else heirs)(self.symbol, documents)
