@@ -217,7 +217,7 @@ class StdioServer:
 
             for request in calls:
                 seconds = time.monotonic() - request.started_s
-                progress = "starting"
+                progress: str | None = "starting"
                 if backend is not None:
                     progress = backend.progress(request.thread) if request.thread else None
                 if progress is None:
