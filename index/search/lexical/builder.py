@@ -106,7 +106,7 @@ class LexicalBuilder:
         self._vocabulary = _Vocabulary()
         self._tokens, self._text_rows, self._text_lengths = array("i"), array("i"), array("i")
         # Segments to merge, each with the row here of each of its rows, or -1.
-        self._merged: dict[Postings, NDArray[np.int64]] = {}
+        self._sources: dict[Postings, NDArray[np.int64]] = {}
 
         # None until the language is detected, by the first texts.
         self._tokenizer = None if language is None else Tokenizer(language)
@@ -143,16 +143,16 @@ class LexicalBuilder:
 
     def copy(self, postings: Postings, start: int, end: int) -> None:
         """Append the rows `start` to `end` - 1 of another segment."""
-        if postings not in self._merged:
-            self._merged[postings] = np.full(len(postings), -1)
+        if postings not in self._sources:
+            self._sources[postings] = np.full(len(postings), -1)
         first = len(self._lengths)
-        self._merged[postings][start:end] = np.arange(first, first + end - start)
+        self._sources[postings][start:end] = np.arange(first, first + end - start)
         self._lengths.extend(postings.lengths[start:end].tolist())
 
     def close(self) -> None:
         """Write the files. Raises OSError."""
         tokenizer = self._detect_language() if self._tokenizer is None else self._tokenizer
-        if self._merged and self._tokens:
+        if self._sources and self._tokens:
             self._end_run()
 
         lengths = np.array(self._lengths, np.int32)
@@ -160,7 +160,7 @@ class LexicalBuilder:
             if self._tokens:
                 # All texts are in the first run, in their order.
                 writer.write(self._entries_of_run())
-            for entries in _merged([_Copy(*each) for each in self._merged.items()], len(lengths)):
+            for entries in _merged([_Copy(*each) for each in self._sources.items()], len(lengths)):
                 writer.write(entries)
 
         if tokenizer.language is not ENGLISH:
@@ -169,16 +169,16 @@ class LexicalBuilder:
 
     def abandon(self) -> None:
         """Remove what was written for the merge."""
-        self._merged.clear()
+        self._sources.clear()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _end_run(self) -> None:
         """Write the texts since the last run as a segment."""
-        directory = self._scratch / str(len(self._merged))
+        directory = self._scratch / str(len(self._sources))
         directory.mkdir()
         with _Writer(directory, np.array(self._text_lengths, np.int32)) as writer:
             writer.write(self._entries_of_run())
-        self._merged[Postings.load(directory)] = np.array(self._text_rows, np.int64)
+        self._sources[Postings.load(directory)] = np.array(self._text_rows, np.int64)
 
         self._vocabulary = _Vocabulary()
         for column in (self._tokens, self._text_rows, self._text_lengths):
