@@ -325,10 +325,9 @@ class MilvusDocuments:
         return _passages(self._first_records(documents, [layout.PASSAGES]))
 
     def lengths(self, rows: Rows) -> Rows:
-        """Return the length (n,) of each passage in characters, 0 where it is not known."""
-        # Builds of earlier versions do not have them.
+        """Return the length (n,) of each passage in characters."""
         ranges = self._collection.of_passages(rows, RANGES)
-        return np.array([each.get(layout.LENGTH, 0) for each in ranges], dtype=np.int64)
+        return np.array([each[layout.LENGTH] for each in ranges], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""

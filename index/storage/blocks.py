@@ -361,9 +361,6 @@ def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 class FileReader(Protocol):
     """Opens the files of a directory: `purlin.index.builds.build_files.Files`, or Unchecked."""
 
-    def has(self, path: Path) -> bool:
-        """Whether there is this file, which stores of earlier versions may lack."""
-
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole."""
 
@@ -373,10 +370,6 @@ class FileReader(Protocol):
 
 class Unchecked:
     """Opens files that no manifest vouches for (yet): what their sums say is believed."""
-
-    def has(self, path: Path) -> bool:
-        """Whether there is this file, which stores of earlier versions may lack."""
-        return path.exists()
 
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole. Raises OSError."""

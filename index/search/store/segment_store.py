@@ -79,13 +79,8 @@ class Store:
         self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
         # Document row -> number of its source file; ascending.
         self.file_of = read_array(files.read(directory / FILE_OF_FILE))
-        # Passage row -> its length. Stores of earlier versions have none, which 0 stands for.
-        lengths_file = directory / LENGTHS_FILE
-        self.lengths = (
-            read_array(files.read(lengths_file))
-            if files.has(lengths_file)
-            else np.zeros(len(self.document_of), np.int32)
-        )
+        # Passage row -> its length.
+        self.lengths = read_array(files.read(directory / LENGTHS_FILE))
         # Document row -> start of its record; the last is the end of them all.
         ends = read_array(files.read(directory / ENDS_FILE))
         self.starts = np.concatenate([np.zeros(1, np.int64), ends])
@@ -205,7 +200,7 @@ class Store:
         try:
             heads = json.loads(b"[" + b",".join(lines) + b"]")
             return [
-                Head(id, title, id[:length] or None, *token_lists[:2])
+                Head(id, title, id[:length] or None, *token_lists)
                 for id, title, length, *token_lists in heads
             ]
         except (ValueError, TypeError) as error:
