@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.errors import Altered, Damaged, read_problem
 
 Buffer = bytes | bytearray | memoryview
@@ -259,7 +260,7 @@ class BlockFile:
         counts = (stops - 1) // BLOCK - firsts + 1
         # 0, 1, ... for the blocks of each range.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers = np.unique(np.repeat(firsts, counts) + within)
+        numbers = sorted_distinct(np.repeat(firsts, counts) + within)
 
         # The blocks of a range follow each other in the file, so they do among those read.
         positions = np.searchsorted(numbers, firsts) * BLOCK + starts % BLOCK

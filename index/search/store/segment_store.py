@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
@@ -213,7 +214,7 @@ class Store:
         """Passages of these rows in the given order; those of one document share its object."""
         numbers = np.array(rows, dtype=np.int64)
         document_rows = self.document_of[numbers]
-        documents = self._read(np.unique(document_rows).tolist())
+        documents = self._read(sorted_distinct(document_rows).tolist())
         firsts = np.searchsorted(self.document_of, document_rows)
 
         fetched = []
