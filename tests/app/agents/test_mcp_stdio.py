@@ -247,7 +247,7 @@ def test_cancelled_calls_leave_nothing_behind(slow: tuple[Slow, Pipe, io.BytesIO
         pipe.writer.write(json.dumps(message).encode() + b"\n")
     pipe.writer.write(request("after", "ping"))
     until(lambda: ids(sink) == ["after"])
-    kept = [each for each in gc.get_objects() if isinstance(each, mcp_stdio._UnderWay)]
+    kept = [each for each in gc.get_objects() if type(each) is mcp_stdio._UnderWay]
     # Locals of threads may still hold one each; those of other tests have other numbers.
     assert sum(each.id in numbers for each in kept) <= mcp_stdio.WORKERS
 
