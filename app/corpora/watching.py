@@ -93,7 +93,8 @@ class Watcher:
         """Have corpora checked as they change, even where the kernel reports nothing."""
         try:
             self._follow(watched)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
+            # watchfiles raises RuntimeError where the kernel gives no watcher: too many are open.
             self._warn_once("", f"not all changes are noticed at once ({error})")
             self._poll(watched)
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import command_parser
+from purlin.app.agents import fresh
 from purlin.app.agents.budget import DEFAULT_TOKENS
 from purlin.app.agents.code import SearchCode, search_code
 from purlin.app.agents.local import LocalCorpora
@@ -197,6 +198,8 @@ def measured(
     repositories: Path, annotations: Mapping[str, Any], encoder: str, names: Sequence[str]
 ) -> dict[str, list[Reading]]:
     readings: dict[str, list[Reading]] = {}
+    # On a busy machine, too, the calls are what is measured.
+    fresh.ANSWER_S = 3600.0
     for described in annotations["repos"]:
         if names and described["name"] not in names:
             continue

@@ -92,6 +92,8 @@ class Workspace:
         self.root = root
         self.kind: Kind = kind
         self.notes: tuple[str, ...] = ()
+        # Whether the open build may lack what has changed: another process was indexing it.
+        self.is_behind = False
         self._encoder = encoder
         self._variant = variant
         self._corpus: Corpus | None = None
@@ -191,7 +193,7 @@ class Workspace:
         there is no build to answer from, and StorageFailed.
         """
         with self._lock, _cache_named():
-            self.notes = self._temporary_note
+            self.notes, self.is_behind = self._temporary_note, False
             before = self._corpus
             has_build = self._name in builds.corpora(self._home)
             deadline = time.monotonic() + (WAIT_S if has_build else FIRST_WAIT_S)
@@ -355,6 +357,7 @@ class Workspace:
             self._open()
         if self._corpus is None:
             raise Busy(f"{self.root} is being indexed by another process; try again later.")
+        self.is_behind = True
         self.notes += (
             "another process is indexing this directory; these answers are of its last index",
         )

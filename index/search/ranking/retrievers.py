@@ -16,7 +16,8 @@ from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusio
 from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
-from purlin.index.search.ranking.roles import asks_for_tests, is_test
+from purlin.index.search.ranking.roles import is_test
+from purlin.index.search.ranking.uses import asks_for_tests
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.

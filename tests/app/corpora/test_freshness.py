@@ -122,6 +122,46 @@ def test_one_look_serves_all_records_of_a_file(
     assert looked == [["a.py"], ["a.py"], ["b.py"]]
 
 
+def test_looks_share_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+
+    def look(_: object, names: list[str]) -> set[str]:
+        threads.add(threading.current_thread())
+        return set(names)
+
+    monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", look)
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
+    for number in range(50):
+        assert fresh.changed(corpus_of("c"), [f"{number}.py"]) == {f"{number}.py"}
+    # One, or a few more where a look is asked for before the thread of the last one is idle again.
+    assert len(threads) < 10
+
+
+def test_a_hanging_drive_does_not_hold_up_other_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = threading.Event()
+
+    def look(manifest: Any, names: list[str]) -> set[str]:
+        if "dead" in manifest.sources[0]:
+            dead.wait(60)
+        return set(names)
+
+    monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", look)
+    fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setattr(freshness, "WAIT_S", 0.05)
+    for _ in range(3):
+        assert fresh.changed(corpus_of("dead"), ["a.py"]) == set()
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    assert fresh.changed(corpus_of("c"), ["a.py"]) == {"a.py"}
+    dead.set()
+    until(lambda: fresh.changed(corpus_of("dead"), ["a.py"]) == {"a.py"})
+
+
+def corpus_of(name: str) -> Any:
+    manifest = SimpleNamespace(sources=[f"/sources/of/{name}"])
+    return SimpleNamespace(name=name, build="b", manifest=manifest)
+
+
 def test_only_an_admin_sees_source_paths(tmp_path: Path, project: Path) -> None:
     build_sources(tmp_path, "code", project)
     with serving(tmp_path, keys=KEYS) as client:
