@@ -62,7 +62,8 @@ from purlin.index.qa.reader import (
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
 from purlin.index.qa.spans import spans_with_features
-from purlin.index.search.corpus import Corpus, Retrieved
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.hits import Retrieved
 
 READ_DEPTHS = (READ_DEPTH, 6, 20)
 FOLDS = 5

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
 from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Rows
@@ -200,7 +201,7 @@ class Retrievers:
             limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
             bound = blend(bound, limit)
 
-        all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
+        all_rows = sorted_distinct(np.concatenate([*rows, dense_rows, lexical_rows]))
         ranking = self._score(
             query,
             all_rows,
@@ -214,7 +215,7 @@ class Retrievers:
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
-        named = np.unique(query.named)
+        named = sorted_distinct(query.named)
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
         ones = np.ones(len(named), dtype=np.float32)
