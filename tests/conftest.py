@@ -39,7 +39,8 @@ settings.load_profile("purlin")
 LONGEST = (
     "project/test_guide",
     "training/pesco/test_self_training",
-    "training/santa/test_santa",
+    "training/santa/test_run",
+    "training/santa/test_task",
     "app/test_reliability",
     "index/sources/references/test_docstrings",
     "cli/test_cli",
