@@ -35,7 +35,7 @@ NOT_RUN = {
     r"purlin train refqa ": "tests/training/reader/test_reader.py, with a tiny model",
     r"--encoder var/training/": "takes what the command before it trains; tests/training/santa",
     r"purlin train ranker ": "tests/training/ranker/test_ranker.py, with a tiny model",
-    r"purlin train pesco ": "the guide, with a quick recipe; tests/training/pesco/test_pesco.py",
+    r"purlin train pesco ": "the guide, with a quick recipe; tests/training/pesco/test_self_training.py",
 }
 # The guide and the page on the papers have their own tests; the results need data sets that are not
 # in the repository.
