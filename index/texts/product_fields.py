@@ -18,27 +18,29 @@ from purlin.index.texts.quantities import unit_of
 
 _CODE_NAME = re.compile(
     r"(?:\w*_)?(?:sku|asin|mpn|upc|ean|gtin|isbn|barcode)(?:_?\d{1,2})?(?:_(?:code|no|nr|number))?"
-    r"|(?:\w*_)?(?:part|model|item|article|product|style|manufacturer|mfr|mfg)_?(?:code|no|nr|number)"
+    r"|(?:\w*_)?(?:part|model|item|article|product|order|style|supplier|manufacturer|mfr|mfg)_?(?:code|no|nr|number)"
     r"|model"
     # In German: of articles, makers, models and parts; the maker's is the HAN.
     r"|(?:\w*_)?(?:hersteller_?)?(?:artikel|hersteller|modell|teile|bestell)_?(?:code|nr|nummer)|han"
-    r"|(?:reference|ref|code)_(?:fabricant|fournisseur|barres?)"
+    r"|(?:reference|ref|code)_(?:fabricant|fournisseur|barres?)|(?:supplier_)?reference(?:_no)?"
+    # In Danish, Norwegian and Czech.
+    r"|(?:vare|produkt|model|artikkel)_?(?:nr|nummer)|(?:kod|cislo)_(?:produktu|zbozi|vyrobce|modelu)"
     # In Japanese, without the marks of its kana, as `key_of` writes them: numbers of models, JAN codes.
     r"|(?:メーカー)?型番|janコート"
 )
 _OPTION_NAME = re.compile(
-    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|tamanho|cor|rozmiar|kolor|サイス|色|カラー)"
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|størrelse|storrelse|farve|farge|tamanho|cor|rozmiar|kolor|velikost|barva|サイス|色|カラー)"
 )
 _TRAIT_NAME = re.compile(
     r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"
-    r"|pattern|gender|age_group|season|occasion|style|fit|flavou?r|scent|ingredients|tags|keywords"
+    r"|pattern|gender|age_group|season|occasion|style|fit|flavou?r|scent|ingredients|tags(?:_x_y_z)?|keywords"
     r"|autor(?:en)?|verlag|untertitel|reihe|einband|stoff|muster|geschlecht|altersgruppe|saison"
     r"|anlass|stil|geschmack|duft|zutaten|schlagw(?:oe|o)rter|stichw(?:oe|o)rter"
     r"|auteurs?|editeur|sous_titre|matieres?|motif|sexe|mots_cles|gout|parfum"
     r"|autor(?:es)?|editorial|subtitulo|genero|estampado|etiquetas|sabor"
     r"|autor[ei]|editore|sottotitolo|genere|materiale|fantasia|stagione|gusto"
     r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak"
-    r"|forfattare|forlag|kon|sasong|monster|smak|doft|wydawnictwo|plec|sezon|wzor|zapach)"
+    r"|forfattare|forlag|kon|sasong|monster|smak|doft|køn|kjønn|sæson|sesong|mønster|wydawnictwo|plec|sezon|wzor|zapach|nakladatelstvi|pohlavi|sezona|prichut)"
 )
 # Where a word of a name begins within it: partNumber.
 _WORD_WITHIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 
 LANGUAGE_FILE = "language.txt"
 # The language is detected by so many characters of the texts.
@@ -24,7 +23,8 @@ class Language:
 
     Searches leave out the words of `common`, but not `others`, which may say something about a product,
     such as "without". The stemmer cuts off `endings`. `links` may be between the words of a compound;
-    languages that write compounds as several words have none.
+    languages that write compounds as several words have none. `plurals` maps those that change a vowel
+    to the singular: no stemmer does, as these are few.
     """
 
     name: str
@@ -32,15 +32,20 @@ class Language:
     others: frozenset[str]
     endings: tuple[str, ...]
     links: tuple[str, ...] = ()
+    plurals: Mapping[str, str] = field(default_factory=dict)
 
 
-def _language(name: str, common: str, others: str, endings: str, links: str = "") -> Language:
+def _language(
+    name: str, common: str, others: str, endings: str, links: str = "", plurals: str = ""
+) -> Language:
+    pairs = plurals.split()
     return Language(
         name,
         frozenset(common.split()),
         frozenset(others.split()),
         ("", *endings.split()),
         ("", *links.split()) if links else (),
+        dict(zip(pairs[::2], pairs[1::2], strict=True)),
     )
 
 
@@ -48,7 +53,7 @@ ENGLISH = _language(
     "english",
     "a an and are as at be by can do does for from how i if in into is it its of on or so that the their then there "
     "these this to was what when where which with you your",
-    "all also been but has have more no not our out than up we will without they",
+    "all also been but has have men more no not our out over than under up we will without they",
     "s e es ed er ers or ors ion ions ator ators ation ing ings al ic able ment ness ity ive",
 )
 GERMAN = _language(
@@ -97,6 +102,25 @@ SWEDISH = _language(
     "aven efter ej inte mer mot mycket mellan over under utan",
     "a ar arna as en et er erna ens ets ad ade ande are eri e or orna n s t ig iga lig liga ning ningar het",
     "s e o",
+    "bocker bok fotter fot hander hand tander tand natter natt stader stad morotter morot",
+)
+DANISH = _language(
+    "danish",
+    "af alle at bliver da de den denne der deres det dette dig din dine dit du eller en er for fra han har hun hver "
+    "hvis hvor i ind jeg kan med men min mit ned nar og ogsa om op os pa samt sig sin sine som til ud ved vi vores",
+    "efter ikke ingen kun meget mod nogle over under uden",
+    "e en er ens erne ernes ers es et ets ede ende ene eret hed s ig ige lig lige ning ninger t",
+    "s e",
+    "boger bog born barn fodder fod haender hand taender tand maend mand staenger stang",
+)
+NORWEGIAN = _language(
+    "norwegian",
+    "alle at av blir da de deg den denne deres det dette din dine ditt du eller en er for fra ha han har hun hver "
+    "hvis hvor i inn jeg kan med men min mitt ned nar og ogsa om opp oss pa samt seg sin sine som til ut ved vi vare",
+    "etter ikke ingen kun mot mye noe noen over under uten veldig",
+    "a e en er ene ens enes ers es et ets ede ende ane ar het s ig ige lig lige ning ninger t te",
+    "s e",
+    "boker bok fotter fot hender hand tenner tann gulrotter gulrot menn mann staenger stang",
 )
 POLISH = _language(
     "polish",
@@ -106,28 +130,52 @@ POLISH = _language(
     "ale bez bardzo nie tylko",
     "a e i y o u ow om ami ach iem em ej ego emu ych ich ym im ymi imi owy owa owe ny na ne nych nego nie osc ka ki",
 )
+CZECH = _language(
+    "czech",
+    "a aby aj ale ani az by byl co coz do i ii ja jak jako je jeho jej jen ji jich jim jiz jsou k kde kdy kdyz ke "
+    "ktera ktere ktereho kterou ktery kteri lze ma mezi mu my na nad nebo nez o od pak po pod podle pokud pri pro "
+    "proto se si s svuj ta tak take tato te tedy tento teto tez ti tim to tohoto toto tu ty u v vam vas ve vsak vse "
+    "z za zde ze",
+    "bez jeste mnoho ne nejen velmi vice",
+    "a e i o u y am ach ami em ech eho emu ych ich ym im ymi imi ou ov ova ovy ove ni na ne ny nych ek ky ka ku",
+    plurals="stul stol nuz noz dum dom vuz voz dite deti",
+)
 LANGUAGES: Mapping[str, Language] = {
     language.name: language
-    for language in (ENGLISH, GERMAN, FRENCH, DUTCH, SPANISH, ITALIAN, SWEDISH, POLISH)
+    for language in (
+        ENGLISH,
+        GERMAN,
+        FRENCH,
+        DUTCH,
+        SPANISH,
+        ITALIAN,
+        SWEDISH,
+        DANISH,
+        NORWEGIAN,
+        POLISH,
+        CZECH,
+    )
 }
+# Languages that share many of their common words. These tell of the family, the others of the language.
+NORTHERN = (SWEDISH, DANISH, NORWEGIAN)
+_FAMILIES = (NORTHERN, (POLISH, CZECH))
 # Common words of languages that are searched as English although they share many with a language above:
-# Danish and Norwegian, Portuguese, Czech and Slovak; without "dos", which is Spanish, too, and "pro", which
-# names of products have.
+# Portuguese and Slovak; without "dos", which is Spanish, too, and "pro", which names of products have.
 _ELSEWHERE = frozenset(
-    "af blev blir bliver eller fra hvis ikke kun noe nogle og ogsa til uden uten ved "
     "ao aos com em foi mais na nao nas nos ou pela pelo sao seu sua um uma voce "
-    "aj alebo az byl je jeho jsou ke ked kde ktera ktere ktery nebo podle pre pri se si su take tez vas ve".split()
+    "alebo ako ked ktora ktore ktory pre pri sa su so vo".split()
 )
 
 
 def _telling_words() -> dict[Language, frozenset[str]]:
-    """Return by language its common words, of two letters or more, that no other language has."""
+    """Return by language its common words, of two letters or more, that no other family has."""
     common = {language: language.common | language.others for language in LANGUAGES.values()}
-    languages_of = Counter(chain.from_iterable(common.values()))
-    return {
-        language: frozenset(word for word in own if languages_of[word] == 1 and len(word) > 1)
-        for language, own in common.items()
-    }
+    telling = {}
+    for language, own in common.items():
+        family = next((family for family in _FAMILIES if language in family), (language,))
+        elsewhere = frozenset().union(*(common[each] for each in common if each not in family))
+        telling[language] = frozenset(word for word in own - elsewhere if len(word) > 1)
+    return telling
 
 
 _TELLING = _telling_words()

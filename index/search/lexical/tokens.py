@@ -13,7 +13,14 @@ from itertools import accumulate, chain
 
 import Stemmer
 
-from purlin.index.search.lexical.languages import ENGLISH, FRENCH, POLISH, Language
+from purlin.index.search.lexical.languages import (
+    CZECH,
+    ENGLISH,
+    FRENCH,
+    NORTHERN,
+    POLISH,
+    Language,
+)
 from purlin.index.texts.unspaced import HAN, KATAKANA, OTHER_UNSPACED
 
 _MAX_TOKEN_CHARS = 64
@@ -321,6 +328,10 @@ def _split_name(word: str, language: Language) -> tuple[str, ...]:
 _FRENCH_ENDING = re.compile(r"(?<=..e)es?$|(?<=..[^s])s$")
 # "ó" is an o here, with which Snowball keeps the ending of "kotów".
 _POLISH_ENDING = re.compile(r"(?<=...)ow$")
+# The same of Czech "-ích", "-ým" and "-ého", of which the vowel stays; "-mi" is Snowball's after "a".
+_CZECH_ENDING = re.compile(r"(?<=...)(?:(?<=[aiy])ch|(?<=[iy])mi?|(?<=e)(?:ho|mu))$")
+# Snowball keeps the e of "cykel", which "cyklar" and "cykler" lack, and the second k of "sykkel".
+_NORTHERN_EL = re.compile(r"(?<=[aeiouy])([cnrs]?)([bdfgkmprstvx])\2?(?:eln?|l)$")
 # A stemmer must not be shared between threads.
 _local = threading.local()
 
@@ -336,9 +347,20 @@ def _stem(token: str, language: Language) -> str:
         # Its own cache is small and slow to drop words; `_stem` has a larger one.
         stemmer = stemmers[language.name] = Stemmer.Stemmer(language.name, 0)
 
+    if language.plurals:
+        token = _plural_ending(language).sub(lambda plural: language.plurals[plural[1]], token)
     if language is FRENCH:
         token = _FRENCH_ENDING.sub("", token)
     elif language is POLISH:
         token = _POLISH_ENDING.sub("", token)
+    elif language is CZECH:
+        token = _CZECH_ENDING.sub("", token)
 
-    return str(stemmer.stemWord(token))
+    stem = str(stemmer.stemWord(token))
+    return _NORTHERN_EL.sub(r"\1\2l", stem) if language in NORTHERN else stem
+
+
+@cache
+def _plural_ending(language: Language) -> re.Pattern[str]:
+    """Return what matches a plural that changes a vowel at the end of a word: "barnböckernas"."""
+    return re.compile(rf"({'|'.join(language.plurals)})(?:[ae]|e?n[ae])?s?$")

@@ -27,7 +27,10 @@ _FOR = {
     "spanish": rf"para|compatible con|{_ENGLISH}",
     "italian": rf"per|compatibile con|{_ENGLISH}",
     "swedish": rf"till|för|passar|kompatibel med|{_ENGLISH}",
+    "danish": rf"til|passer til|kompatibel med|{_ENGLISH}",
+    "norwegian": rf"til|passer til|kompatibel med|{_ENGLISH}",
     "polish": rf"do|dla|pasuje do|kompatybilny z|{_ENGLISH}",
+    "czech": rf"do|na|pro|k|vhodný pro|kompatibilní s|{_ENGLISH}",
 }
 _PATTERNS = {
     language: re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)

@@ -31,7 +31,7 @@ from purlin.index.sources.tables import (
 from purlin.index.storage.digests import DigestMap, digest
 from purlin.index.texts.product_fields import ICECAT
 
-VERSION = 12
+VERSION = 13
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50

@@ -15,35 +15,42 @@ COLUMNS = {
     standard: tuple(names.split())
     for standard, names in {
         # RSS's `guid` is often an address.
-        "id": "id _id product_id sku item_id item_no item_number article_no article_number artikelnummer artikelnr "
-        "artikel_nr artnr art_nr artikelcode produktnummer bestellnummer code_article codice_articolo nr_artykulu "
-        "numer_artykulu numer_artykułu nr_artykułu kod_produktu indeks asin parent_asin handle variant_sku "
-        "gtin ean isbn isbn_13 guid reference reference_produit referencia codigo codice "
-        "商品番号 商品コード 商品管理番号 商品id 品番",
-        "title": "title name product_title product_name item_name display_name titel artikelname produktname "
-        "artikelbezeichnung produktbezeichnung bezeichnung titre nom nom_du_produit nom_produit designation libelle "
-        "titulo nombre nombre_del_producto titolo nome nome_prodotto naam productnaam namn produktnamn artikelnamn "
-        "benamning nazwa nazwa_produktu 商品名 商品名称 製品名 品名",
+        "id": "id _id product_id url_handle sku item_id item_no item_number article_no article_number ordernumber "
+        "order_number artikelnummer artikelnr artikel_nr artnr art_nr artikelcode produktnummer bestellnummer "
+        "varenummer varenr artikkelnummer kod_produktu kod_zbozi kod katalogove_cislo cislo_produktu code_article "
+        "codice_articolo nr_artykulu numer_artykulu numer_artykułu nr_artykułu indeks asin parent_asin handle "
+        "variant_sku code gtin ean isbn isbn_13 guid reference reference_no reference_produit referencia codigo "
+        "codice 商品番号 商品コード 商品管理番号 商品id 品番",
+        "title": "title name product_title product_name productname item_name display_name titel artikelname "
+        "produktname artikelbezeichnung produktbezeichnung bezeichnung titre nom nom_du_produit nom_produit "
+        "designation libelle titulo nombre nombre_del_producto titolo nome nome_prodotto naam productnaam namn "
+        "produktnamn artikelnamn benamning navn produktnavn varenavn nazwa nazwa_produktu nazev nazev_produktu "
+        "nazev_zbozi 商品名 商品名称 製品名 品名 product",
         "description": "description product_description body_html long_description long_text text body "
-        "short_description summary description_html html_description item_description blurb synopsis beschreibung "
-        "artikelbeschreibung produktbeschreibung langbeschreibung langtext kurzbeschreibung kurztext "
-        "description_longue description_courte descripcion descricao descrizione omschrijving beskrivning "
-        "produktbeskrivning opis opis_produktu 商品説明 商品説明文 商品の説明 説明",
+        "description_long long_description short_description summary description_html html_description "
+        "item_description blurb synopsis beschreibung artikelbeschreibung produktbeschreibung langbeschreibung "
+        "langtext kurzbeschreibung kurztext description_longue description_courte descripcion descricao descrizione "
+        "omschrijving beskrivning produktbeskrivning beskrivelse produktbeskrivelse varebeskrivelse opis "
+        "opis_produktu popis popis_produktu 商品説明 商品説明文 商品の説明 説明",
         "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
         "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg manufacturer_name "
         "mfr_name marke hersteller herstellername lieferant marque fabricant marca fabricante produttore merk "
-        "fabrikant varumarke tillverkare leverantor marka producent ブランド ブランド名 メーカー メーカー名",
+        "fabrikant varumarke tillverkare leverantor varemærke varemerke mærke merke produsent marka producent "
+        "vyrobce znacka ブランド ブランド名 メーカー メーカー名",
         "colour": "colour color product_colour product_color color_name farbe farbname couleur coloris colore "
-        "kleur farg kolor cor 色 カラー",
+        "kleur farg farve farge kolor barva cor 色 カラー",
         # Google's own categories are often numbers, so that its type comes first.
         "category": "category categories product_category category_name product_type google_product_category "
         "product_class main_category category_path product_group kategorie kategorien kategoriepfad warengruppe "
-        "artikelgruppe produktgruppe produktkategorie categorie rayon categoria categorias kategori kategoria "
+        "artikelgruppe produktgruppe produktkategorie categorie rayon categoria categorias kategori varegruppe "
+        "kategoria categorytext category_text default_category categories_x_y_z "
         "カテゴリ カテゴリー 商品カテゴリ ジャンル",
         "price": "price product_price sale_price regular_price variant_price list_price selling_price retail_price "
         "preis verkaufspreis vk_preis vk endpreis prix prix_de_vente precio precio_de_venta pvp prezzo prijs "
-        "verkoopprijs pris cena preco unit_price net_price gross_price rrp msrp uvp 販売価格 価格 通常価格 定価",
+        "verkoopprijs pris salgspris cena cena_s_dph preco price_vat price_tax_included price_tax_incl "
+        "price_tax_excluded price_tax_excl price_ek unit_price net_price gross_price rrp msrp uvp "
+        "販売価格 価格 通常価格 定価",
         "url": "url link product_url permalink deeplink produkt_url lien",
         "locale": "locale product_locale lang",
         # Magento's, schema.org's and Shopify's; then Google Merchant's, and those of feeds in XML.
@@ -51,8 +58,8 @@ COLUMNS = {
         "additional_attributes additionalproperty options product_detail param params attribute",
         # The id of the product that a record is a variant of.
         "parent": "parent_sku parent_id parent parent_product_id item_group_id product_group_id variant_of "
-        "isvariantof master_sku configurable_sku vaterartikel vaterartikelnummer hauptartikel sku_parent "
-        "reference_parent",
+        "isvariantof master_sku configurable_sku itemgroup_id mainnumber pair_code vaterartikel vaterartikelnummer "
+        "hauptartikel sku_parent reference_parent",
     }.items()
 }
 """Standard columns and the names they go by, the preferred first."""
@@ -66,15 +73,19 @@ _CURRENCIES = frozenset(f"_{code}" for code in CURRENCY_CODES)
 _CURRENCY_CHARS = len("_eur")
 # Columns whose cells list several items, by their names in the plural.
 _LISTING = re.compile(
-    r"(?:\w*_)?(?:categories|kategorien|categorias|tags|keywords|schlag(?:wo|woe)rter|stich(?:wo|woe)rter"
+    r"(?:\w*_)?(?:(?:categories|tags)(?:_x_y_z)?|kategorien|categorias|keywords|schlag(?:wo|woe)rter|stich(?:wo|woe)rter"
     r"|mots_cles|etiquetas|trefwoorden)|attribute_\d{1,2}_values?(?:_s)?"
 )
 # The columns by which exports of WooCommerce are told from others.
 _WOOCOMMERCE = frozenset(("id", "sku", "parent", "tax_status"))
-# What names of columns add to that of a standard one: a language, markup, and of prices a tax.
-_LANGUAGE = re.compile(r"_(?:de|en|es|fr|it|nl|pl|sv)(?:_[a-z]{2})?$")
+# What names of columns add to that of a standard one: Google's namespace, a language, markup, and of
+# prices a tax.
+_NAMESPACE = re.compile(r"^g_")
+_LANGUAGE = re.compile(r"_(?:cs|cz|da|de|en|es|fr|it|nb|nl|no|pl|sv)(?:_[a-z]{2})?$")
 _MARKUP = re.compile(r"_html$")
-_TAX = re.compile(r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw|moms))$")
+_TAX = re.compile(
+    r"_(?:brutto|gross|ttc|(?:incl?|inkl)_(?:vat|tax|mwst|ust|tva|iva|btw|moms|mva))$"
+)
 TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 
 # Standard columns without which a search is worse: those that a build remarks on.
@@ -129,8 +140,13 @@ def _alias(name: str) -> tuple[int, str] | None:
 
 
 def _without_addition(key: str) -> str:
-    """The name without the language or markup of its texts or the tax in its prices, which may end it."""
-    additions = ((_LANGUAGE, TEXT_COLUMNS), (_MARKUP, TEXT_COLUMNS), (_TAX, {"price"}))
+    """The name without a namespace before it, or the language, markup or tax that may end it."""
+    additions = (
+        (_NAMESPACE, COLUMNS),
+        (_LANGUAGE, TEXT_COLUMNS),
+        (_MARKUP, TEXT_COLUMNS),
+        (_TAX, {"price"}),
+    )
     for addition, standards in additions:
         base = addition.sub("", key)
         if base != key and _ALIASES.get(base, (0, ""))[1] in standards:

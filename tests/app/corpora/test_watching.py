@@ -206,3 +206,22 @@ def test_new_and_deleted_corpora_are_followed(
         builds.delete(tmp_path / "home", "code")
         shutil.rmtree(project)
         assert client.get("/corpora").json() == {"corpora": []}
+
+
+def test_changes_are_indexed_where_the_kernel_has_no_watcher_left(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_directories: Path, **_options: object) -> Iterator[set[object]]:
+        raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
+
+    monkeypatch.setattr("watchfiles.watch", refuse)
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    monkeypatch.setattr(watching, "FULL_CHECK_S", 0.5)
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        until(lambda: titles(client) == {"file_name", "get_response"})
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        until(lambda: "cafe" in titles(client))
+
+    warnings = [record.message for record in caplog.records if record.name == "purlin.watching"]
+    assert [warning for warning in warnings if "Too many open files" in warning]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import unicodedata
 from pathlib import Path
 
@@ -57,11 +58,14 @@ def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
         "Codice;Nome;Descrizione;Marca;Colore;Categoria;Prezzo",
         "Artikelcode;Naam;Omschrijving;Merk;Kleur;Categorie;Prijs",
         "Artikelnummer;Benämning;Beskrivning;Varumärke;Färg;Kategori;Pris inkl. moms",
+        "Varenummer;Navn;Beskrivelse;Mærke;Farve;Kategori;Salgspris",
+        "Varenr.;Produktnavn;Varebeskrivelse;Merke;Farge;Varegruppe;Pris inkl. mva",
+        "Kód produktu;Název;Popis CZ;Výrobce;Barva;Kategorie;Cena s DPH",
         "Numer artykułu;Nazwa;Opis;Marka;Kolor;Kategoria;Cena",
         "Código;Nome;Descrição;Marca;Cor;Categoria;Preço",
         "Item #;Name (EN);Description_en;Brand;Colour;Category path;RRP incl. VAT",
     ],
-    ids=["de-1", "de-2", "fr", "es", "it", "nl", "sv", "pl", "pt", "en"],
+    ids=["de-1", "de-2", "fr", "es", "it", "nl", "sv", "da", "no", "cs", "pl", "pt", "en"],
 )
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_headers_of_other_languages_are_known(tmp_path: Path, header: str, form: str) -> None:
@@ -170,3 +174,111 @@ def test_japanese_columns_are_recognised(tmp_path: Path) -> None:
         "JANコード: 4901234567894",
     ]
     assert shoe.fields["price"] == 9900.0
+
+
+@pytest.mark.parametrize(
+    ("heads", "standards"),
+    [
+        (
+            "Title,URL handle,Description,Vendor,Product category,Type,SKU,Barcode,Option1 name,Option1 value,Price,"
+            "Compare-at price,Product image URL,SEO title,SEO description",
+            {
+                "id": "URL handle",
+                "title": "Title",
+                "description": "Description",
+                "brand": "Vendor",
+                "category": "Product category",
+                "price": "Price",
+            },
+        ),
+        (
+            "Product ID,Active (0/1),Name *,Categories (x,y,z...),Price tax excluded,Reference #,Supplier,Manufacturer,"
+            "EAN13,Unit price,Summary,Description,Meta title",
+            {
+                "id": "Product ID",
+                "title": "Name *",
+                "description": "Description",
+                "brand": "Manufacturer",
+                "category": "Categories (x,y,z...)",
+                "price": "Price tax excluded",
+            },
+        ),
+        (
+            "ordernumber,mainnumber,name,supplier,price_EK,pseudoprice_EK,instock,description,description_long,ean,"
+            "categories,suppliernumber",
+            {
+                "id": "ordernumber",
+                "parent": "mainnumber",
+                "title": "name",
+                "description": "description",
+                "brand": "supplier",
+                "category": "categories",
+                "price": "price_EK",
+            },
+        ),
+        (
+            "id,parent_id,product_number,stock,name,description,price_net,price_gross,manufacturer_name,categories",
+            {
+                "id": "id",
+                "parent": "parent_id",
+                "title": "name",
+                "description": "description",
+                "brand": "manufacturer_name",
+                "category": "categories",
+                "price": "price_gross",
+            },
+        ),
+        (
+            "Item Type,Product ID,Product Name,Product Code/SKU,Brand Name,Product Description,Price,Cost Price,"
+            "Category,Product UPC/EAN",
+            {
+                "id": "Product ID",
+                "title": "Product Name",
+                "description": "Product Description",
+                "brand": "Brand Name",
+                "category": "Category",
+                "price": "Price",
+            },
+        ),
+        (
+            "g:id,g:title,g:description,g:link,g:price,g:brand,g:gtin,g:product_type,g:item_group_id",
+            {
+                "id": "g:id",
+                "parent": "g:item_group_id",
+                "title": "g:title",
+                "description": "g:description",
+                "brand": "g:brand",
+                "category": "g:product_type",
+                "price": "g:price",
+                "url": "g:link",
+            },
+        ),
+        (
+            "ITEM_ID,PRODUCTNAME,PRODUCT,DESCRIPTION,URL,PRICE_VAT,MANUFACTURER,CATEGORYTEXT,EAN,ITEMGROUP_ID",
+            {
+                "id": "ITEM_ID",
+                "parent": "ITEMGROUP_ID",
+                "title": "PRODUCTNAME",
+                "description": "DESCRIPTION",
+                "brand": "MANUFACTURER",
+                "category": "CATEGORYTEXT",
+                "price": "PRICE_VAT",
+                "url": "URL",
+            },
+        ),
+    ],
+    ids=["shopify", "prestashop", "shopware-5", "shopware-6", "bigcommerce", "google", "heureka"],
+)
+def test_exports_of_shops_are_known(heads: str, standards: dict[str, str]) -> None:
+    names = next(csv.reader([heads.replace("(x,y,z...)", "(x;y;z...)")]))
+    assert column_names([name.replace("x;y;z", "x,y,z") for name in names], {}) == standards
+
+
+def test_both_descriptions_of_an_export_are_searched() -> None:
+    record = {
+        "ordernumber": "7",
+        "name": "Saw",
+        "description": "A saw.",
+        "description_long": "Cuts wood.",
+    }
+    assert from_record(record).summary == "A saw.\nCuts wood."
