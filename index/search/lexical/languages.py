@@ -111,7 +111,7 @@ DANISH = _language(
     "efter ikke ingen kun meget mod nogle over under uden",
     "e en er ens erne ernes ers es et ets ede ende ene eret hed s ig ige lig lige ning ninger t",
     "s e",
-    "boger bog born barn fodder fod haender hand taender tand maend mand staenger stang",
+    "boger bog born barn fodder fod haender hand taender tand maend mand taenger tang",
 )
 NORWEGIAN = _language(
     "norwegian",
@@ -120,7 +120,7 @@ NORWEGIAN = _language(
     "etter ikke ingen kun mot mye noe noen over under uten veldig",
     "a e en er ene ens enes ers es et ets ede ende ane ar het s ig ige lig lige ning ninger t te",
     "s e",
-    "boker bok fotter fot hender hand tenner tann gulrotter gulrot menn mann staenger stang",
+    "boker bok fotter fot hender hand tenner tann gulrotter gulrot menn mann tenger tang",
 )
 POLISH = _language(
     "polish",

@@ -620,3 +620,18 @@ def test_the_build_lists_the_language_and_checks_it(tmp_path: Path) -> None:
     (directory / "base" / "lexical" / LANGUAGE_FILE).unlink()
     with pytest.raises(builds.Damaged, match=r"language\.txt is missing"):
         Corpus.load(directory, HashEncoder())
+
+
+@pytest.mark.parametrize(
+    ("language", "plural", "singular"),
+    [
+        ("danish", "tænger", "tang"),
+        ("danish", "stænger", "stang"),
+        ("norwegian", "tenger", "tang"),
+        ("norwegian", "stenger", "stang"),
+    ],
+)
+def test_plurals_of_tongs_and_bars_have_their_vowel(
+    language: str, plural: str, singular: str
+) -> None:
+    assert tokens(plural, LANGUAGES[language]) == tokens(singular, LANGUAGES[language])
