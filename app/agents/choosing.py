@@ -17,8 +17,8 @@ from purlin.replies import QaReply, SearchReply
 
 _FILE_LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 
-# A path with a suffix, and nothing that ids of code or lines of files have.
-_FILE = re.compile(r"[^:#]+\.\w+")
+# A path with a suffix, perhaps with a name behind it, and nothing that ids of code have.
+_FILE = re.compile(r"(?P<path>[^:#]+\.\w+)(?::[^\W\d][\w.]*)?")
 
 ReplyT = TypeVar("ReplyT", SearchReply, QaReply)
 
@@ -96,8 +96,8 @@ def opened_document(backend: Backend, name: str, identifier: str) -> Iterator[tu
                 identifier = opened.corpus.document_at(path, int(match["line"])).id
             yield opened, identifier
     except NotFound as error:
-        is_file = _FILE.fullmatch(identifier) and backend.kind(name) == "code"
-        if error.field != "id" or not is_file:
+        file = _FILE.fullmatch(identifier)
+        if error.field != "id" or not file or backend.kind(name) != "code":
             raise
-        message = f"{error.message} Of a file, name a line as well: {identifier[:200]}:1"
+        message = f"{error.message} Of a file, name a line as well: {file['path'][:200]}:1"
         raise NotFound(message, field="id") from None

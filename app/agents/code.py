@@ -237,7 +237,7 @@ FIND_RELATED = Tool(
     "find_related",
     "Find related code",
     "search",
-    "Find the code nearest in meaning to a function or class: others like it, its twins in other languages, its "
+    "Find the code nearest in meaning to a function or class: others like it, twins in other languages, "
     "tests. Use it before changing one of several alike places, or to follow a convention. Not for callers or "
     "definitions of a name (search_code).",
     FindRelated,

@@ -94,8 +94,8 @@ READ_DOCUMENT = Tool(
     "read_document",
     "Read a document",
     "search",
-    "Read a hit whole: a function, a section of documentation, a product. Use it where a result was cut, or where "
-    "you cannot read the file itself. Not for files that you can read: their content is newer.",
+    "Read a hit whole: a function, a section of docs, a product. Use it where a result was cut, or "
+    "you cannot read the file. Not for files that you can read: they are newer.",
     ReadDocument,
     read_document,
 )

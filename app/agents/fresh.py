@@ -175,7 +175,7 @@ class FreshIndex:
     def _old_warning(self) -> str:
         return (
             f"The index is being brought up to date{self._so_far()}; until then the last one "
-            "answers, which lacks the newest changes."
+            "answers, which may lack the newest changes."
         )
 
     def _so_far(self) -> str:

@@ -74,8 +74,7 @@ CLASSIFY = Tool(
     f"Choose a label for each of up to {MAX_TEXTS_PER_CALL} texts at once: by the names of the "
     "labels, or by a trained classifier. Use it to sort, route or filter many texts (tickets, "
     "reviews, log lines) without reading each. "
-    "Labels work best as plain words that say what they mean, or with a description and an example: "
-    "`insult = calling somebody stupid | You idiot.` Not for a text that you have read anyway, or for "
+    "Labels work best as plain words that say what they mean. Not for a text that you have read anyway, or for "
     "extracting facts; only the beginning of long texts counts, a few hundred tokens.",
     ClassifyTexts,
     classify_texts,

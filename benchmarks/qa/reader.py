@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from benchmarks.options import command_parser
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation.answers import (
@@ -379,9 +380,7 @@ def print_table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Re
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
 
     parser.add_argument("--reader", type=Path, required=True)
     parser.add_argument(

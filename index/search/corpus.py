@@ -361,7 +361,9 @@ class Corpus:
 
         nearest = sorted(documents, key=lambda document: distance(document, line))[:_NEAREST_SHOWN]
         listed = ", ".join(
-            f"{document.title[:80]} ({document.location.start_line})" for document in nearest
+            # Sections of a notebook have no lines.
+            f"{document.title[:80]} ({document.location.start_line or f'id {document.id[:200]}'})"
+            for document in nearest
         )
         unread = None if documents else self.listing.unread(path)
         detail = unread or (f"nearest are {listed}" if listed else "that file has none")

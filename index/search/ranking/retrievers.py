@@ -123,7 +123,7 @@ class Retrievers:
             return None
 
         first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]
-        needed = quotes.MIN_SHARE * sum(query.weights.values())
+        needed = quotes.LEAST_WEIGHT * sum(query.weights.values())
         terms = self._lexical.explain(query.weights, ranking.rows[first])
         weights = [sum(query.weights[token] for token in parts) for parts in terms]
         first = first[np.array(weights, dtype=np.float64) >= needed]

@@ -239,15 +239,17 @@ def test_cancelled_calls_leave_nothing_behind(slow: tuple[Slow, Pipe, io.BytesIO
         pipe.writer.write(call(number, "search_code", query="x"))
         assert backend.started.acquire(timeout=30)
 
-    for number in range(100, 100 + 2 * mcp_stdio.MAX_UNDER_WAY):
+    numbers = range(100, 100 + 2 * mcp_stdio.MAX_UNDER_WAY)
+    for number in numbers:
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
         message = cancelled | {"params": {"requestId": number}}
         pipe.writer.write(call(number, "search_code", query="x"))
         pipe.writer.write(json.dumps(message).encode() + b"\n")
     pipe.writer.write(request("after", "ping"))
     until(lambda: ids(sink) == ["after"])
-    kept = [each for each in gc.get_objects() if isinstance(each, mcp_stdio._UnderWay)]
-    assert len(kept) <= mcp_stdio.WORKERS + 1
+    kept = [each for each in gc.get_objects() if type(each) is mcp_stdio._UnderWay]
+    # Locals of threads may still hold one each; those of other tests have other numbers.
+    assert sum(each.id in numbers for each in kept) <= mcp_stdio.WORKERS
 
 
 def test_a_call_is_answered_in_time_even_if_the_tools_take_long_to_start(

@@ -180,7 +180,8 @@ def test_a_command_below_its_options_has_the_name_of_its_program(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "usage", ["ln TARGET", "ln source target", "/bin/ln [-s] source target", "ln"]
+    "usage",
+    ["ln TARGET", "ln source target", "/bin/ln [-s] source target", "ln", "ln file [options]"],
 )
 def test_arguments_are_no_commands(tmp_path: Path, usage: str) -> None:
     program = read(tmp_path, f"usage: {usage}\n\n  -s  Makes a symbolic link.\n")[0]
