@@ -108,7 +108,8 @@ def test_published_queries_have_splits_and_lines(file: Path) -> None:
     records = [json.loads(line) for line in file.read_text().splitlines()]
     splits = Counter(record["split"] for record in records)
     if file.parent.name == "second":
-        assert len(splits) == 1 and 10 <= splits.total() <= 14
+        assert len(splits) == 1
+        assert 10 <= splits.total() <= 14
     else:
         assert splits == {"dev": 5, "test": 5}
 
