@@ -123,7 +123,8 @@ def read_queries(directory: Path, split: str) -> list[Repository]:
             for record in records
             if record["split"] == split
         )
-        repositories.append(Repository(file.stem, "", queries))
+        if queries:
+            repositories.append(Repository(file.stem, "", queries))
 
     return repositories
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from tests.support.documents import source
         ("500g", ["500 g", "0.5 kg", "0,500 kg", "500-gram", "500\u00a0g"]),
         ("3m", ["3 m", "300 cm", "3000mm", "3 metres", "3M"]),
         ("1200w", ["1200 W", "1.2 kW", "1200 watts"]),
-        ("100nf", ["100 nF", "0.1 µF", "0.1uF", "0,1 \u03bcF", "100000 pF"]),
+        ("100nf", ["100 nF", "0.1 µF", "0.1uF", ".1uF", ".1 µF", "0,1 \u03bcF", "100000 pF"]),
         ("4700ohm", ["4.7 kΩ", "4,7k\u2126", "4.7 kohm", "4700 ohms", "4.7k", "4.7k ohm", "4k7Ω"]),
         ("1000uh", ["1 mH", "1000 µH"]),
         ("1000mbps", ["1 Gbit/s", "1 Gbps", "1000 Mbps"]),
@@ -131,14 +130,3 @@ def test_equal_quantities_are_highlighted(shop: Corpus) -> None:
 def test_unit_of_a_query_is_no_typo(shop: Corpus) -> None:
     assert shop.search("3 metres").corrected is None
     assert shop.search("metres").corrected == "meters"
-
-
-def test_build_with_earlier_texts_is_searched_as_it_was_indexed(shop: Corpus) -> None:
-    in_tb = {"capacity_unit": "TB"}
-    assert "2000gb" in shop.weights("2 TB")
-    assert shop.search("drive", filter=in_tb).total == 1
-
-    shop.manifest = replace(shop.manifest, texts=2)
-    assert "2000gb" not in shop.weights("2 TB")
-    # What this build has is tb, for filters in any case.
-    assert shop.search("drive", filter={**in_tb, "capacity": 2}).total == 0
