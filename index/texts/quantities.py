@@ -78,13 +78,13 @@ _MARKS = "|".join(name for name in _UNITS if not name[0].isalpha())
 _BLANK = "[ \u00a0\u202f]"
 # A number stands by itself, or after the x of 4x2GB: that of "802.11", "1/2" or "DDR4-3200" is no quantity.
 # After a blank, "in" is a unit at the end of a phrase only, and it is none in 2-in-1. 4k7 is 4.7 kΩ in the
-# code of IEC 60062, and 4.7k is, too.
+# code of IEC 60062, and 4.7k is, too; .1uF is 0.1.
 _QUANTITY = re.compile(
     rf"""
     (?:(?<=\d[x×*])|(?<![\w.,])(?<!\d/)(?<!\w-))
     (?:
         (?P<kilohms>[0-9]{{1,3}}(?:k[0-9]|[.,][0-9]{{1,2}}k))(?:{_BLANK}?(?:Ω|ohms?))?(?!\w)
-        |(?P<number>[1-9][0-9]{{0,2}}(?:,[0-9]{{3}}){{1,3}}(?:\.[0-9]{{1,4}})?|[0-9]{{1,9}}(?:[.,][0-9]{{1,4}})?)
+        |(?P<number>[1-9][0-9]{{0,2}}(?:,[0-9]{{3}}){{1,3}}(?:\.[0-9]{{1,4}})?|[0-9]{{1,9}}(?:[.,][0-9]{{1,4}})?|\.[0-9]{{1,4}})
         (?:
             (?:{_BLANK}|[-\u2011])?(?P<word>{_WORDS})(?!\w|/[^\W\d])
             |(?P<mark>{_MARKS})(?!\w)
