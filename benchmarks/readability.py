@@ -11,13 +11,14 @@ and comments do not count.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.options import command_parser
 
 # Words that say where a value came from, or nothing, rather than what it is.
 PLACEHOLDERS = frozenset(
@@ -155,9 +156,7 @@ def _share(part: int, whole: int) -> str:
 
 def main() -> None:
     """Count the modules named on the command line and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument(
         "roots", nargs="+", type=Path, help="directories and files to count as one project"
     )

@@ -1,31 +1,22 @@
-"""Vectors of many texts by an encoder that is not trained: computed once, kept in a directory.
-
-What a larger model says of the texts is the expensive part of learning from it. The vectors are
-written in pieces, so that a run that was killed goes on where it stopped.
-"""
+"""Vectors of many texts by an encoder that is not trained: computed once, kept in a directory."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
 
 from purlin.index.encoder import Vectors, load_encoder
-from purlin.index.errors import Damaged, NotFound
+from purlin.index.errors import NotFound
 from purlin.index.records import Role
-from purlin.index.storage import atomic_write
 from purlin.training.exporting.directory import is_exported
-from purlin.training.loop.checkpoints import storing
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.models.sentence_models import load_checkpoint, prompt_of
-
-ABOUT = "encoded.json"
+from purlin.training.pieces import Pieces
 
 # Texts of a piece: at 3 texts a second, at most three minutes of work are lost.
 PIECE = 512
@@ -96,36 +87,17 @@ def encode_once(
     other texts are removed first. `progress` gets the texts done and all of them, after each piece.
     Raises StorageFailed, and Damaged for a piece that cannot be read.
     """
-    _claim(directory, {"encoder": identity_of(source), "texts": digest(texts)})
-    paths = {start: directory / f"{start:09d}.npy" for start in range(0, len(texts), PIECE)}
-
-    missing = [start for start, path in paths.items() if not path.is_file()]
-    encode = encoder() if missing else None
-    for start in missing:
-        assert encode is not None
-        vectors = encode(texts[start : start + PIECE]).astype(np.float32)
-        with storing(directory), atomic_write(paths[start]) as stream:
-            np.save(stream, vectors, allow_pickle=False)
-        progress(min(start + PIECE, len(texts)), len(texts))
-
-    return np.concatenate([_read_piece(path) for path in paths.values()])
-
-
-def _claim(directory: Path, about: dict[str, Any]) -> None:
-    """Empty the directory unless it has vectors of the same encoder and texts."""
-    path = directory / ABOUT
-    try:
-        if json.loads(path.read_bytes()) == about:
-            return
-    # Whatever is there cannot be told to be of these texts.
-    except (OSError, ValueError):
-        pass
-
-    with storing(directory):
+    about = {"encoder": identity_of(source), "texts": digest(texts)}
+    pieces = Pieces(directory, about, len(texts), PIECE)
+    if not pieces.belongs():
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        with atomic_write(path) as stream:
-            stream.write(json.dumps(about).encode())
+
+    if pieces.missing():
+        encode = encoder()
+        pieces.compute(
+            lambda rows: {"vectors": encode(texts[rows]).astype(np.float32)}, progress=progress
+        )
+    return np.concatenate([pieces.read(number)["vectors"] for number in range(len(pieces.paths))])
 
 
 def identity_of(source: Path) -> dict[str, str]:
@@ -137,12 +109,3 @@ def identity_of(source: Path) -> dict[str, str]:
                 digests[str(path.relative_to(source))] = file_digest(file, "sha256").hexdigest()
 
     return digests
-
-
-def _read_piece(path: Path) -> Vectors:
-    try:
-        with path.open("rb") as file:
-            vectors: Vectors = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Damaged(f"{path} is damaged: {error}. Remove it to compute it again.") from error
-    return vectors

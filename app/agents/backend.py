@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from purlin.index.records import Content, Hit, Kind
 from purlin.index.search.corpus import Corpus, SearchResult
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from purlin.app.corpora.open_corpora import OfKind
 
 _MAX_SUGGESTED = 3  # paths that a call may have meant
+
+
+class Opened(NamedTuple):
+    """A corpus that is kept open, and what limits the answers from it, as that it is not up to date."""
+
+    corpus: Corpus
+    warning: str | None = None
 
 
 class Backend(Protocol):
@@ -38,7 +45,7 @@ class Backend(Protocol):
         """Directory that paths are relative to, where it is another than the agent works in."""
         return None
 
-    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+    def opened(self, corpus: str) -> AbstractContextManager[Opened]:
         """Keep a corpus open. Raises NotFound."""
 
     def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
@@ -77,7 +84,7 @@ class Backend(Protocol):
 
 def path_advice(backend: Backend, name: str, beginning: str) -> str:
     """Say which files with this beginning of a path are not indexed, and which paths may be meant."""
-    with backend.opened(name) as corpus:
+    with backend.opened(name) as (corpus, _):
         unread = corpus.listing.unread(beginning)
         paths = corpus.listing.ending_in(beginning, _MAX_SUGGESTED)
     advice = f" {unread}." if unread else ""

@@ -8,18 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, Opened
 from purlin.app.errors import listed
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Kind
-from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import MAX_CORPORA
 from purlin.replies import QaReply, SearchReply
 
 _FILE_LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 
-# A path with a suffix, and nothing that ids of code or lines of files have.
-_FILE = re.compile(r"[^:#]+\.\w+")
+# A path with a suffix, perhaps with a name behind it, and nothing that ids of code have.
+_FILE = re.compile(r"(?P<path>[^:#]+\.\w+)(?::[^\W\d][\w.]*)?")
 
 ReplyT = TypeVar("ReplyT", SearchReply, QaReply)
 
@@ -79,7 +78,7 @@ def only_name(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def opened_document(backend: Backend, name: str, identifier: str) -> Iterator[tuple[Corpus, str]]:
+def opened_document(backend: Backend, name: str, identifier: str) -> Iterator[tuple[Opened, str]]:
     """Keep a corpus open, and yield it with the id of the document that a call means.
 
     In code, `path:line` and `path:first-last` mean the innermost document at that line. NotFound of
@@ -92,11 +91,13 @@ def opened_document(backend: Backend, name: str, identifier: str) -> Iterator[tu
 
     try:
         path = backend.relative(name, match["path"]) if match else ""
-        with backend.opened(name) as corpus:
-            yield corpus, corpus.document_at(path, int(match["line"])).id if match else identifier
+        with backend.opened(name) as opened:
+            if match:
+                identifier = opened.corpus.document_at(path, int(match["line"])).id
+            yield opened, identifier
     except NotFound as error:
-        is_file = _FILE.fullmatch(identifier) and backend.kind(name) == "code"
-        if error.field != "id" or not is_file:
+        file = _FILE.fullmatch(identifier)
+        if error.field != "id" or not file or backend.kind(name) != "code":
             raise
-        message = f"{error.message} Of a file, name a line as well: {identifier[:200]}:1"
+        message = f"{error.message} Of a file, name a line as well: {file['path'][:200]}:1"
         raise NotFound(message, field="id") from None

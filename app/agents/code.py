@@ -212,10 +212,10 @@ class FindRelated(Strict):
 def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
     name = any_corpus(backend, arguments.corpus)
-    with opened_document(backend, name, arguments.id) as (corpus, document_id):
-        result = corpus.related(document_id, arguments.k)
+    with opened_document(backend, name, arguments.id) as (opened, document_id):
+        result = opened.corpus.related(document_id, arguments.k)
         backend.observe(result.timings_ms)
-        reply = reply_of(backend, name, corpus, result)
+        reply = with_warning(reply_of(backend, name, opened.corpus, result), opened.warning)
     root = backend.root(name)
     return _code_result(reply, arguments.max_tokens, near=arguments.id, root=root)
 
@@ -237,7 +237,7 @@ FIND_RELATED = Tool(
     "find_related",
     "Find related code",
     "search",
-    "Find the code nearest in meaning to a function or class: others like it, its twins in other languages, its "
+    "Find the code nearest in meaning to a function or class: others like it, twins in other languages, "
     "tests. Use it before changing one of several alike places, or to follow a convention. Not for callers or "
     "definitions of a name (search_code).",
     FindRelated,

@@ -9,7 +9,7 @@ from pydantic import Field
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.budget import Result, fit_lines
 from purlin.app.agents.choosing import any_corpus, opened_document
-from purlin.app.agents.results import describe_location, one_line
+from purlin.app.agents.results import describe_location, limited, one_line
 from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId, Tool
 from purlin.app.fields import Strict
 from purlin.index.errors import InvalidInput
@@ -37,7 +37,8 @@ class ReadDocument(Strict):
 def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     name = any_corpus(backend, arguments.corpus)
-    with opened_document(backend, name, arguments.id) as (corpus, document_id):
+    with opened_document(backend, name, arguments.id) as (opened, document_id):
+        corpus, warning = opened
         document = corpus.document(document_id)
         is_changed = bool(backend.changed(corpus, [document.location.path]))
     lines = document.body.split("\n")
@@ -50,9 +51,8 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
         "changed": is_changed,
         "total_lines": len(lines),
     }
-    return fit_lines(
-        _document_head(document, origin), lines, start, first, last, arguments.max_tokens
-    )
+    head = limited(_document_head(document, origin), warning)
+    return fit_lines(head, lines, start, first, last, arguments.max_tokens)
 
 
 def _document_head(document: Document, origin: dict[str, Any]) -> Result:
@@ -94,8 +94,8 @@ READ_DOCUMENT = Tool(
     "read_document",
     "Read a document",
     "search",
-    "Read a hit whole: a function, a section of documentation, a product. Use it where a result was cut, or where "
-    "you cannot read the file itself. Not for files that you can read: their content is newer.",
+    "Read a hit whole: a function, a section of docs, a product. Use it where a result was cut, or "
+    "you cannot read the file. Not for files that you can read: they are newer.",
     ReadDocument,
     read_document,
 )

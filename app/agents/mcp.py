@@ -235,7 +235,7 @@ def _call_tool(params: JsonObject, caller: Caller) -> JsonObject:
         names = ", ".join(tool.name for tool in TOOLS)
         raise Refused(INVALID_PARAMS, f"Unknown tool; available are {names}.")
     if not caller.may_use(tool):
-        return _failed(
+        return failed(
             f"This key lacks the scope {tool.scope}: ask whoever runs the server for one."
         )
 
@@ -243,7 +243,7 @@ def _call_tool(params: JsonObject, caller: Caller) -> JsonObject:
     try:
         result = tool.run(arguments, caller.backend())
     except PurlinError as error:
-        return _failed(error.message)
+        return failed(error.message)
 
     return {
         "content": [{"type": "text", "text": result.text}],
@@ -252,7 +252,8 @@ def _call_tool(params: JsonObject, caller: Caller) -> JsonObject:
     }
 
 
-def _failed(message: str) -> JsonObject:
+def failed(message: str) -> JsonObject:
+    """The result of a call that failed, with what to do about it."""
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 

@@ -8,7 +8,6 @@ come in the order in which they are ready, as JSON-RPC allows.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +28,10 @@ MAX_UNDER_WAY = 64
 WORKERS = 16
 # Time between two notifications of progress.
 PROGRESS_S = 2.0
+# How long a call may wait until this has started and the repository is indexed, on a machine so busy
+# that the limits of `fresh` come too late: less than the minute after which many clients give up.
+LATE_S = 50.0
+_LATE = "Purlin is not ready yet ({}). Call again in a minute; until then, use grep."
 # Methods that a worker answers, because they load or run a tool.
 _SLOW = ("tools/list", "tools/call")
 
@@ -67,11 +70,13 @@ class StdioServer:
         self._sink = sink
         self._write_lock = threading.Lock()
 
-        # Requests that a worker has or will get; a cancelled one is no longer among them, and its id
-        # may be that of another.
+        # Requests that a worker has or will get, oldest first; a cancelled one is no longer among them,
+        # and its id may be that of another.
         self._under_way: dict[RequestId, _UnderWay] = {}
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[_UnderWay | None] = queue.SimpleQueue()
+        # That there is a request for a worker, or that the input has ended.
+        self._has_more = threading.Condition(self._lock)
+        self._is_ended = False
 
     def run(self) -> None:
         """Answer messages until the input ends, and finish the calls that are under way then."""
@@ -79,7 +84,7 @@ class StdioServer:
         for worker in workers:
             worker.start()
         ended = threading.Event()
-        threading.Thread(target=self._report_progress, args=(ended,), daemon=True).start()
+        threading.Thread(target=self._attend, args=(ended,), daemon=True).start()
 
         warm_up = None
         while line := self._source.readline(MAX_LINE_BYTES + 1):
@@ -89,8 +94,9 @@ class StdioServer:
                 self._receive(line)
                 warm_up = warm_up or self._warm_up()
 
-        for _ in workers:
-            self._waiting.put(None)
+        with self._lock:
+            self._is_ended = True
+            self._has_more.notify_all()
         for worker in workers:
             worker.join()
         ended.set()
@@ -150,16 +156,25 @@ class StdioServer:
                 )
 
             self._under_way[message_id] = under_way
-
-        self._waiting.put(under_way)
+            self._has_more.notify()
 
     # ---- workers
 
     def _work(self) -> None:
-        while (request := self._waiting.get()) is not None:
-            if self._is_awaited(request):
-                request.thread = threading.get_ident()
-                self._answer(request)
+        while (request := self._next()) is not None:
+            self._answer(request)
+
+    def _next(self) -> _UnderWay | None:
+        """The oldest request that no worker has, for this thread; None at the end of the input."""
+        with self._lock:
+            while True:
+                for request in self._under_way.values():
+                    if request.thread is None:
+                        request.thread = threading.get_ident()
+                        return request
+                if self._is_ended:
+                    return None
+                self._has_more.wait()
 
     def _answer(self, request: _UnderWay) -> None:
         message = request.message
@@ -172,6 +187,10 @@ class StdioServer:
             text = "Something went wrong in the server; see its stderr for details."
             reply = {"error": {"code": mcp.INTERNAL_ERROR, "message": text}}
 
+        self._end(request, reply)
+
+    def _end(self, request: _UnderWay, reply: JsonObject) -> None:
+        """Send the reply to a request that is still awaited."""
         with self._lock:
             is_awaited = self._is_awaited(request)
             if is_awaited:
@@ -185,20 +204,28 @@ class StdioServer:
 
     # ---- output
 
-    def _report_progress(self, ended: threading.Event) -> None:
-        """Say how far the indexing is to the calls that wait for it, while it is under way."""
+    def _attend(self, ended: threading.Event) -> None:
+        """Tell the calls that wait for the index how far it is, and those that wait too long to come again."""
         while not ended.wait(PROGRESS_S):
             backend = self._backend.value
-            if backend is None:
-                continue
-
             with self._lock:
-                requests = list(self._under_way.values())
-            for request in requests:
-                if request.progress_token is None or request.thread is None:
+                calls = [
+                    request
+                    for request in self._under_way.values()
+                    if request.message["method"] == "tools/call"
+                ]
+
+            for request in calls:
+                seconds = time.monotonic() - request.started_s
+                progress: str | None = "starting"
+                if backend is not None:
+                    progress = backend.progress(request.thread) if request.thread else None
+                if progress is None:
                     continue
-                if (progress := backend.progress(request.thread)) is not None:
-                    seconds = time.monotonic() - request.started_s
+
+                if seconds > LATE_S:
+                    self._end(request, {"result": mcp.failed(_LATE.format(progress))})
+                elif request.progress_token is not None:
                     line = mcp.encode_progress(request.progress_token, seconds, progress)
                     self._send(line, request)
 

@@ -52,11 +52,14 @@ def warned_head(head: Result, reply: SearchReply | QaReply) -> Result:
         corrected = reply.corrected[:MAX_SHOWN]
         text = f"{head.text}. Searched for {corrected!r}"
         head = Result(text, {**head.structured, "corrected": corrected})
+    return limited(head, reply.warning)
 
-    if reply.warning is None:
+
+def limited(head: Result, warning: str | None) -> Result:
+    """Add a warning, if there is one."""
+    if warning is None:
         return head
-
-    warning = reply.warning[:MAX_SHOWN]
+    warning = warning[:MAX_SHOWN]
     return Result(
         f"{head.text.removesuffix('.')}. {warning}", {**head.structured, "warning": warning}
     )

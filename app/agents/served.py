@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 
-from purlin.app.agents.backend import Backend
+from purlin.app.agents.backend import Backend, Opened
 from purlin.app.corpora.open_corpora import OfKind
 from purlin.app.routes import classify_reply, corpus_answers, qa_reply, search_reply
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
@@ -72,12 +72,14 @@ class ServedCorpora(Backend):
         return search_reply(request, self._service)
 
     def _field_names(self, corpus: str) -> set[str]:
-        with self.opened(corpus) as opened:
-            return set(opened.field_names)
+        with self._service.lease(corpus) as leased:
+            return set(leased.field_names)
 
-    def opened(self, corpus: str) -> AbstractContextManager[Corpus]:
+    @contextmanager
+    def opened(self, corpus: str) -> Iterator[Opened]:
         """Keep a corpus open. Raises NotFound, Opening, and what it is refused with."""
-        return self._service.lease(corpus)
+        with self._service.lease(corpus) as leased:
+            yield Opened(leased)
 
     def changed(self, corpus: Corpus, paths: Iterable[str | None]) -> set[str]:
         """Files that have changed since the build of an open corpus."""

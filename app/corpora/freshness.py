@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import SimpleQueue
 
 from purlin.app.corpora.open_corpora import OpenCorpora
 from purlin.index.builds.manifests import Manifest
@@ -88,6 +90,28 @@ class _Files:
         return self.results.get(self._key(name), (-math.inf, False))
 
 
+class _Lookers:
+    """Threads that look at files, as many as there ever were looks at once.
+
+    They are kept, since starting one takes longer than most looks. A dead network drive may block one,
+    but not the end of the process.
+    """
+
+    def __init__(self) -> None:
+        self._looks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+
+    def start(self, look: Callable[[], None]) -> None:
+        self._looks.put(look)
+        if not self._idle.acquire(blocking=False):
+            threading.Thread(target=self._run, name="freshness", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._looks.get()()
+            self._idle.release()
+
+
 class Freshness:
     """The latest check of each served corpus; at most one check per corpus runs at a time."""
 
@@ -96,6 +120,7 @@ class Freshness:
         self._checks: dict[str, _Check] = {}
         self._files: dict[str, _Files] = {}
         self._lock = threading.Lock()
+        self._lookers = _Lookers()
 
     def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Mark the hits of this corpus whose file has changed since its build as stale."""
@@ -137,8 +162,7 @@ class Freshness:
         """Start to look at files, unless a look is under way. The caller holds the lock."""
         if files.look is None:
             files.look = _Look()
-            arguments = (manifest, files, names, files.look)
-            threading.Thread(target=self._run_look, args=arguments, daemon=True).start()
+            self._lookers.start(partial(self._run_look, manifest, files, names, files.look))
         return files.look
 
     def _run_look(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
@@ -166,7 +190,7 @@ class Freshness:
                 # The previous result is returned while the new check runs.
                 previous = check.result if check is not None and check.build == build else None
                 check = self._checks[name] = _Check(build=build, result=previous)
-                threading.Thread(target=self._run_check, args=(name, check), daemon=True).start()
+                self._lookers.start(partial(self._run_check, name, check))
 
         check.wait()
         return check.result

@@ -48,7 +48,7 @@ class Watcher:
         self._encoders = encoders
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
 
     def start(self) -> None:
         """Watch in a thread of its own."""
@@ -69,7 +69,7 @@ class Watcher:
                 self._follow_or_poll(watched)
             except (OSError, PurlinError) as error:
                 # A home or a drive may fail for a while.
-                self._tell("", f"changes are not noticed until this is mended: {error}")
+                self._warn_once("", f"changes are not noticed until this is mended: {error}")
                 self._stopping.wait(RESCAN_S)
 
     def _watched(self) -> _Watched:
@@ -81,7 +81,7 @@ class Watcher:
                 continue
 
             if (reason := why_not_repeatable(manifest)) is not None:
-                self._tell(name, f"{name} is not watched: {reason}")
+                self._warn_once(name, f"{name} is not watched: {reason}")
                 continue
 
             roots = tuple(root for root in local_roots(manifest) if exists(root))
@@ -95,7 +95,7 @@ class Watcher:
             self._follow(watched)
         except (OSError, RuntimeError) as error:
             # watchfiles raises RuntimeError where the kernel gives no watcher: too many are open.
-            self._tell("", f"not all changes are noticed at once ({error})")
+            self._warn_once("", f"not all changes are noticed at once ({error})")
             self._poll(watched)
 
     def _follow(self, watched: _Watched) -> None:
@@ -139,10 +139,10 @@ class Watcher:
             *(Job(name, watched[name][0], "repeat", self._encoders) for name in names)
         )
 
-    def _tell(self, corpus: str, message: str) -> None:
+    def _warn_once(self, corpus: str, message: str) -> None:
         """Log a warning once."""
-        if (corpus, message) not in self._told:
-            self._told.add((corpus, message))
+        if (corpus, message) not in self._warned:
+            self._warned.add((corpus, message))
             _log.warning("%s", message)
 
 

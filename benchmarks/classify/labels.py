@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,21 @@ from purlin.index.records import Role
 
 QUESTIONS = Path(__file__).resolve().parents[2] / "questions" / "classification"
 SETS = ("amazon_polarity", "ag_news", "dbpedia", "yahoo_answers")
-# Small sets of other kinds; each has a template of its own in templates.json.
-WRITTEN = ("town", "bugs", "recipes", "voice", "logs", "clauses")
+# Small sets of other kinds; each has a template of its own in templates.json, the last five have
+# examples of texts of each label, too.
+WRITTEN = (
+    "town",
+    "bugs",
+    "recipes",
+    "voice",
+    "logs",
+    "clauses",
+    "survey",
+    "comments",
+    "hotel",
+    "patients",
+    "apps",
+)
 DRAWS, DRAWN_TEXTS = 40, (20, 35, 50, 75, 100, 200, 400)
 SIMILAR = (0.80, 0.85, 0.90, 0.92, 0.95)
 FORMS: Mapping[str, Callable[[str, str], str]] = {
@@ -81,6 +94,7 @@ class Labelled:
     truth: list[set[str]]
     labels: list[str]
     descriptions: dict[str, str]
+    examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def single(self) -> Labelled:
         """Return the texts with exactly one label."""
@@ -92,6 +106,13 @@ class Labelled:
         """Return the labels with their descriptions as a wording."""
         named = "{0} = {0} | {1}" if with_name else "{0} = {1}"
         return [named.format(label, self.descriptions[label]) for label in self.labels]
+
+    def exemplified(self) -> list[str]:
+        """Return the labels with their descriptions and examples as wordings."""
+        return [
+            f"{label} = {' | '.join([self.descriptions[label], *self.examples[label]])}"
+            for label in self.labels
+        ]
 
 
 def read_sets(data: Path) -> list[Labelled]:
@@ -110,7 +131,11 @@ def read_sets(data: Path) -> list[Labelled]:
 def read_written() -> list[Labelled]:
     """Read the small sets of other kinds."""
     descriptions = json.loads((QUESTIONS / "descriptions.json").read_text())
-    return [read_tickets(name, descriptions[name]) for name in WRITTEN]
+    examples = json.loads((QUESTIONS / "examples.json").read_text())
+    return [
+        replace(read_tickets(name, descriptions[name]), examples=examples.get(name, {}))
+        for name in WRITTEN
+    ]
 
 
 def read_tickets(name: str, descriptions: dict[str, str]) -> Labelled:
@@ -151,15 +176,17 @@ def print_names(classifier: Classifier, sets: Sequence[Labelled]) -> None:
 def print_written(classifier: Classifier, sets: Sequence[Labelled]) -> None:
     """Print accuracies of the small sets, by the default templates and by one of their own."""
     templates = json.loads((QUESTIONS / "templates.json").read_text())
-    print("\nset, texts, labels: names | descriptions alone | both, each (own template; together)")
+    print(
+        "\nset, texts, labels: names | descriptions alone | both | descriptions and examples, "
+        "each (own template; together)"
+    )
 
     for labelled in sets:
         cells = []
-        for labels in (
-            labelled.labels,
-            labelled.described(with_name=False),
-            labelled.described(with_name=True),
-        ):
+        forms = [labelled.labels, *(labelled.described(with_name=each) for each in (False, True))]
+        if labelled.examples:
+            forms.append(labelled.exemplified())
+        for labels in forms:
             alone = right(classifier, labelled, labels).mean()
             own = right(classifier, labelled, labels, templates=[templates[labelled.name]]).mean()
             together = right(classifier, labelled, labels, transductive=True).mean()

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from benchmarks.progress import kept, log_line, log_progress
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.training.loop.settings import LoopSettings
@@ -205,9 +206,7 @@ def table_row(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--recipe", type=Path, help="[default: that of `purlin train pesco`]")

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from benchmarks.options import command_parser
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation.answers import (
@@ -61,7 +62,8 @@ from purlin.index.qa.reader import (
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
 from purlin.index.qa.spans import spans_with_features
-from purlin.index.search.corpus import Corpus, Retrieved
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.hits import Retrieved
 
 READ_DEPTHS = (READ_DEPTH, 6, 20)
 FOLDS = 5
@@ -378,9 +380,7 @@ def print_table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Re
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
 
     parser.add_argument("--reader", type=Path, required=True)
     parser.add_argument(

@@ -48,6 +48,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from benchmarks.progress import kept, log_line, log_progress, write_whole
 from benchmarks.qa.refqa_report import Kind, QuestionValues, report
 from purlin.index.encoder.transformer import Encoder
@@ -437,9 +438,7 @@ def reread(
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--questions", type=Path, nargs="+", default=QUESTIONS)

@@ -22,7 +22,6 @@ four characters. The list of the tools, which each session reads once, is counte
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -34,6 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import command_parser
+from purlin.app.agents import fresh
 from purlin.app.agents.budget import DEFAULT_TOKENS
 from purlin.app.agents.code import SearchCode, search_code
 from purlin.app.agents.local import LocalCorpora
@@ -197,6 +198,8 @@ def measured(
     repositories: Path, annotations: Mapping[str, Any], encoder: str, names: Sequence[str]
 ) -> dict[str, list[Reading]]:
     readings: dict[str, list[Reading]] = {}
+    # On a busy machine, too, the calls are what is measured.
+    fresh.ANSWER_S = 3600.0
     for described in annotations["repos"]:
         if names and described["name"] not in names:
             continue
@@ -246,9 +249,7 @@ def print_table(readings: Mapping[str, Sequence[Reading]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("repositories", type=Path)
     parser.add_argument("annotations", type=Path)
     parser.add_argument("--encoder", default="static")

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from benchmarks.search.judged_sets import SETS, Column, JudgedSet, load_set
 from benchmarks.speed.vectors import CachedEncoder
 from purlin.index import builds
@@ -378,9 +379,7 @@ def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(

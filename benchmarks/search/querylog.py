@@ -12,12 +12,12 @@ touching dev, `--split train` leaves `--limit` training questions out of the log
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from purlin.index import builds
 from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.encoder.transformer import Encoder
@@ -71,9 +71,7 @@ def table_rows(corpus: Corpus, questions: Sequence[LinkedQuestion], label: str) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     for name in ("--reference", "--questions", "--home"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--limit", type=int, default=1000, help="questions to measure")

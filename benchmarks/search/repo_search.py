@@ -21,7 +21,6 @@ a target, and MRR@10, also by repository. No weight was fitted on the split `tes
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -34,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder, encoder_directory, load_encoder
 from purlin.index.evaluation.ranking import measure
@@ -123,7 +123,8 @@ def read_queries(directory: Path, split: str) -> list[Repository]:
             for record in records
             if record["split"] == split
         )
-        repositories.append(Repository(file.stem, "", queries))
+        if queries:
+            repositories.append(Repository(file.stem, "", queries))
 
     return repositories
 
@@ -244,9 +245,7 @@ def _where(values: Sequence[float], queries: Sequence[Query], name: str, value: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--repos", type=Path, required=True)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path)

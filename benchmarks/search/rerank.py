@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from benchmarks.search.judged_sets import SETS, Column, load_set
 from benchmarks.search.quality import cached_encoder, corpus_of, per_query
 from purlin.index import builds
@@ -151,9 +152,7 @@ def _read_rows(path: Path) -> list[ReadHits]:
 
 def main() -> None:
     """Read what is missing in the file, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--data", type=Path, required=True, help="development sets in BEIR's form")
     add("--out", type=Path, required=True, help="rows per query")

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import command_parser
 from purlin.index import builds
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
@@ -127,9 +128,7 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--kind", default="code")
     parser.add_argument("--encoder", default="transformer")

@@ -10,7 +10,6 @@ all inner products; a row as near as they are counts.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from benchmarks.speed.vectors import read_matrix
 from purlin.index.encoder import TRANSFORMER_ENCODER, Vectors, load_encoder
 from purlin.index.evaluation.ranking import read_queries
@@ -32,9 +32,7 @@ BLOCK_ROWS = 32_768
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--vectors", type=Path, required=True)
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--rows", type=int)

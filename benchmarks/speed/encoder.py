@@ -10,7 +10,6 @@ dependencies.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import random
 import tempfile
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from sentence_transformers import SentenceTransformer
 
+from benchmarks.options import command_parser
 from benchmarks.speed.functions import read_rows
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import Plan, Vectors
@@ -177,9 +177,7 @@ def table_row(variant: Variant, reference: Variant) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument(
         "--sample", type=int, default=4000, help="functions to time each variant on"

@@ -16,7 +16,6 @@ say more than the clock where other work shares the machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import shutil
@@ -32,6 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.options import command_parser
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from purlin.index.workspaces.workspace import open_workspace
@@ -226,9 +226,7 @@ def row(subject: str, tool: str, step: str, seconds: list[Seconds]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("repository", type=Path)
     parser.add_argument("--library", type=Path, default=Path(sysconfig.get_path("stdlib")))
     parser.add_argument("--rounds", type=int, default=5)

@@ -14,7 +14,6 @@ that its registry does not have is reported and skipped.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -33,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources.code import repository
 from purlin.index.sources.code.outlines import FUNCTIONS
@@ -258,9 +258,7 @@ def add_source(collection: Collection, name: str, rows: Iterator[Row], limit: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--packages", type=Path, default=PACKAGES)

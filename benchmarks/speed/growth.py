@@ -17,7 +17,6 @@ Each part of each size is recorded when it is complete, so a run that was stoppe
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from benchmarks.speed.corpora import has_build, load_queries
 from benchmarks.speed.functions import Row, code_digest, read_functions
 from benchmarks.speed.load import Client, Request, measure
@@ -299,9 +299,7 @@ def measure_size(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--functions", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")

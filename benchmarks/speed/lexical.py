@@ -11,7 +11,6 @@ the thread, not of the clock, so that other processes disturb them less.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from benchmarks.speed.corpora import load_queries
 from benchmarks.speed.functions import read_functions
 from purlin.index.search.arrays import LexicalScores, Rows
@@ -105,9 +105,7 @@ def _search(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--functions", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from benchmarks.speed.load import Client, Request
 from benchmarks.speed.processes import READY, free_port, serving
 from purlin.index.evaluation.answers import read_questions
@@ -63,9 +64,7 @@ def requests_of(options: argparse.Namespace) -> list[Request]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--corpus", required=True)
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--queries", type=Path)

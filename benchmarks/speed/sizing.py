@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from benchmarks.speed.records import Record, Records, median_of, select
 
 SIZES = (1_000_000, 100_000_000, 10_000_000_000)
@@ -100,9 +100,7 @@ def estimate(lines: dict[str, Line], passages: int, encode_rate: float) -> Estim
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--scratch", type=Path, required=True)
     options = parser.parse_args()
 

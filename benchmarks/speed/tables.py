@@ -9,11 +9,11 @@ is. Cells are medians, with the least and largest value of the rounds in bracket
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.options import command_parser
 from benchmarks.speed import sizing
 from benchmarks.speed.records import Record, Records, machine, median_of, range_of, select
 from benchmarks.speed.stages import WHOLE
@@ -402,9 +402,7 @@ def draw(scratch: Path, images: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     options = parser.parse_args()

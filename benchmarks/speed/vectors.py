@@ -10,7 +10,6 @@ many functions have the same vector.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.options import command_parser
 from purlin.index.encoder import TextEncoder, Vectors, load_encoder
 from purlin.index.records import Document, Kind, Role, SourceFile
 from purlin.index.sources import open_source
@@ -114,9 +114,7 @@ def corpus_texts(path: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("encoder", type=Path)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)

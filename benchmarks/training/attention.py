@@ -9,13 +9,13 @@ are the shortest of five runs, in milliseconds.
 
 from __future__ import annotations
 
-import argparse
 import time
 from contextlib import nullcontext
 
 import torch
 from torch.nn import functional as F
 
+from benchmarks.options import command_parser
 from purlin.training.loop.attention import float32_gradients
 
 HEADS, HEAD_WIDTH, RUNS = 12, 32, 5
@@ -41,9 +41,7 @@ def time_attention(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=[32, 100, 256])
     parser.add_argument("--texts", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from benchmarks.progress import kept, log_line, log_progress
 from benchmarks.search import quality
 from benchmarks.search.judged_sets import SETS
@@ -226,9 +227,7 @@ def judged_path(text: str) -> tuple[JudgedName, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

@@ -29,10 +29,6 @@ class Files:
         self._directory = directory
         self._unread = dict(entries)
 
-    def has(self, path: Path) -> bool:
-        """Whether the build has this file, which was not read yet."""
-        return self._name(path) in self._unread
-
     def read(self, path: Path) -> bytes:
         """Return the verified content of a file that is read whole."""
         name = self._name(path)

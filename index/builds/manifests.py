@@ -14,11 +14,9 @@ from purlin.index.errors import Damaged, read_problem
 from purlin.index.records import Kind, Secondary, Splitter
 
 # Changes with whatever an earlier version would misread, so that its servers refuse such a build when
-# they open it. Builds of formats since the oldest one are read.
-MANIFEST_FORMAT, OLDEST_FORMAT = 6, 5
+# they open it.
+MANIFEST_FORMAT = 6
 _MAX_MANIFEST_BYTES = 16 * 2**20
-# Keys that manifests of this format may lack, since they came later.
-_OPTIONAL = frozenset({"columns"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +91,10 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     expected = {item.name for item in fields(Manifest)}
-    missing = expected - values.keys() - _OPTIONAL
-    unknown = values.keys() - expected
-
-    if values.get("format") not in range(OLDEST_FORMAT, MANIFEST_FORMAT + 1) or missing or unknown:
+    if values.get("format") != MANIFEST_FORMAT or values.keys() != expected:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "
-            f"{values.get('format')!r}, this one reads {OLDEST_FORMAT} to {MANIFEST_FORMAT}); build the corpus again."
+            f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
         )
     lists = {name: tuple(values[name]) for name in ("sources", "segments")}
     return Manifest(**values | lists)

@@ -1,4 +1,4 @@
-"""Warn of texts that the encoder reads otherwise than people do: long ones, and other languages."""
+"""Warn of texts and labels that the encoder reads otherwise than people do: long, or in other languages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from functools import partial
 
 from purlin.index.encoder import TextEncoder
 from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, CountTokens, tokens_per_word
+
+# Fewer words of labels say little. English labels have up to 1.5 tokens a word, a third of them
+# abbreviations; Spanish ones 1.9, French, Italian, Dutch, Polish and German ones 2.1 to 3.3.
+MIN_LABEL_WORDS = 5
 
 _CHARS_PER_TOKEN = 12
 
@@ -36,6 +40,19 @@ def language_warnings(count_tokens: CountTokens, texts: Sequence[str]) -> list[s
         f"The encoder has {rate:.1f} tokens for each word of these texts, where one that knows the "
         "language has little more than 1: labels may be little better than guesses. Texts in other "
         "languages than its own take another encoder."
+    ]
+
+
+def label_warnings(count_tokens: CountTokens, wordings: Sequence[str]) -> list[str]:
+    """Warn of labels, all their wordings, of whose words an encoder hardly knows most."""
+    rate = tokens_per_word(count_tokens, wordings, MIN_LABEL_WORDS)
+    if rate <= MAX_TOKENS_PER_WORD:
+        return []
+
+    return [
+        f"The encoder has {rate:.1f} tokens for each word of these labels, where it has little more "
+        "than 1 for words that it knows: codes, and labels in another language than its own, are "
+        "little better than guessed. Say in its language what each means, as in `Rx = prescription`."
     ]
 
 

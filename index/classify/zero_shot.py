@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.classify.text_warnings import label_warnings
 from purlin.index.classify.transductive import transductive_vectors
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
@@ -67,24 +69,30 @@ TemplatesAndLabels = tuple[tuple[str, ...], tuple[str, ...]]
 class LabelSet:
     """Labels and their vectors (labels, dim).
 
-    `similar` has the first pairs of labels that the encoder hardly tells apart, with their cosine.
+    `similar` has the first pairs of labels that the encoder hardly tells apart, with their cosine;
+    `unknown_words` warns of labels that it hardly knows.
     """
 
     labels: tuple[str, ...]
     vectors: Vectors
     similar: tuple[tuple[str, str, float], ...]
+    unknown_words: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, labels: Sequence[str], vectors: Vectors) -> LabelSet:
+    def of(
+        cls, labels: Sequence[str], vectors: Vectors, unknown_words: Sequence[str] = ()
+    ) -> LabelSet:
         """Compare all pairs of labels, until ten similar ones were seen."""
         similar = (
             (labels[row], labels[column], cosine) for row, column, cosine in _similar_rows(vectors)
         )
-        return cls(tuple(labels), vectors, tuple(islice(similar, _MAX_SIMILAR_PAIRS)))
+        pairs = tuple(islice(similar, _MAX_SIMILAR_PAIRS))
+        return cls(tuple(labels), vectors, pairs, tuple(unknown_words))
 
     def warnings(self) -> list[str]:
-        """Warn of each pair of similar labels, and of a name with wordings, in words for the caller."""
-        similar = [
+        """Warn of unknown words, of each pair of similar labels, and of a name with wordings."""
+        warnings = list(self.unknown_words)
+        warnings += [
             f"The labels {_shortened(first)} and {_shortened(second)} are nearly the same to the "
             f"encoder (cosine {cosine:.2f}): texts of one may get the other. Keep one of them, "
             "or say in their names, or in wordings, how they differ."
@@ -93,10 +101,10 @@ class LabelSet:
 
         joined = [label for label in self.labels if _SEPARATOR_IN_NAME.search(label)]
         if not joined:
-            return similar
+            return warnings
 
         return [
-            *similar,
+            *warnings,
             f"The label {_shortened(joined[0])} is compared as it stands: what describes a label is "
             "separated from its name as in `name = one wording | another`, with spaces around = and |.",
         ]
@@ -186,7 +194,9 @@ class Classifier:
         check_labels(labels)
         check_templates(templates)
         vectors = self._label_vectors(labels, tuple(templates))
-        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors)
+        wordings = list(chain.from_iterable(map(label_wordings, labels)))
+        unknown_words = label_warnings(partial(self.encoder.count_tokens, role="query"), wordings)
+        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors, unknown_words)
         self._sets.put(key, label_set)
         return label_set
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.cpus import available_cpus
+from purlin.index.distinct import sorted_distinct
 from purlin.index.encoder.exported import (
     MODEL,
     TOKENIZER,
@@ -267,7 +268,7 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> list[NDArray[np.int64
     """
     row_lengths = np.asarray(lengths, dtype=np.int64)
     batches: list[NDArray[np.int64]] = []
-    for length in np.unique(row_lengths).tolist():
+    for length in sorted_distinct(row_lengths).tolist():
         rows = np.flatnonzero(row_lengths == length)
         step = max(1, batch_tokens // max(1, length))
         batches.extend(rows[start : start + step] for start in range(0, len(rows), step))

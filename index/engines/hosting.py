@@ -30,11 +30,11 @@ from purlin.index.engines.retrieval import (
     MilvusDocuments,
     MilvusLexical,
 )
-from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
+from purlin.index.engines.upload import Contents, TermWeights, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
-from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES, Language
+from purlin.index.search.lexical.languages import LANGUAGES
 from purlin.index.search.lexical.postings import Postings
 from purlin.index.search.ranking import query_log
 
@@ -63,7 +63,8 @@ def move(
             _drop(milvus, collection)
 
     collection = layout.new_collection(manifest.name)
-    language = _language(staging_dir, manifest)
+    (segment,) = manifest.segments
+    postings = Postings.load(staging_dir / segment / segments.LEXICAL_DIRECTORY)
     written = 0
 
     def advance(count: int) -> None:
@@ -76,8 +77,8 @@ def move(
             milvus,
             collection,
             int(manifest.encoder["dim"]),
-            language,
-            lambda: _documents(staging_dir, manifest),
+            _documents(staging_dir, manifest),
+            TermWeights(postings.language, postings.mean),
             advance,
         )
         index = layout.index_passages(milvus, collection, contents.passages)
@@ -98,19 +99,13 @@ def move(
         "collection": collection,
         "retrievers": ["dense", "lexical"] if milvus.has_sparse else ["dense"],
         "buckets": contents.buckets,
-        "language": language.name,
+        "language": postings.language.name,
         "lists": dict(contents.lists),
         "has_files": contents.has_files,
         "files": files,
     }
     entries = build_files.checksums(staging_dir)
     return replace(manifest, segments=(), engine=engine, dense=index, files=entries)
-
-
-def _language(staging_dir: Path, manifest: Manifest) -> Language:
-    """Return the language that the texts of a build of one segment are in."""
-    (segment,) = manifest.segments
-    return Postings.load(staging_dir / segment / segments.LEXICAL_DIRECTORY).language
 
 
 def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
@@ -276,8 +271,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     field_types = segments.read_fields(directory, files)
     collection = Collection(milvus, _collection(manifest))
     engine = manifest.engine
-    # Builds that name no language are English: they were made before there were others.
-    language = LANGUAGES[engine.get("language", ENGLISH.name)]
+    language = LANGUAGES[engine["language"]]
     return HostedCorpus(
         directory,
         manifest,

@@ -217,8 +217,6 @@ def unpack(text: str, kind: Kind) -> tuple[Document, tuple[Passage, ...]]:
     """Return what `pack` packed."""
     values = json.loads(text)
     spans = values.pop("passages")
-    # Builds of earlier versions have it, always empty.
-    values.pop("entities", None)
     document = Document(
         **values
         | {

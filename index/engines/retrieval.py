@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.fields import RANGES, expression, hashed
@@ -103,7 +104,7 @@ class Collection:
     def of_passages(self, rows: Rows, column: str) -> list[Any]:
         """Return a column of these passages, in their order. Raises Damaged if one is missing."""
         values = {int(row[layout.ROW]): row[column] for row in self.rows(self.name, rows, [column])}
-        if len(values) < len(np.unique(rows)):
+        if len(values) < len(sorted_distinct(rows)):
             raise _incomplete(self)
         return [values[row] for row in rows.tolist()]
 
@@ -196,7 +197,7 @@ class MilvusLexical:
         """Return the scores (len(rows),) of these passages, 0 for one without any of the tokens."""
         matches: dict[int, float] = {}
         vector = self._vector(weights)
-        distinct = np.unique(rows)
+        distinct = sorted_distinct(rows)
 
         for start in range(0, len(distinct) if vector else 0, _KEYS):
             keys = distinct[start : start + _KEYS]
@@ -324,10 +325,9 @@ class MilvusDocuments:
         return _passages(self._first_records(documents, [layout.PASSAGES]))
 
     def lengths(self, rows: Rows) -> Rows:
-        """Return the length (n,) of each passage in characters, 0 where it is not known."""
-        # Builds of earlier versions do not have them.
+        """Return the length (n,) of each passage in characters."""
         ranges = self._collection.of_passages(rows, RANGES)
-        return np.array([each.get(layout.LENGTH, 0) for each in ranges], dtype=np.int64)
+        return np.array([each[layout.LENGTH] for each in ranges], dtype=np.int64)
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""
@@ -444,7 +444,7 @@ class MilvusDocuments:
 
     def _first_records(self, documents: Rows, columns: list[str]) -> list[dict[str, Any]]:
         """First record of each document, in the order of their keys."""
-        distinct = np.unique(documents)
+        distinct = sorted_distinct(documents)
         keys = (distinct * layout.MAX_CHUNKS).tolist()
         records = list(self._collection.rows(self._collection.records, keys, columns))
         if len(records) < len(distinct):

@@ -1,21 +1,19 @@
 """Writes the documents of a build into Milvus: batch by batch, with retries.
 
 Term weights are those of our BM25: a passage stores how far each of its tokens saturates, and a
-query brings the idf, so that their inner product is the score. The mean length, which saturation
-depends on, is known once all passages have been counted: the counts wait in a file until then.
+query brings the idf, so that their inner product is the score.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,45 +43,29 @@ Rows = NDArray[np.int64]
 Uploaded = Iterable[tuple[Document, list[Passage], Vectors]]
 
 
-@dataclass(slots=True)
-class _Counts:
-    """Term counts of all passages: in a file, passage by passage, with a vocabulary in memory."""
+class TermWeights:
+    """The weights of tokens in the passages of a build, and the numbers that tokens get.
 
-    file: IO[bytes]
-    language: Language
-    numbers: dict[str, int] = field(default_factory=dict)
-    frequencies: list[int] = field(default_factory=lambda: [0])
-    passages: int = 0
-    total: int = 0
+    The texts are in `language`, and have `mean_length` tokens in the mean. `frequencies` counts the
+    passages that have the token of each number.
+    """
 
-    def add(self, text: str) -> None:
-        """Append the counts of a passage's text."""
-        counted = Counter(tokens(text, self.language))
-        pairs = np.empty((len(counted), 2), np.int32)
+    def __init__(self, language: Language, mean_length: float) -> None:
+        self._language, self._mean_length = language, mean_length
+        self.numbers: dict[str, int] = {}
+        self.frequencies: Counter[int] = Counter()
 
-        for position, (token, count) in enumerate(counted.items()):
-            number = self.numbers.setdefault(token, len(self.numbers) + 1)
-            if number == len(self.frequencies):
-                self.frequencies.append(0)
-            self.frequencies[number] += 1
-            pairs[position] = number, count
-
-        self.file.write(np.int32(len(pairs)).tobytes() + pairs.tobytes())
-        self.passages += 1
-        self.total += counted.total()
-
-    def weights(self) -> Iterator[dict[int, float]]:
-        """Yield the weight of each token's number, passage by passage."""
-        mean = max(self.total, 1) / max(self.passages, 1)
-        self.file.seek(0)
-
-        for _ in range(self.passages):
-            size = int(np.frombuffer(self.file.read(4), np.int32)[0])
-            numbers, counts = np.frombuffer(self.file.read(8 * size), np.int32).reshape(-1, 2).T
-            norm = K1 * (1.0 - B + B * counts.sum() / mean)
-            weights = counts / (counts + norm)
-            # Milvus takes no vector of nothing; no query has the number 0.
-            yield dict(zip(numbers.tolist(), weights.tolist(), strict=True)) or {0: 1.0}
+    def of(self, text: str) -> dict[int, float]:
+        """Count a passage's text, and return the weight of each of its tokens by number."""
+        counted = Counter(tokens(text, self._language))
+        norm = K1 * (1.0 - B + B * counted.total() / self._mean_length)
+        weights = {
+            self.numbers.setdefault(token, len(self.numbers) + 1): count / (count + norm)
+            for token, count in counted.items()
+        }
+        self.frequencies.update(weights.keys())
+        # Milvus takes no vector of nothing; no query has the number 0.
+        return weights or {0: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +86,25 @@ def upload(
     milvus: Milvus,
     collection: str,
     dim: int,
-    language: Language,
-    documents: Callable[[], Uploaded],
+    documents: Uploaded,
+    weights: TermWeights,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Contents:
     """Create the collections of a build and fill them.
 
-    The texts are in `language`. `documents` is called twice: to count terms, and to write.
     `progress` is called with a number of passages. Raises EngineFailed, and InvalidInput for a
     document that Milvus cannot hold.
     """
     layout.create_passages(milvus, collection, dim)
     layout.create_records(milvus, collection)
 
-    with tempfile.TemporaryFile() as file:
-        counts = _Counts(file, language)
-        if milvus.has_sparse:
-            for document, passages, _ in documents():
-                for passage in passages:
-                    counts.add(lexical_text(document, passage))
-
-        writer = _Writer(milvus, collection, progress)
-        writer.write(documents(), counts.weights() if milvus.has_sparse else None)
-        buckets = writer.write_vocabulary(counts)
+    writer = _Writer(milvus, collection, progress)
+    writer.write(documents, weights if milvus.has_sparse else None)
 
     return Contents(
         writer.passages,
         np.array(writer.documents, np.int64),
-        buckets,
+        writer.write_vocabulary(weights),
         {name: width for name, width in writer.widths.items() if width > 1},
         writer.has_files,
     )
@@ -198,8 +171,8 @@ class _Writer:
         self.widths: dict[str, int] = defaultdict(int)
         self.has_files = False
 
-    def write(self, documents: Uploaded, weights: Iterator[dict[int, float]] | None) -> None:
-        """Write documents with their passages; `weights` has those of each passage's tokens."""
+    def write(self, documents: Uploaded, weights: TermWeights | None) -> None:
+        """Write documents with their passages, and the `weights` of their tokens."""
         for document, passages, vectors in documents:
             values, ranges, widths = fields.stored(
                 document.fields, any_case=document.kind in ANY_CASE
@@ -213,9 +186,9 @@ class _Writer:
             filters = {fields.VALUES: values, fields.RANGES: ranges}
             self._write_record(document, passages, row, filters)
             for passage, vector in zip(passages, vectors, strict=True):
-                columns = {layout.DENSE: vector.astype(np.float32)}
+                columns: dict[str, Any] = {layout.DENSE: vector.astype(np.float32)}
                 if weights is not None:
-                    columns[layout.SPARSE] = next(weights)
+                    columns[layout.SPARSE] = weights.of(lexical_text(document, passage))
                 columns[layout.ROW] = row * layout.MAX_PASSAGES + passage.number
                 length = passage.end - passage.start
                 columns[fields.RANGES] = ranges | {layout.LENGTH: length}
@@ -255,18 +228,15 @@ class _Writer:
             key = row * layout.MAX_CHUNKS + number
             self._records.add(layout.record(key, part, **first), len(part) + 4096)
 
-    def write_vocabulary(self, counts: _Counts) -> int:
+    def write_vocabulary(self, weights: TermWeights) -> int:
         """Write the number and document frequency of each token; returns how many buckets."""
-        buckets = -(-len(counts.numbers) // layout.TOKENS_PER_BUCKET) or 1
-        tokens_of: dict[int, list[str]] = defaultdict(list)
-        for token in counts.numbers:
-            tokens_of[layout.bucket_of(token, buckets)].append(token)
+        buckets = -(-len(weights.numbers) // layout.TOKENS_PER_BUCKET) or 1
+        entries_of: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+        for token, number in weights.numbers.items():
+            entries = entries_of[layout.bucket_of(token, buckets)]
+            entries[token] = number, weights.frequencies[number]
 
-        for row, bucket in tokens_of.items():
-            entries = {
-                token: (counts.numbers[token], counts.frequencies[counts.numbers[token]])
-                for token in bucket
-            }
+        for row, entries in entries_of.items():
             text = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
             self._records.add(layout.record(row, text), len(text) + 512)
         self._records.send()

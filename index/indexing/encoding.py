@@ -80,8 +80,8 @@ class Encoding:
         self._in_flight: deque[tuple[_Block, Future[NDArray[np.float16]]]] = deque()
         self._lock = threading.Lock()
         self._stopped = False
-        # Texts that need a vector, and those that have one; `from_journal` had one before.
-        self.total = self.encoded_count = self.from_journal = 0
+        # Texts that need a vector, and those that have one.
+        self.total = self.encoded_count = 0
 
     def add(self, row: int, key: bytes, text: str | None) -> None:
         """Add a passage's text with its digest; None for one to be rendered when it is needed."""
@@ -156,7 +156,6 @@ class Encoding:
         self.total += len(items)
         with self._lock:
             self.encoded_count += len(items) - len(missing)
-        self.from_journal += len(items) - len(missing)
         if not missing:
             return
 

@@ -148,8 +148,11 @@ def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]
     # Imported here, because it loads all readers.
     from purlin.index.sources import prefixes
 
-    root_of = dict(zip(prefixes(roots), roots, strict=True))
+    root_of = {
+        prefix: (root, root.is_file()) for prefix, root in zip(prefixes(roots), roots, strict=True)
+    }
     for name in names:
         prefix, _, rest = name.partition("/") if len(roots) > 1 else ("", "", name)
-        if (root := root_of.get(prefix)) is not None:
-            yield name, root if root.is_file() else root / rest
+        if prefix in root_of:
+            root, is_file = root_of[prefix]
+            yield name, root if is_file else root / rest

@@ -198,7 +198,7 @@ ANSWER_TYPES = (
         r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
         + _WHICH
         + r"(?:number|port|size|length|level|complexity|range)\b",
-        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity) of\b",
+        r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number|complexity|range) of\b",
         rf"{_NUMBER}|{_NUMBER_WORD}|\bO\([^()\n]{{1,30}}(?:\([^()\n]{{1,20}}\))?[^()\n]{{0,10}}\)",
     ),
     _type(

@@ -15,7 +15,8 @@ from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
 from purlin.index.records import Answer, Excerpt, Hit
-from purlin.index.search.corpus import Corpus, Retrieved
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.hits import Retrieved
 from purlin.index.search.limits import check_query
 from purlin.index.search.store.filters import Filter
 

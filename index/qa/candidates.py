@@ -36,7 +36,7 @@ _OPENING_WORDS = frozenset(
     "All Also And Any Are As At By Each Every For From If In Is Multiple No Not On Only Or Some"
     " Then To When With".split()
 )
-_RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
+_RETURNS = re.compile(r"\breturn(?:s|ing)? (?:values? (?:is|are) )?(?=\S)", re.IGNORECASE)
 # Where a phrase after "returns" may end, from its longest reading to its shortest.
 _PHRASE_ENDS = tuple(
     re.compile(rf"[.:;](?=\s|$)|\n|{end}\b")
@@ -86,6 +86,11 @@ _DEFAULTS = tuple(
         ),
         ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
         ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
+        # A setting in code: `responseType: 'json', // default`.
+        (
+            "stated",
+            r"^[\w.$-]{1,80}\??[ \t]*[:=][ \t]*(?P<value>\S[^\n]{0,80}?),?[ \t]*(?://|#)[ \t]*default$",
+        ),
         # kubectl prints `-f, --follow=false`; `--width=CM` names its value.
         (
             "stated",

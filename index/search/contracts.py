@@ -120,7 +120,7 @@ class DocumentStore(Protocol):
         """Return the rows of all passages of these documents, in ascending order."""
 
     def lengths(self, rows: Rows) -> Rows:
-        """Return the length (n,) of each passage in characters, 0 where it is not known."""
+        """Return the length (n,) of each passage in characters."""
 
     def order(self, rows: Rows) -> Rows:
         """Return numbers (n,) that sort passages of equal score."""

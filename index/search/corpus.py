@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
-from purlin.index.records import Document, Hit, Mode, Passage, SearchedCorpus
+from purlin.index.records import Document, Hit, Mode, SearchedCorpus
 from purlin.index.search import segments
 from purlin.index.search.arrays import NO_ROWS, Rows
 from purlin.index.search.contracts import (
@@ -27,18 +26,17 @@ from purlin.index.search.contracts import (
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
-from purlin.index.search.highlights import highlight_terms, highlights
+from purlin.index.search.hits import Hits, Retrieved
 from purlin.index.search.lexical.bm25 import Lexical
-from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
-from purlin.index.search.ranking import accessories, feedback, query_log
+from purlin.index.search.ranking import feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.named_rows import NamedRows
 from purlin.index.search.ranking.places import distance, innermost
 from purlin.index.search.ranking.query_log import QueryLog
-from purlin.index.search.ranking.ranked import Clock, Query, Ranked, Ranking
+from purlin.index.search.ranking.ranked import Clock, Query, Ranked
 from purlin.index.search.ranking.retrievers import Retrievers
 from purlin.index.search.segments import Segment
 from purlin.index.search.store.filters import (
@@ -49,8 +47,7 @@ from purlin.index.search.store.filters import (
     no_document_passes,
 )
 from purlin.index.search.store.listing import LISTING_FILE, Listing
-from purlin.index.search.store.segment_store import StoredPassage
-from purlin.index.texts.passages import ONE_SPELLING_SINCE, lexical_query
+from purlin.index.texts.passages import lexical_query
 
 # Hits that a reranker scores again, and the time it has; hits not read by then keep their order.
 RERANK_DEPTH = 20
@@ -78,15 +75,6 @@ class SearchResult:
     warning: str | None = None
     corrected: str | None = None
     corpora: tuple[SearchedCorpus, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """A hit with its document and passage."""
-
-    hit: Hit
-    document: Document
-    passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +130,8 @@ class Corpus:
             demote=manifest.demote,
             short=None if self._has_model else SHORT.get(manifest.kind),
         )
+
+        self._hits = Hits(manifest.kind, documents, lexical, self.retrievers, self._log)
 
         # By filter: what it allows, and how many documents.
         self._filters: RecentlyUsed[str, tuple[Allowed, int]] = RecentlyUsed(_CACHED_FILTERS)
@@ -309,17 +299,9 @@ class Corpus:
     ) -> tuple[Hit, ...]:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
-        retrieved = self._retrieved(query, ranking, start, stop)
-        hits = self.highlighted(query.text, [each.hit for each in retrieved])
-        if not explain:
-            return hits
-
-        # All hits at once, so that a token's postings are read only once.
-        terms = self._lexical.explain(query.weights, ranking.rows[start:stop])
-        return tuple(
-            replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
-            for position, (hit, terms_of_hit) in enumerate(zip(hits, terms, strict=True), start)
-        )
+        retrieved = self._hits.retrieved(query, ranking, start, stop)
+        hits = self._hits.highlighted(query.text, [each.hit for each in retrieved])
+        return self._hits.explained(query, ranking, hits) if explain else hits
 
     def passages(
         self, query: str, k: int, *, mode: Mode = "hybrid", filter: Filter | None = None
@@ -332,7 +314,7 @@ class Corpus:
         clock = Clock()
         prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
         ranking = self.retrievers.rank(prepared, k, clock, distinct=False)
-        retrieved = self._retrieved(prepared, ranking, 0, k)
+        retrieved = self._hits.retrieved(prepared, ranking, 0, k)
         clock.lap("fetch")
         return PassageResult(retrieved, clock.laps)
 
@@ -362,7 +344,7 @@ class Corpus:
         query.excluded = own
 
         ranking = self.retrievers.rank(query, k, clock)
-        retrieved = self._retrieved(query, ranking, 0, k)
+        retrieved = self._hits.retrieved(query, ranking, 0, k)
         clock.lap("fetch")
         hits = tuple(each.hit for each in retrieved)
         return SearchResult(hits, documents - 1, clock.laps)
@@ -379,7 +361,9 @@ class Corpus:
 
         nearest = sorted(documents, key=lambda document: distance(document, line))[:_NEAREST_SHOWN]
         listed = ", ".join(
-            f"{document.title[:80]} ({document.location.start_line})" for document in nearest
+            # Sections of a notebook have no lines.
+            f"{document.title[:80]} ({document.location.start_line or f'id {document.id[:200]}'})"
+            for document in nearest
         )
         unread = None if documents else self.listing.unread(path)
         detail = unread or (f"nearest are {listed}" if listed else "that file has none")
@@ -396,13 +380,11 @@ class Corpus:
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
-        text = lexical_query(query, self.manifest.kind, self.manifest.texts)
-        return self._lexical.weights(text)
+        return self._lexical.weights(lexical_query(query, self.manifest.kind))
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
-        terms = highlight_terms(query, self.manifest.kind, self._lexical.language)
-        return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
+        return self._hits.highlighted(query, hits)
 
     # ---- retrieval
 
@@ -485,7 +467,8 @@ class Corpus:
             return cached
 
         check_types(filter, self._documents.field_types)
-        allowed = self._documents.allowed(folded(filter) if self._folds else filter)
+        any_case = self.manifest.kind in ANY_CASE
+        allowed = self._documents.allowed(folded(filter) if any_case else filter)
         counted = allowed, self._documents.count(allowed)
         self._filters.put(key, counted)
         return counted
@@ -500,104 +483,6 @@ class Corpus:
                 texts = self._documents.texts(name, _COMPARED_TEXTS)
                 return no_document_passes(name, condition, texts)
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
-
-    @property
-    def _folds(self) -> bool:
-        """Whether filters ignore case. Older builds stored fields as they were written."""
-        return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
-
-    # ---- hits
-
-    def _retrieved(self, query: Query, ranking: Ranking, start: int, stop: int) -> list[Retrieved]:
-        """Read the rows `start` to `stop` - 1 of a ranking; their hits have no highlights."""
-        passages = self._documents.fetch(ranking.rows[start:stop].tolist())
-        return [
-            Retrieved(
-                self._hit(query, ranking, position, stored),
-                stored.document,
-                stored.passage,
-            )
-            for position, stored in enumerate(passages, start)
-        ]
-
-    def _hit(self, query: Query, ranking: Ranking, position: int, stored: StoredPassage) -> Hit:
-        document, passage = stored.document, stored.passage
-        return Hit(
-            id=passage.id,
-            document_id=document.id,
-            rank=position + 1,
-            score=_rounded(ranking.scores[position]),
-            scores=self._retriever_scores(query, ranking, position),
-            title=document.title,
-            text=document.body[passage.start : passage.end],
-            highlights=(),
-            location=document.location,
-            fields=document.fields,
-            context=document.context,
-        )
-
-    def _retriever_scores(self, query: Query, ranking: Ranking, position: int) -> dict[str, float]:
-        scores = {}
-        if query.vector is not None:
-            scores["dense"] = _rounded(ranking.cosines[position])
-        if query.mode != "dense":
-            scores["lexical"] = _rounded(ranking.lexical[position])
-        if query.nearness is not None:
-            document = self._documents.document_of(ranking.rows[position : position + 1])
-            scores["log"] = _rounded(query.nearness.of(document)[0])
-        if not np.isnan(similarity := ranking.similarities[position]):
-            scores["feedback"] = _rounded(similarity)
-        if (reading := ranking.reading) is not None and position < len(reading.relevance):
-            scores["rerank"] = _rounded(reading.relevance[position])
-
-        return scores
-
-    def _explanation(
-        self, query: Query, ranking: Ranking, position: int, terms: Mapping[str, float]
-    ) -> dict[str, Any]:
-        row = int(ranking.rows[position])
-        rows = ranking.rows[position : position + 1]
-        document = self._documents.document_of(rows)
-        fusion = self.retrievers.fusion(query)
-        explanation: dict[str, Any] = {}
-        if query.vector is not None and self._log is not None:
-            explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
-
-        prior = float(self.retrievers.priors(rows, query.mode)[0])
-        if (evidence := ranking.evidence) is not None and position < len(evidence.role):
-            prior = float(evidence.role[position])
-            explanation["parts"] = evidence.parts(position)
-
-        if (reading := ranking.reading) is not None and position < len(reading.relevance):
-            explanation["rerank"] = {
-                "reranker": reading.name,
-                "weight": reading.weight,
-                "relevance": _rounded(reading.relevance[position]),
-                "searched": _rounded(reading.searched[position]),
-            }
-
-        if ranking.accessories[position]:
-            prior *= accessories.FACTOR
-            explanation["accessory"] = True
-
-        if (language := self._lexical.language) is not ENGLISH:
-            explanation["language"] = language.name
-        if query.text != query.written:
-            explanation["corrected"] = query.text
-
-        return explanation | {
-            "dense_weight": fusion.dense_weight,
-            "feedback_weight": 0.0 if np.isnan(ranking.similarities[position]) else feedback.WEIGHT,
-            "lexical_power": fusion.lexical_power,
-            "terms": terms,
-            "named": row in query.named,
-            "prior": prior,
-        }
-
-
-def _rounded(score: np.float32) -> float:
-    """Round a score to four digits; further digits differ between processors."""
-    return round(float(score), 4)
 
 
 def check_encoder(manifest: Manifest, encoder: TextEncoder) -> None:

@@ -152,7 +152,7 @@ class Documents:
         return lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
 
     def lengths(self, rows: Rows) -> Rows:
-        """Return the length (n,) of each passage in characters, 0 where it is not known."""
+        """Return the length (n,) of each passage in characters."""
         lengths: Rows = self._lengths[rows].astype(np.int64)
         return lengths
 

@@ -36,7 +36,7 @@ from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"
 ORDER_FILE, FIELDS_FILE, LEXICAL_DIRECTORY = "order.npy", "fields.json", "lexical"
-# What `fields.json` says for each type. Builds older than "all" have true for numbers alone, too.
+# What `fields.json` says for each type.
 _WRITTEN: Mapping[FieldType, bool | str] = {"texts": False, "both": True, "numbers": "all"}
 _READ: Mapping[bool | str, FieldType] = {value: type_ for type_, value in _WRITTEN.items()}
 # Files that depend on the encoder; all others follow from the documents alone.
@@ -87,10 +87,7 @@ def open_documents(directory: Path, manifest: Manifest) -> Documents:
 
 
 def read_fields(directory: Path, files: Files) -> dict[str, FieldType]:
-    """Read the types of a build's fields: "both" if all that is known is that some values are numbers.
-
-    Raises Damaged.
-    """
+    """Read the types of a build's fields. Raises Damaged."""
     written = json.loads(files.read(directory / FIELDS_FILE))
     return {name: _READ[value] for name, value in written.items()}
 

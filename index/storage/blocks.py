@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.errors import Altered, Damaged, read_problem
 
 Buffer = bytes | bytearray | memoryview
@@ -259,7 +260,7 @@ class BlockFile:
         counts = (stops - 1) // BLOCK - firsts + 1
         # 0, 1, ... for the blocks of each range.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers = np.unique(np.repeat(firsts, counts) + within)
+        numbers = sorted_distinct(np.repeat(firsts, counts) + within)
 
         # The blocks of a range follow each other in the file, so they do among those read.
         positions = np.searchsorted(numbers, firsts) * BLOCK + starts % BLOCK
@@ -360,9 +361,6 @@ def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 class FileReader(Protocol):
     """Opens the files of a directory: `purlin.index.builds.build_files.Files`, or Unchecked."""
 
-    def has(self, path: Path) -> bool:
-        """Whether there is this file, which stores of earlier versions may lack."""
-
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole."""
 
@@ -372,10 +370,6 @@ class FileReader(Protocol):
 
 class Unchecked:
     """Opens files that no manifest vouches for (yet): what their sums say is believed."""
-
-    def has(self, path: Path) -> bool:
-        """Whether there is this file, which stores of earlier versions may lack."""
-        return path.exists()
 
     def read(self, path: Path) -> bytes:
         """Content of a file that is read whole. Raises OSError."""

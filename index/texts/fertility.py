@@ -22,14 +22,16 @@ _SAMPLED_CHARS = 1000
 _WORD = re.compile(r"[^\W\d_\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af]{2,}")
 
 
-def tokens_per_word(count_tokens: CountTokens, texts: Sequence[str]) -> float:
-    """Return the mean number of tokens of a word in a sample of the texts; 0 for too few words.
+def tokens_per_word(
+    count_tokens: CountTokens, texts: Sequence[str], min_words: int = MIN_WORDS
+) -> float:
+    """Return the mean number of tokens of a word in a sample of the texts; 0 below `min_words`.
 
     `count_tokens` counts the tokens (n,) of n texts, each with the encoder's own marks.
     """
     sample = texts[:: -(-len(texts) // SAMPLED_TEXTS)] if texts else ()
     words = [word for text in sample for word in _WORD.findall(text[:_SAMPLED_CHARS])]
-    if len(words) < MIN_WORDS:
+    if len(words) < min_words:
         return 0.0
 
     # As many words in each, so that none is cut.

@@ -19,10 +19,6 @@ from purlin.index.texts.quantities import in_one_spelling
 # Raised when `split`, `render`, `lexical_text`, the tokens of BM25, the values that filters compare or
 # what is stored of a document are anything else: builds then take over no passages of earlier ones.
 TEXTS_VERSION = 8
-# The first version in which quantities of products have one spelling, and their filters no case.
-ONE_SPELLING_SINCE = 3
-# The first version in which an option of one letter is a token with its dash.
-_OPTIONS_SINCE = 6
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.
 LONG_WORD_CHARS = 40
@@ -32,7 +28,6 @@ DEFAULT_SPLITTERS: dict[Kind, Splitter] = {
     "reference": "extended",
 }
 
-_OPTION_DASH = re.compile(r"(?<![^\s|,/'\"`])-(?=[A-Za-z](?![-\w]))")
 _WORD = re.compile(r"\S+")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(
@@ -116,12 +111,9 @@ def lexical_text(document: Document, passage: Passage) -> str:
     return _lines(*title_twice, path, *_unnamed(document), summary, text)
 
 
-def lexical_query(query: str, kind: Kind, texts: int) -> str:
-    """The query for BM25 over passages of a build whose version of texts is `texts`."""
-    if texts < _OPTIONS_SINCE:
-        query = _OPTION_DASH.sub(" ", query)
-    equated = kind == "product" and texts >= ONE_SPELLING_SINCE
-    return in_one_spelling(query) if equated else query
+def lexical_query(query: str, kind: Kind) -> str:
+    """The query for BM25."""
+    return in_one_spelling(query) if kind == "product" else query
 
 
 def path_text(path: str) -> str:

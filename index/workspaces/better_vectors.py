@@ -98,6 +98,11 @@ class BestWorkspace:
         return self.current.notes
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the open build may lack what has changed, see `Workspace`."""
+        return self.current.is_behind
+
+    @property
     def current(self) -> Workspace:
         """The workspace that the last `refresh` chose."""
         if self._current is None:

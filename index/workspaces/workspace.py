@@ -16,14 +16,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -37,11 +36,12 @@ from purlin.index.records import Content, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.store.filters import Condition, Filter, beginning_with
-from purlin.index.search.store.listing import IndexedFile, Listing
+from purlin.index.search.store.listing import Listing
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 from purlin.index.texts.passages import TEXTS_VERSION
 from purlin.index.workspaces import repositories
+from purlin.index.workspaces.changes import Changes, unread_note
 
 # Source files; a directory with more is not one repository.
 MAX_FILES = 100_000
@@ -92,6 +92,8 @@ class Workspace:
         self.root = root
         self.kind: Kind = kind
         self.notes: tuple[str, ...] = ()
+        # Whether the open build may lack what has changed: another process was indexing it.
+        self.is_behind = False
         self._encoder = encoder
         self._variant = variant
         self._corpus: Corpus | None = None
@@ -191,7 +193,7 @@ class Workspace:
         there is no build to answer from, and StorageFailed.
         """
         with self._lock, _cache_named():
-            self.notes = self._temporary_note
+            self.notes, self.is_behind = self._temporary_note, False
             before = self._corpus
             has_build = self._name in builds.corpora(self._home)
             deadline = time.monotonic() + (WAIT_S if has_build else FIRST_WAIT_S)
@@ -212,13 +214,15 @@ class Workspace:
         """
         with self._lock, _cache_named():
             self.notes = self._temporary_note
-            active, sources, indexed = self._compare()
+            active, sources, changes = self._compare()
+            if (
+                changes is None
+                or changes.changed > most_files
+                or changes.new_bytes > most_new_bytes
+            ):
+                return False
 
-            if not self._is_current(sources, indexed):
-                changed, new_bytes = self._changes(sources, indexed)
-                if changed > most_files or new_bytes > most_new_bytes:
-                    return False
-
+            if changes:
                 try:
                     if not self._build_alone(active, sources, None):
                         return False
@@ -235,8 +239,8 @@ class Workspace:
 
     def _update(self, progress: Progress | None, deadline: float) -> bool:
         """Open a build of the files as they are now; returns False if another process makes it."""
-        active, sources, indexed = self._compare()
-        if self._is_current(sources, indexed):
+        active, sources, changes = self._compare()
+        if changes is not None and not changes:
             return True
 
         try:
@@ -249,14 +253,21 @@ class Workspace:
 
         return True
 
-    def _compare(self) -> tuple[str | None, list[SourceFile | Skipped], Listing]:
-        """Open the active build; returns its name, the files as they are now, and those it indexed."""
+    def _compare(self) -> tuple[str | None, list[SourceFile | Skipped], Changes | None]:
+        """Open the active build; returns its name, the files as they are now, and what has changed.
+
+        That is None if the texts of all files have to be made again.
+        """
         active = self._active()
         # A build that cannot be read, or of another version, is made again.
         with contextlib.suppress(PurlinError):
             self._open()
         indexed = self._corpus.listing if self._corpus is not None else Listing()
-        return active, self._list(indexed), indexed
+        sources = self._list(indexed)
+
+        has_texts = self._corpus is not None and self._corpus.manifest.texts == TEXTS_VERSION
+        changes = Changes.between(self.root, sources, indexed) if has_texts else None
+        return active, sources, changes
 
     def _build_alone(
         self, active: str | None, sources: list[SourceFile | Skipped], progress: Progress | None
@@ -288,51 +299,12 @@ class Workspace:
 
         if all(isinstance(source, Skipped) for source in sources):
             what = "files" if self.kind == "code" else "documentation"
-            unread = "".join(f" ({note})" for note in _unread_note(sources))
+            unread = "".join(f" ({note})" for note in unread_note(sources))
             raise InvalidInput(
                 f"{self.root} has no {what} that Purlin reads, or .gitignore leaves them out{unread}.",
                 field="path",
             )
         return sources
-
-    def _is_current(self, sources: list[SourceFile | Skipped], indexed: Listing) -> bool:
-        """Whether the open build has just these files, and lacks the same ones."""
-        if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
-            return False
-
-        # Otherwise a file that cannot be read would be noted with each search, or never.
-        if _unread(sources) != _unread(indexed.skipped):
-            return False
-
-        files = [source for source in sources if isinstance(source, SourceFile)]
-        by_path = {file.path: file for file in indexed.files}
-        return len(files) == len(by_path) and all(
-            (file := by_path.get(source.path)) is not None and _is_same(source, file)
-            for source in files
-        )
-
-    def _changes(self, sources: list[SourceFile | Skipped], indexed: Listing) -> tuple[float, int]:
-        """How many files are new or changed, and the bytes of the new ones.
-
-        Infinitely many have changed if the texts of all have to be made again.
-        """
-        if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
-            return math.inf, 0
-
-        by_path = {file.path: file for file in indexed.files}
-        changed, new_bytes = 0, 0
-
-        for source in sources:
-            if isinstance(source, Skipped):
-                continue
-
-            file = by_path.get(source.path)
-            if file is None:
-                with contextlib.suppress(OSError):
-                    new_bytes += (self.root / source.path).stat().st_size
-            changed += file is None or not _is_same(source, file)
-
-        return changed, new_bytes
 
     def _open(self) -> None:
         """Open the active build unless it is open. Raises NotFound, Damaged, EncoderMismatch."""
@@ -355,6 +327,7 @@ class Workspace:
             self._open()
         if self._corpus is None:
             raise Busy(f"{self.root} is being indexed by another process; try again later.")
+        self.is_behind = True
         self.notes += (
             "another process is indexing this directory; these answers are of its last index",
         )
@@ -389,7 +362,7 @@ class Workspace:
         self.notes += (
             f"indexed {files:,} files of {self.root} in {time.monotonic() - started:.1f} s "
             f"({manifest.documents:,} documents, {new:,} new)",
-            *_unread_note(sources),
+            *unread_note(sources),
         )
         # Later builds hardly add to the size, and counting it takes time.
         removed = cache.trim(self._cache, {self._name, self.root.name}) if is_new else []
@@ -422,37 +395,6 @@ def _cache_named() -> Iterator[None]:
     except StorageFailed as error:
         message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
         raise StorageFailed(message) from error
-
-
-def _unread(sources: Sequence[SourceFile | Skipped]) -> dict[str, str]:
-    """Reasons of the files that could not be read, by path."""
-    return {
-        source.path: source.reason
-        for source in sources
-        if isinstance(source, Skipped) and not source.by_choice
-    }
-
-
-def _unread_note(sources: Sequence[SourceFile | Skipped]) -> tuple[str, ...]:
-    """A note on the files that could not be read, if there are any."""
-    unread = _unread(sources)
-    if not unread:
-        return ()
-    path, reason = next(iter(unread.items()))
-    if len(unread) == 1:
-        return (f"1 file could not be read: {path}: {reason}",)
-    return (f"{len(unread):,} files could not be read, the first: {path}: {reason}",)
-
-
-def _is_same(source: SourceFile, file: IndexedFile) -> bool:
-    """Whether a file is as it was when it was indexed.
-
-    One without a digest is read again by the next build, as when a limit of time was reached. It is
-    itself a reason for a build only when its stamp changes.
-    """
-    if not file.digest:
-        return source.stamp is not None and source.stamp == file.stamp
-    return source.digest == file.digest
 
 
 def open_workspace(

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from importlib import import_module
 from typing import NoReturn
 
@@ -35,6 +36,7 @@ def main() -> None:
 
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     signal.signal(signal.SIGTERM, _end_server if name == "serve" else _terminate)
+    sys.unraisablehook = _repeat_interruption
     terminal.prepare_streams()
     try:
         if name in QUICK_COMMANDS:
@@ -90,7 +92,15 @@ def _terminate(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _repeat_interruption(lost: sys.UnraisableHookArgs) -> None:
+    """Raise an interruption again that was lost in a callback, as imports have them."""
+    if lost.exc_type is KeyboardInterrupt:
+        # After the callback, in which it would be lost again.
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def _end_server(number: int, frame: object) -> NoReturn:
     """End a server that is still starting, or that has finished what was under way."""
-    # An exception would be lost if it were raised in a callback, as imports have them.
     os._exit(0)

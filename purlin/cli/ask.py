@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
-from purlin.cli.search import add_home
 from purlin.cli.terminal import Parser, print_line, print_quoted, print_record, styled, visible
 
 if TYPE_CHECKING:
@@ -64,21 +63,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
 
     add("question", metavar="QUESTION", help="What you want to know.")
-    add(
-        "--path",
-        metavar="DIR|FILE|URL",
-        help="Only this directory or file, or a git URL [default: the repository around .].",
-    )
+    parser.add_path()
     add("-k", type=int, default=3, help="How many answers [default: 3].")
     add("--json", action="store_true", help="One JSON object.")
-    add(
-        "--encoder",
-        metavar="static|ensemble|transformer|DIR",
-        help="The encoder [default: static, then the best that is ready].",
-    )
+    parser.add_encoder()
     add("--reader", type=Path, metavar="DIR", help="The reader [default: the released one].")
     add("--corpus", metavar="NAME", help="A corpus of --home.")
-    add_home(parser)
+    parser.add_home()
 
     return parser.parse_args(arguments)
 

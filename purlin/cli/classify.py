@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
-from purlin.cli.search import add_home
 from purlin.cli.terminal import Parser, print_line, print_record, styled
 from purlin.index.builds.catalogs import CLASSIFIERS
 
@@ -110,7 +109,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="labels|static|ensemble|transformer|DIR",
         help="The encoder [default: labels].",
     )
-    add_home(parser)
+    parser.add_home()
 
     options = parser.parse_args(arguments)
     _check(parser, options)

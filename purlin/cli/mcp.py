@@ -40,18 +40,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _serve(arguments: Sequence[str]) -> None:
     from purlin.app.agents.mcp_stdio import StdioServer
-    from purlin.cli.search import add_home
 
     parser = Parser("mcp", "[install | uninstall] [options]", ABOUT, EXAMPLE)
     parser.add_argument(
         "--path", type=Path, default=Path(), metavar="DIR", help="The repository [default: .]."
     )
-    parser.add_argument(
-        "--encoder",
-        metavar="static|ensemble|transformer|DIR",
-        help="The repository's encoder [default: static, then the best that is ready].",
-    )
-    add_home(parser)
+    parser.add_encoder()
+    parser.add_home()
     options = parser.parse_args(arguments)
 
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")

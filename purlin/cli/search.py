@@ -51,11 +51,7 @@ def _parser() -> Parser:
         nargs="*",
         help="What to look for, after -- if it begins with a dash; CORPUS is --corpus CORPUS, and PATH is --path PATH.",
     )
-    add(
-        "--path",
-        metavar="DIR|FILE|URL",
-        help="Only this directory or file, or a git URL [default: the repository around .].",
-    )
+    parser.add_path()
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
     add(
@@ -86,13 +82,9 @@ def _parser() -> Parser:
         help="Lines of text per hit, those that say most about QUERY [default: 8; with --json, all].",
     )
     add("--json", action="store_true", help="One JSON object per hit.")
-    add(
-        "--encoder",
-        metavar="static|ensemble|transformer|DIR",
-        help="The encoder [default: static, then the best that is ready].",
-    )
+    parser.add_encoder()
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
-    add_home(parser)
+    parser.add_home()
 
     return parser
 
@@ -141,12 +133,6 @@ def _exists(home: Path, corpora: Sequence[str]) -> bool:
     from purlin.index import builds
 
     return len(corpora) == 1 and corpora[0] in builds.corpora(home)
-
-
-def add_home(parser: Parser) -> None:
-    """Add the option for the directory that corpora are kept in."""
-    home = Path(os.environ.get("PURLIN_HOME") or "var")
-    parser.add_argument("--home", type=Path, default=home, help="Where corpora are [PURLIN_HOME].")
 
 
 # ---- a directory

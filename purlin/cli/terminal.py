@@ -164,6 +164,29 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def add_path(self) -> None:
+        """Add the option for a part of a repository, or a repository elsewhere."""
+        self.add_argument(
+            "--path",
+            metavar="DIR|FILE|URL",
+            help="Only this directory or file, or a git URL [default: the repository around .].",
+        )
+
+    def add_encoder(self) -> None:
+        """Add the option for the encoder of a repository."""
+        self.add_argument(
+            "--encoder",
+            metavar="static|ensemble|transformer|DIR",
+            help="The encoder [default: static, then the best that is ready].",
+        )
+
+    def add_home(self) -> None:
+        """Add the option for the directory that corpora are kept in."""
+        home = Path(os.environ.get("PURLIN_HOME") or "var")
+        self.add_argument(
+            "--home", type=Path, default=home, help="Where corpora are [PURLIN_HOME]."
+        )
+
     def parse_args(self, *arguments: Any, **named: Any) -> argparse.Namespace:  # type: ignore[override]
         """Parse the arguments; an unknown option ends the command with a similar one."""
         return self._all_known(*self.parse_known_args(*arguments, **named))

@@ -31,10 +31,11 @@ debian_source() {
     rm -rf "${directory:?}/$1/debian" "$directory/$1/.pc"
 }
 
+# Take a directory of a package: usr/share/NAME, or the third argument.
 debian_package() {
     apt-get download --quiet "$1=$2"
-    mkdir "$directory/$1"
-    dpkg-deb --fsys-tarfile ./*.deb | tar -x -C "$directory/$1" --strip-components 4 "./usr/share/$1"
+    dpkg-deb --extract ./*.deb unpacked
+    mv "unpacked/${3:-usr/share/$1}" "$directory/$1"
 }
 
 while read -r registry name arguments; do
@@ -55,4 +56,14 @@ debian_source lighttpd 1.4.69-1
 debian_source ninja-build 1.11.1-2~deb12u1
 debian_source puma 5.6.5-3+deb12u1
 debian_package shaarli 0.12.1+dfsg-8+deb12u2
+npm_package mobx mobx 7.1.3
+npm_package yjs yjs 13.6.33
+debian_source hikaricp 2.7.9-1
+debian_source jansson 2.14-2
+debian_source lf 28-1
+debian_source mosh 1.4.0-1
+debian_source php-nikic-fast-route 1.3.0-4
+debian_source rust-fd-find 8.6.0-3
+debian_source supervisor 4.2.5-1
+debian_package ruby-faraday 1.1.0-7 usr/share/rubygems-integration/all/gems/faraday-1.1.0
 END

@@ -44,7 +44,7 @@ def _run(
     """Run a command in this process, which has imported all that each new one would import again."""
     words = [str(argument) for argument in arguments]
     printed, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-    handler = signal.getsignal(signal.SIGTERM)
+    handler, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
     with (
         pytest.MonkeyPatch.context() as patched,
         contextlib.redirect_stdout(printed),
@@ -62,6 +62,7 @@ def _run(
             status = ending.code
         finally:
             signal.signal(signal.SIGTERM, handler)
+            sys.unraisablehook = hook
 
     outputs = []
     for stream in (printed, errors):
@@ -440,6 +441,31 @@ def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signa
     assert "interrupted; the same command goes on from there" in errors
     assert not list(directory.glob(".making-*"))
     assert not (directory / "CURRENT").exists()
+
+
+# SIGTERM arrives in a callback, in which Python drops exceptions; imports have such callbacks.
+INTERRUPTED_CALLBACK = """
+import signal, sys, time, weakref
+from purlin import cli
+
+def run(name, arguments):
+    lock = type("Lock", (), {})()
+    reference = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGTERM))
+    del lock
+    time.sleep(30)
+    return 0
+
+cli.run_quick = run
+sys.argv = ["purlin", "search"]
+cli.main()
+"""
+
+
+def test_a_command_ends_though_its_interruption_was_lost() -> None:
+    started = time.monotonic()
+    result = run([sys.executable, "-c", INTERRUPTED_CALLBACK])
+    assert (result.returncode, result.stderr) == (130, "interrupted\n")
+    assert time.monotonic() - started < 30
 
 
 # Ctrl-C arrives as a module of the command line begins to be imported.

@@ -109,14 +109,15 @@ def test_an_unknown_option_among_words_names_a_similar_one(command: str, capsys:
 
 
 def test_search_loads_no_heavy_package(shop: Path, encoder: str) -> None:
-    script = f"""import sys
+    # The first search makes the index, the second one reads it.
+    for heavy in (HEAVY, [*HEAVY, "numpy.ma"]):
+        script = f"""import sys
 from purlin import cli
 try:
     cli.main()
 finally:
-    print([name for name in {HEAVY} if name in sys.modules])
+    print([name for name in {heavy} if name in sys.modules])
 """
-    for _ in ("indexes", "reads the index"):
         arguments = [sys.executable, "-c", script, "search", "receipt", "--encoder", encoder]
         completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
         assert completed.stdout.splitlines()[-1] == "[]"

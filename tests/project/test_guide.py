@@ -31,11 +31,11 @@ NOT_RUN = {
     r"(pipx|uvx|pip) ": "installs from dist/; tests/project/test_wheel.py",
     r"--backend milvus|PURLIN_MILVUS|index attach": "needs a Milvus; tests/index/engines/test_milvus.py",
     r"purlin serve( --workers 2)?$": "stays in the foreground; tests/app/test_serve.py, tests/app/test_workers.py",
-    r"purlin train santa ": "tests/training/santa/test_santa.py, with a tiny model",
+    r"purlin train santa ": "tests/training/santa/test_run.py, with a tiny model",
     r"purlin train refqa ": "tests/training/reader/test_reader.py, with a tiny model",
     r"--encoder var/training/": "takes what the command before it trains; tests/training/santa",
     r"purlin train ranker ": "tests/training/ranker/test_ranker.py, with a tiny model",
-    r"purlin train pesco ": "the guide, with a quick recipe; tests/training/pesco/test_pesco.py",
+    r"purlin train pesco ": "the guide, with a quick recipe; tests/training/pesco/test_self_training.py",
 }
 # The guide and the page on the papers have their own tests; the results need data sets that are not
 # in the repository.

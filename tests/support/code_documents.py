@@ -6,6 +6,7 @@ from pathlib import Path
 
 from purlin.index.records import Document, Skipped
 from purlin.index.sources.code.repository import files
+from tests.support.files import write_file
 from tests.support.paths import DATA
 
 CODE_FILES = DATA / "code"
@@ -27,9 +28,7 @@ def documents(path: Path, **options: object) -> list[Document]:
 def read_text(
     tmp_path: Path, suffix: str, source: str | bytes, **options: object
 ) -> list[Document | Skipped]:
-    path = tmp_path / f"one{suffix}"
-    path.write_bytes(source if isinstance(source, bytes) else source.encode())
-    return read(path, **options)
+    return read(write_file(tmp_path / f"one{suffix}", source), **options)
 
 
 def documents_of(tmp_path: Path, suffix: str, source: str) -> list[Document]:
@@ -49,13 +48,18 @@ def named(documents: list[Document], title: str) -> Document:
     return next(document for document in documents if document.title == title)
 
 
+def lines(document: Document) -> tuple[str, int | None, int | None]:
+    """Return the title of a document with its first and its last line."""
+    return document.title, document.location.start_line, document.location.end_line
+
+
 Row = tuple[str, object, int | None, int | None, str]
 
 
 def row(document: Document) -> Row:
     """Return what the tables of expected definitions say of one."""
-    lines = document.location.start_line, document.location.end_line
-    return (document.title, document.fields["kind"], *lines, document.summary.split("\n")[0])
+    title, first, last = lines(document)
+    return title, document.fields["kind"], first, last, document.summary.split("\n")[0]
 
 
 def expected_rows(folder: str) -> dict[str, list[Row]]:

@@ -22,5 +22,12 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
+def read_table(
+    path: Path, text: str | bytes, **options: object
+) -> tuple[list[Document], list[Skipped]]:
+    """Write a table, and read its products."""
+    return read_products(write(path, text), **options)
+
+
 def atom_texts(document: Document) -> list[str]:
     return [document.body[atom.start : atom.end] for atom in document.atoms]

@@ -125,9 +125,9 @@ def write_squad(path: Path, rows: Iterable[tuple[str, str | None, str]]) -> Path
     return write_jsonl(path, records)
 
 
-def tiny_reader(directory: Path, seed: int = 2) -> Path:
-    """An exported reader directory."""
-    base = tiny_base(directory / "base")
+def tiny_reader(directory: Path, seed: int = 2, base: Path | None = None) -> Path:
+    """An exported reader directory; the checkpoint is beside it."""
+    base = base or tiny_base(directory / "base")
     recipe = tiny_recipe(base, directory, export=ReaderExport(quantization="none"))
     torch.manual_seed(seed)
     load_reader_model(recipe.model).save(directory / "checkpoint")

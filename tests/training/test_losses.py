@@ -1,10 +1,11 @@
-"""Losses compared with the paper's equations, and cached gradients with plain ones."""
+"""Losses compared with their equations, and cached gradients with plain ones."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 
 import pytest
 import torch
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from purlin.training import losses
-from purlin.training.losses import IGNORED, cached_backward, contrastive, reconstruction
+from purlin.training.losses import (
+    IGNORED,
+    cached_backward,
+    contrastive,
+    list_divergence,
+    listwise,
+    reconstruction,
+)
 
 
 def by_equation(
@@ -279,3 +287,49 @@ def test_only_one_part_is_kept_in_memory() -> None:
     )
     assert kept == [False] * 3 + [True] * 3
     assert order == ["forward", "backward"] * 3
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def lists(seed: int, count: int, size: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(2, count, size, generator=generator, dtype=torch.float64) * 3
+    return scores[0], scores[1]
+
+
+def log_softmax(scores: list[float]) -> list[float]:
+    highest = max(scores)
+    total = math.log(sum(math.exp(score - highest) for score in scores)) + highest
+    return [score - total for score in scores]
+
+
+SIZES = {
+    "seed": st.integers(0, 1 << 30),
+    "count": st.integers(1, 5),
+    "size": st.integers(2, 9),
+}
+
+
+@given(**SIZES)
+def test_listwise_is_cross_entropy_with_a_choice_of_none(seed: int, count: int, size: int) -> None:
+    scores, _ = lists(seed, count, size)
+    relevant = [Random(seed + row).randint(0, size) for row in range(count)]
+    total = 0.0
+    for row, choice in zip(scores.tolist(), relevant, strict=True):
+        total -= log_softmax([0.0, *row])[choice]
+    loss = float(listwise(scores, torch.tensor(relevant)))
+    assert loss == pytest.approx(total / count, rel=1e-5, abs=1e-6)
+
+
+@given(**SIZES)
+def test_list_divergence_is_kl_of_the_teacher_from_the_student(
+    seed: int, count: int, size: int
+) -> None:
+    scores, teacher = lists(seed, count, size)
+    total = 0.0
+    for student_row, teacher_row in zip(scores.tolist(), teacher.tolist(), strict=True):
+        p, q = log_softmax(teacher_row), log_softmax(student_row)
+        total += sum(math.exp(a) * (a - b) for a, b in zip(p, q, strict=True))
+    loss = float(list_divergence(scores, teacher))
+    assert loss == pytest.approx(total / count, rel=1e-4, abs=1e-5)

@@ -16,13 +16,12 @@ import pytest
 
 from purlin.index import builds
 from purlin.index.search.dense import VECTORS_FILE
+from tests.support.code_pairs import save_code_bert
 from tests.support.files import write_jsonl
 from tests.support.nodes import Node, two_nodes
+from tests.support.santa import write_recipe
 from tests.support.traffic import free_port, run
 from tests.support.training_runs import metrics_rows
-from tests.training.santa.test_santa import bases, write_recipe
-
-__all__ = ["bases"]
 
 # Without --multi_gpu, which means several devices of any kind, it starts one process, whatever number is asked for.
 LAUNCH = [sys.executable, *"-m accelerate.commands.launch --multi_gpu --mixed_precision no".split()]
@@ -55,10 +54,10 @@ def santa(recipe: Path, out: Path) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def alone(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Recipe and output of a run in one process."""
     home = tmp_path_factory.mktemp("alone")
-    recipe = write_recipe(home, bases["bert"])
+    recipe = write_recipe(home, save_code_bert(home / "bert"))
     done = run([sys.executable, *santa(recipe, home / "out")])
     assert done.returncode == 0, done.stderr
 

@@ -51,10 +51,10 @@ class RunState:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunState:
-        """Return the state that a checkpoint has in JSON; older ones record no precision."""
+        """Return the state that a checkpoint has in JSON."""
         # JSON's keys are texts.
         by_step = {
-            name: {int(step): value for step, value in record.get(name, {}).items()}
+            name: {int(step): value for step, value in record[name].items()}
             for name in ("measures", "precision")
         }
         return cls(**{**record, **by_step})
@@ -152,7 +152,7 @@ def recorded_precision(out: Path) -> Precision | None:
     for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True):
         # A damaged checkpoint is reported when the run is resumed from it.
         with suppress(Damaged):
-            recorded: dict[str, Precision] = read_record(path.parent)["state"].get("precision", {})
+            recorded: dict[str, Precision] = read_record(path.parent)["state"]["precision"]
             return next(reversed(recorded.values()), None)
     return None
 

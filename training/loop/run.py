@@ -115,7 +115,7 @@ class _Loop(Generic[B]):
 
         batches = task.batches_per_epoch
         self.total = settings.total_steps(batches)
-        self.every = settings.every or math.ceil(batches / settings.accumulation)
+        self.every = settings.every or batches
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
         self.optimizer = _optimizer(task, settings)
         self.pace = _Pace()
@@ -139,21 +139,16 @@ class _Loop(Generic[B]):
 
     def run(self, progress: StepProgress) -> None:
         started = time.monotonic() - self.state.seconds
-        per_step = self.settings.accumulation
         workers = self.settings.workers
         if workers is None:
             workers = default_workers(self.accelerator.device, self.accelerator.num_processes)
 
-        prefetcher = Prefetcher(
-            self.task, self.state.step * per_step, self.total * per_step, workers
-        )
+        prefetcher = Prefetcher(self.task, self.state.step, self.total, workers)
         with closing(prefetcher) as batches, float32_gradients():
             while not self.state.finished:
-                losses: dict[str, float] = {}
                 self._begin(self.state.step + 1)
-                for _ in range(per_step):
-                    batch = batches.next()
-                    self._add_losses(losses, self.task.backward(batch), batch)
+                batch = batches.next()
+                losses = self._finite(self.task.backward(batch), batch)
                 norm = self._update(losses, batch)
 
                 self.state.step += 1
@@ -169,26 +164,22 @@ class _Loop(Generic[B]):
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(step, self.total) * group["multiple"]
 
-    def _add_losses(self, sums: dict[str, float], losses: Mapping[str, float], batch: B) -> None:
-        """Add a batch's losses to those of its step, as their share of the mean."""
+    def _finite(self, losses: dict[str, float], batch: B) -> dict[str, float]:
+        """Return a batch's losses. Raises Diverged if one is not finite."""
         if not all(map(math.isfinite, losses.values())):
             raise Diverged(
                 f"The loss is {losses} at step {self.state.step + 1}, batch: "
                 f"{self.task.describe(batch)}. The checkpoint before it is kept; lower the learning "
                 "rate, or check that batch.",
             )
+        return losses
 
-        for name, value in losses.items():
-            sums[name] = sums.get(name, 0.0) + value / self.settings.accumulation
-
-    def _update(self, losses: dict[str, float], last: B) -> float:
+    def _update(self, losses: dict[str, float], batch: B) -> float:
         """Average, clip and apply the gradients; return their norm.
 
-        They are averaged over accumulated batches and processes; so are `losses`, in place.
+        They are averaged over processes; so are `losses`, in place.
         """
         gradients = [weight.grad for weight in self.parameters if weight.grad is not None]
-        torch._foreach_div_(gradients, self.settings.accumulation)
-
         if self.accelerator.num_processes > 1:
             means = torch.tensor(list(losses.values()), device=gradients[0].device)
             _average([*gradients, means], self.accelerator)
@@ -200,8 +191,8 @@ class _Loop(Generic[B]):
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_norm))
         if not math.isfinite(norm) and not self._can_scale_less():
             raise Diverged(
-                f"The gradient is {norm} at step {self.state.step + 1}, last batch: "
-                f"{self.task.describe(last)}. The checkpoint before it is kept."
+                f"The gradient is {norm} at step {self.state.step + 1}, batch: "
+                f"{self.task.describe(batch)}. The checkpoint before it is kept."
             )
 
         if self.scaler is None:
@@ -220,12 +211,11 @@ class _Loop(Generic[B]):
     def _finish_step(self, values: dict[str, float], progress: StepProgress) -> None:
         """Measure and write a checkpoint if it is due, then log and report the step."""
         step, settings, seconds = self.state.step, self.settings, self.state.seconds
-        pairs = step * settings.batch_size * settings.accumulation
         logged = {
             **values,
             "learning_rate": settings.rate(step, self.total),
             "seconds": seconds,
-            "pairs_per_s": pairs / seconds,
+            "pairs_per_s": step * settings.batch_size / seconds,
         }
 
         self.state.finished = step >= self.total

@@ -13,18 +13,16 @@ from purlin.training.config import check_ranges, ranged
 class LoopSettings:
     """How long, how fast and how often.
 
-    `batch_size` counts pairs over all processes; a step uses `accumulation` batches. After each
-    `every` steps (0: after each epoch) and at the end, the model is measured on the dev sets and a
-    checkpoint is written; after `patience` measurements without a better one training stops (0:
-    never). `result` is the checkpoint that the run results in: the best one by the first measure,
-    or the last, where the dev sets are too small to choose by. `warmup` is a share of all steps;
-    after it the learning rate falls linearly to 0. `fresh_rate` multiplies the rate of parameters
-    that the base model lacks and that start at random. `epsilon` is Adam's. `precision` "auto" is
-    bf16 if that is clearly faster, else fp32.
+    `batch_size` counts pairs over all processes. After each `every` steps (0: after each epoch) and
+    at the end, the model is measured on the dev sets and a checkpoint is written; after `patience`
+    measurements without a better one training stops (0: never). `result` is the checkpoint that the
+    run results in: the best one by the first measure, or the last, where the dev sets are too small
+    to choose by. `warmup` is a share of all steps; after it the learning rate falls linearly to 0.
+    `fresh_rate` multiplies the rate of parameters that the base model lacks and that start at
+    random. `epsilon` is Adam's. `precision` "auto" is bf16 if that is clearly faster, else fp32.
     """
 
     batch_size: int = ranged(128, 2, 1 << 20)
-    accumulation: int = ranged(1, 1, 10_000)
     epochs: float = ranged(1.0, 1e-6, 100_000)
     steps: int | None = ranged(None, 1, 1 << 30)
     learning_rate: float = ranged(2e-5, 0.0, 1.0)
@@ -47,7 +45,7 @@ class LoopSettings:
         """Return the number of steps of the whole run."""
         if self.steps:
             return self.steps
-        return max(1, math.ceil(self.epochs * batches_per_epoch / self.accumulation))
+        return max(1, math.ceil(self.epochs * batches_per_epoch))
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of a step from 1 to `total`."""

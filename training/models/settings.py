@@ -57,7 +57,6 @@ class ModelSettings:
     max_query_tokens: int = ranged(64, 4, MAX_TOKENS)
     max_passage_tokens: int = ranged(128, 4, MAX_TOKENS)
     max_target_tokens: int = ranged(64, 4, MAX_TOKENS)
-    decoder_layers: int = ranged(1, 1, 12)
     dropout: float | None = ranged(None, 0.0, 0.9)
     gradient_checkpointing: bool = False
     frozen_layers: int = ranged(0, 0, 48)

@@ -116,7 +116,7 @@ class BertLike(TextModel):
             activation="gelu",
             batch_first=True,
         )
-        self.decoder = nn.TransformerDecoder(layer, settings.decoder_layers)
+        self.decoder = nn.TransformerDecoder(layer, 1)
 
     def predict(
         self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
@@ -312,14 +312,13 @@ def _read_decoder(decoder: nn.Module, path: Path) -> None:
         decoder.load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
         raise InvalidInput(
-            f"{path} is not this model's decoder: {first_line(error)} Check that decoder_layers is "
-            "the same as in the run that wrote it.",
+            f"{path} is not this model's decoder: {first_line(error)}",
             field="base",
         ) from None
 
 
 def _prepare(model: TextModel, inner: Any, directory: Path | None) -> TextModel:
-    """Drop, freeze and checkpoint the layers of `inner`, the model's transformer, as its settings say."""
+    """Drop, freeze and checkpoint layers of `inner`, the model's transformer, as its settings say."""
     # What was written to a directory has only the layers that were kept.
     if model.settings.layers and directory is None:
         keep_layers(inner, model.settings.layers)

@@ -29,7 +29,8 @@ from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
-from purlin.training.pesco.rounds import Embeddings, SelfTraining
+from purlin.training.pesco.rounds import SelfTraining
+from purlin.training.pesco.teacher import ModelVectors
 
 # Texts that the exported model is rounded to 8 bits by. With fewer characters in them, its vectors
 # of other texts are too far off.
@@ -160,7 +161,7 @@ def _texts_learnt(count: int, teacher: str | None) -> str:
 
 
 def _export_shift(
-    training: SelfTraining, outcome: Outcome, embeddings: Embeddings, encoder: Encoder
+    training: SelfTraining, outcome: Outcome, embeddings: ModelVectors, encoder: Encoder
 ) -> ClassScores:
     """By how much the exported encoder's mean score of each label (L,) is above the model's."""
     texts, vectors = training.pool.texts[:COMPARED_TEXTS], outcome.published.vectors
@@ -170,6 +171,6 @@ def _export_shift(
         vectors = mean_vectors(prompts, encoder)
 
     exported = encoder.encode(texts, role="query") @ vectors.T
-    expected = embeddings.pool[:COMPARED_TEXTS] @ outcome.published.vectors.T
+    expected = embeddings.texts[:COMPARED_TEXTS] @ outcome.published.vectors.T
     shift: ClassScores = (exported - expected).mean(0).astype(np.float64)
     return shift

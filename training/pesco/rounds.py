@@ -14,8 +14,14 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from purlin.index.classify.text_warnings import language_warnings
-from purlin.index.classify.zero_shot import ClassScores, LabelSet, label_name, mean_of_each
+from purlin.index.classify.text_warnings import label_warnings, language_warnings
+from purlin.index.classify.zero_shot import (
+    ClassScores,
+    LabelSet,
+    label_name,
+    label_wordings,
+    mean_of_each,
+)
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
@@ -47,15 +53,6 @@ TEACHER_VECTORS = "teacher"
 SHOWN_TEXTS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Embeddings:
-    """A model's vectors of the `pool` (N, D), the mean `prompts` (L, D), and the `dev` rows."""
-
-    pool: Vectors
-    prompts: Vectors
-    dev: Vectors | None
-
-
 @dataclass(frozen=True)
 class SelfTraining:
     """The rounds of one run. `out` has round-NN/ with a round's state and its checkpoints.
@@ -72,7 +69,7 @@ class SelfTraining:
     dev: Labelled | None
     encoding: StageProgress | None = None
     rounds: list[Round] = field(default_factory=list)
-    _embeddings: dict[int, Embeddings] = field(default_factory=dict)
+    _embeddings: dict[int, ModelVectors] = field(default_factory=dict)
     _teacher_vectors: list[ModelVectors] = field(default_factory=list)
 
     def train(self, progress: Progress, say: Say) -> TextModel:
@@ -110,7 +107,7 @@ class SelfTraining:
         """The digest of the dev rows, empty if there are none."""
         return digest([self.dev]) if self.dev else ""
 
-    def embeddings(self, number: int, text_model: TextModel) -> Embeddings:
+    def embeddings(self, number: int, text_model: TextModel) -> ModelVectors:
         """Vectors of all texts by the model of round `number`.
 
         Those of the first round, which are needed again at the end, and of the last one are cached.
@@ -121,7 +118,7 @@ class SelfTraining:
 
             dev = None if self.dev is None else self.encode(text_model, self.dev.texts)
             pool = self.encode(text_model, self.pool.texts)
-            self._embeddings[number] = Embeddings(pool, self.prompt_vectors(text_model), dev)
+            self._embeddings[number] = ModelVectors(pool, self.prompt_vectors(text_model), dev)
 
         return self._embeddings[number]
 
@@ -159,7 +156,7 @@ class SelfTraining:
         return class_offsets(cosines, calibrate=self.recipe.teacher.calibrate)
 
     def dev_accuracy(
-        self, embeddings: Embeddings, vectors: Vectors, offsets: ClassScores
+        self, embeddings: ModelVectors, vectors: Vectors, offsets: ClassScores
     ) -> float | None:
         """The accuracy of label `vectors` (L, D) and `offsets` (L,); None without dev rows."""
         if self.dev is None or embeddings.dev is None:
@@ -207,12 +204,9 @@ class SelfTraining:
         embeddings = self.embeddings(number, text_model)
         prompts = embeddings.prompts
         if number == 0:
-            for warning in LabelSet.of(tuple(map(label_name, self.labels)), prompts).warnings():
-                say(warning)
-            for warning in language_warnings(partial(_count_tokens, text_model), self.pool.texts):
-                say(warning)
+            self._warn(text_model, prompts, say)
 
-        models = [ModelVectors(embeddings.pool, prompts), *self._teacher_models(say)]
+        models = [embeddings, *self._teacher_models(say)]
         pseudo_labels = pseudo_label(models, self.index, self.recipe.teacher)
 
         rng = np.random.default_rng([self.recipe.seed, number])
@@ -222,7 +216,7 @@ class SelfTraining:
             rows = sample_balanced(pseudo_labels, total, len(self.labels), rng)
         keys = self._key_sentences(text_model, rows, pseudo_labels.labels, prompts, rng)
 
-        offsets = self.prompt_offsets(embeddings.pool, prompts)
+        offsets = self.prompt_offsets(embeddings.texts, prompts)
         accuracy = self.dev_accuracy(embeddings, prompts, offsets)
         state = RoundState(
             pseudo_labels.scores.astype(np.float32),
@@ -232,6 +226,16 @@ class SelfTraining:
             self.dev_digest,
         )
         state.write(path)
+
+    def _warn(self, text_model: TextModel, prompts: Vectors, say: Say) -> None:
+        """Say which labels the base model hardly tells apart, and which words it hardly knows."""
+        count_tokens = partial(_count_tokens, text_model)
+        wordings = list(chain.from_iterable(map(label_wordings, self.labels)))
+        names = tuple(map(label_name, self.labels))
+        label_set = LabelSet.of(names, prompts, label_warnings(count_tokens, wordings))
+
+        for warning in label_set.warnings() + language_warnings(count_tokens, self.pool.texts):
+            say(warning)
 
     def _teacher_models(self, say: Say) -> list[ModelVectors]:
         """The vectors by the teacher's own encoder, if it has one; they are computed once."""

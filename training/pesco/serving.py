@@ -38,7 +38,7 @@ def calibrated_classifier(
     ones, so it agrees with them even where they are wrong, and would seem too confident.
     """
     embeddings = training.embeddings(number, text_model)
-    pool, vectors = embeddings.pool, embeddings.prompts
+    pool, vectors = embeddings.texts, embeddings.prompts
     offsets = training.prompt_offsets(pool, vectors)
 
     if training.recipe.export.serve == "head":

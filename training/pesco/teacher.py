@@ -84,10 +84,11 @@ class Teacher:
 
 @dataclass(frozen=True, slots=True)
 class ModelVectors:
-    """One model's vectors of the `texts` (N, D) and of the labels' `prompts` (L, D), their means."""
+    """One model's vectors of the `texts` (N, D) and of the `dev` rows, and the mean `prompts` (L, D)."""
 
     texts: Vectors
     prompts: Vectors
+    dev: Vectors | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput
 from purlin.training.cross_encoder import PAIRS_PER_GROUP, CrossEncoder
 from purlin.training.models.padding import in_groups
 from purlin.training.models.pretrained import base_path
@@ -47,14 +45,6 @@ class ReaderModel(CrossEncoder):
         starts, ends, selected = in_groups(read_group, ids, mask, PAIRS_PER_GROUP)
         return starts, ends, selected
 
-    def digest(self) -> str:
-        """Return the SHA-256 (hex) of weights and tokenizer."""
-        sha256 = hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode())
-        for name, weight in self.state_dict().items():
-            sha256.update(name.encode())
-            sha256.update(weight.cpu().contiguous().numpy().tobytes())
-        return sha256.hexdigest()
-
 
 def load_reader_model(
     settings: ModelSettings, directory: Path | None = None, *, new_head: bool = True
@@ -83,15 +73,3 @@ def load_reader_model(
             field="base",
         )
     return reader
-
-
-def load_teacher(directory: str, settings: ModelSettings) -> ReaderModel:
-    """Load a reader beside the one that is trained, with all its layers.
-
-    Raises InvalidInput or NotFound, naming `teacher.base`, if it cannot be opened as a reader.
-    """
-    settings = replace(settings, base=directory, dropout=None, layers=0, frozen_layers=0)
-    try:
-        return load_reader_model(settings, new_head=False).eval()
-    except (InvalidInput, NotFound) as error:
-        raise type(error)(f"teacher.base: {error.message}", field="teacher.base") from None

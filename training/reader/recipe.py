@@ -105,17 +105,15 @@ class ReaderExport(EnsembleExport):
 class TeacherSettings:
     """Which reader teaches, and how much its scores count.
 
-    `base` is the directory of a reader's checkpoint, of an exported reader, or a reader of DPR's.
-    It reads each question with `passages` passages, from which training draws. `temperature` divides
-    the logits of teacher and student. `weight` is that of the teacher's losses, beside those of the
-    labels. `max_tokens` is the longest sequence of a checkpoint; None means the student's.
+    `base` is the directory of an exported reader. It reads each question with `passages` passages,
+    from which training draws. `temperature` divides the logits of teacher and student. `weight` is
+    that of the teacher's losses, beside those of the labels.
     """
 
     base: str
     temperature: float = ranged(2.0, 0.01, 100.0)
     weight: float = ranged(1.0, 1e-6, MAX_WEIGHT)
     passages: int = ranged(8, 2, 1000)
-    max_tokens: int | None = ranged(None, 32, 8192)
 
     def __post_init__(self) -> None:
         check_ranges(self)

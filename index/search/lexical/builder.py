@@ -1,8 +1,7 @@
-"""Writes the postings of a segment with bounded memory: sorted runs on disk, then one merge.
+"""Writes the postings of a segment with bounded memory: runs on disk, then one merge.
 
-A run has the term frequencies of some of the texts, in the order of their tokens. Segments from
-which rows are copied are in that order already, and are merged with the runs. The files are the
-same however many runs there were.
+A run is a segment of some of the texts. It is merged as the segments are from which rows are
+copied. The files are the same however many runs there were.
 """
 
 from __future__ import annotations
@@ -101,14 +100,13 @@ class LexicalBuilder:
         self._directory = directory
         self._run_tokens = run_tokens
         self._scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
-        self._runs: list[_Run] = []
         self._lengths = array("i")
 
         # Tokens of the texts of this run, and the row and length of each text.
         self._vocabulary = _Vocabulary()
         self._tokens, self._text_rows, self._text_lengths = array("i"), array("i"), array("i")
-        # Rows of other segments: the postings, their first and last + 1, and the first row here.
-        self._copied: list[tuple[Postings, int, int, int]] = []
+        # Segments to merge, each with the row here of each of its rows, or -1.
+        self._sources: dict[Postings, NDArray[np.int64]] = {}
 
         # None until the language is detected, by the first texts.
         self._tokenizer = None if language is None else Tokenizer(language)
@@ -145,19 +143,24 @@ class LexicalBuilder:
 
     def copy(self, postings: Postings, start: int, end: int) -> None:
         """Append the rows `start` to `end` - 1 of another segment."""
-        self._copied.append((postings, start, end, len(self._lengths)))
+        if postings not in self._sources:
+            self._sources[postings] = np.full(len(postings), -1)
+        first = len(self._lengths)
+        self._sources[postings][start:end] = np.arange(first, first + end - start)
         self._lengths.extend(postings.lengths[start:end].tolist())
 
     def close(self) -> None:
         """Write the files. Raises OSError."""
         tokenizer = self._detect_language() if self._tokenizer is None else self._tokenizer
-        if self._tokens:
+        if self._sources and self._tokens:
             self._end_run()
 
-        sources: list[_Run | _Copy] = [*self._runs, *self._copies()]
         lengths = np.array(self._lengths, np.int32)
         with _Writer(self._directory, lengths) as writer:
-            for entries in _merged(sources, len(lengths)):
+            if self._tokens:
+                # All texts are in the first run, in their order.
+                writer.write(self._entries_of_run())
+            for entries in _merged([_Copy(*each) for each in self._sources.items()], len(lengths)):
                 writer.write(entries)
 
         if tokenizer.language is not ENGLISH:
@@ -166,92 +169,39 @@ class LexicalBuilder:
 
     def abandon(self) -> None:
         """Remove what was written for the merge."""
-        self._runs.clear()
+        self._sources.clear()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _end_run(self) -> None:
-        """Write the entries of the texts since the last run, in the order of their tokens."""
-        vocabulary = self._vocabulary
-        ordered = sorted(vocabulary)
-        rank = np.empty(len(ordered), np.int64)
-        rank[[vocabulary[token] for token in ordered]] = np.arange(len(ordered))
-
-        first, rows = self._text_rows[0], np.array(self._text_rows, np.int64)
-        span = int(rows[-1]) - first + 1
-        keys = rank[np.array(self._tokens)] * span
-        keys += np.repeat(rows - first, np.array(self._text_lengths))
-        unique, counts = np.unique(keys, return_counts=True)
-        tokens, rows_of_run = np.divmod(unique, span)
-
-        entries = _Entries(
-            ordered,
-            np.bincount(tokens, minlength=len(ordered)),
-            (rows_of_run + first).astype(np.int32),
-            np.minimum(counts, _MAX_COUNT).astype(np.uint16),
-        )
-        self._runs.append(_Run(self._scratch / str(len(self._runs)), entries))
+        """Write the texts since the last run as a segment."""
+        directory = self._scratch / str(len(self._sources))
+        directory.mkdir()
+        with _Writer(directory, np.array(self._text_lengths, np.int32)) as writer:
+            writer.write(self._entries_of_run())
+        self._sources[Postings.load(directory)] = np.array(self._text_rows, np.int64)
 
         self._vocabulary = _Vocabulary()
         for column in (self._tokens, self._text_rows, self._text_lengths):
             del column[:]
 
-    def _copies(self) -> Iterator[_Copy]:
-        segments = {id(postings): postings for postings, *_ in self._copied}
-        for postings in segments.values():
-            rows = np.full(len(postings), -1, np.int64)
-            for source, start, end, first in self._copied:
-                if source is postings:
-                    rows[start:end] = np.arange(first, first + end - start)
-            yield _Copy(postings, rows)
+    def _entries_of_run(self) -> _Entries:
+        """Return the entries of the texts since the last run, whose rows count from 0."""
+        ordered = sorted(self._vocabulary)
+        rank = np.empty(len(ordered), np.int64)
+        rank[[self._vocabulary[token] for token in ordered]] = np.arange(len(ordered))
 
+        count = len(self._text_lengths)
+        keys = rank[np.array(self._tokens)] * count
+        keys += np.repeat(np.arange(count), np.array(self._text_lengths))
+        unique, counts = np.unique(keys, return_counts=True)
+        tokens, rows = np.divmod(unique, count)
 
-class _Run:
-    """Entries of some texts in a file."""
-
-    def __init__(self, path: Path, entries: _Entries) -> None:
-        # Where the tokens of each mark begin, among the tokens and among the entries.
-        self._firsts = entries.tokens[::GROUP]
-        ends = np.concatenate([[0], np.cumsum(entries.sizes)])
-        self._starts = ends[:-1][::GROUP]
-        self._entries = int(ends[-1])
-
-        with path.open("wb") as file:
-            for column in (entries.sizes.astype(np.uint32), entries.rows, entries.counts):
-                column.tofile(file)
-        path.with_suffix(".txt").write_bytes(b"".join(token + b"\n" for token in entries.tokens))
-        self._path = path
-        self._tokens = len(entries.tokens)
-        self._next_token = self._next_entry = self._next_byte = 0
-
-    def marks(self) -> Iterator[tuple[bytes, int]]:
-        """Yield some tokens in their order, each with the entries from it to the next mark."""
-        yield from zip(
-            self._firsts, np.diff(self._starts, append=self._entries).tolist(), strict=True
+        return _Entries(
+            ordered,
+            np.bincount(tokens, minlength=len(ordered)),
+            rows.astype(np.int32),
+            np.minimum(counts, _MAX_COUNT).astype(np.uint16),
         )
-
-    def take(self, stop: bytes | None) -> _Entries:
-        """Return the entries of all further tokens before `stop`; None means all."""
-        tokens = []
-        with self._path.with_suffix(".txt").open("rb") as names:
-            names.seek(self._next_byte)
-            for line in names:
-                token = line[:-1]
-                if stop is not None and token >= stop:
-                    break
-                tokens.append(token)
-                self._next_byte += len(line)
-
-        with self._path.open("rb") as file:
-            file.seek(4 * self._next_token)
-            sizes = np.fromfile(file, np.uint32, len(tokens)).astype(np.int64)
-            total = int(sizes.sum())
-            file.seek(4 * (self._tokens + self._next_entry))
-            rows = np.fromfile(file, np.int32, total)
-            file.seek(4 * (self._tokens + self._entries) + 2 * self._next_entry)
-            counts = np.fromfile(file, np.uint16, total)
-        self._next_token += len(tokens)
-        self._next_entry += total
-        return _Entries(tokens, sizes, rows, counts)
 
 
 class _Copy:
@@ -352,7 +302,7 @@ def _parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 # ---- merge
 
 
-def _merged(sources: Sequence[_Run | _Copy], rows: int) -> Iterator[_Entries]:
+def _merged(sources: Sequence[_Copy], rows: int) -> Iterator[_Entries]:
     """Yield the entries of all sources in the order of their tokens, in bounded parts."""
     for stop in [*_stops(sources), None]:
         parts = [source.take(stop) for source in sources]
@@ -384,7 +334,7 @@ def _merged(sources: Sequence[_Run | _Copy], rows: int) -> Iterator[_Entries]:
         )
 
 
-def _stops(sources: Iterable[_Run | _Copy]) -> Iterator[bytes]:
+def _stops(sources: Iterable[_Copy]) -> Iterator[bytes]:
     """Yield tokens at which to cut, so that about `_MERGED_ENTRIES` lie between two cuts."""
     entries = 0
     for token, following in sorted(chain.from_iterable(source.marks() for source in sources)):

@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.search.lexical.languages import ENGLISH, LANGUAGE_FILE, LANGUAGES, Language
 from purlin.index.storage import read_array
@@ -228,7 +229,7 @@ class Postings:
         group_sizes = np.frombuffer(content, np.uint64)[begins // 8].astype(np.int64)
 
         # All groups have the same size but the last of the file.
-        for size in np.unique(group_sizes).tolist():
+        for size in sorted_distinct(group_sizes).tolist():
             tables = begins[group_sizes == size] + 16
             entries = tables[:, None] // 4 + np.arange(2 * size)
             table = np.frombuffer(content, np.uint32)[entries].reshape(-1, size, 2)

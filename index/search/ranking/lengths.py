@@ -25,10 +25,10 @@ class Short:
     share: float
 
     def factors(self, lengths: Rows) -> Vectors:
-        """Return factors (n,) for passages of these lengths (n,) in characters; 1 for unknown ones, 0."""
+        """Return factors (n,) for passages of these lengths (n,) in characters."""
         part = np.log(np.clip(lengths, _SHORTEST, self.long) / _SHORTEST)
         kept = self.share + (1.0 - self.share) * part / np.log(self.long / _SHORTEST)
-        return np.where(lengths > 0, kept, 1.0).astype(np.float32)
+        return np.asarray(kept, dtype=np.float32)
 
 
 # Of code that was read from files.

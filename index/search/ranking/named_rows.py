@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.records import Kind
 from purlin.index.search.arrays import NO_ROWS, Rows
 from purlin.index.search.contracts import DocumentStore, LexicalRetriever
@@ -60,16 +61,16 @@ class NamedRows:
         """
         rows = self._documents.rows_named(query)
         if self._kind == "product":
-            rows = np.union1d(rows, self._coded(query))
+            rows = sorted_distinct(np.concatenate([rows, self._coded(query)]))
             rows = rows if len(rows) else self._coded_alike(query)
             return rows if len(rows) else self._coded_within(query)
 
         title = ".".join(repository.names_of(query))
         if self._kind == "code" and title not in ("", query):
-            rows = np.union1d(rows, self._documents.rows_named(title))
+            rows = np.concatenate([rows, self._documents.rows_named(title)])
         if self._kind == "code" and "path" in self._documents.field_types:
             rows = np.concatenate([rows, *itertools.starmap(self._at, places(query).items())])
-        return np.unique(rows)
+        return sorted_distinct(rows)
 
     def defining(self, query: str) -> Rows:
         """Return the rows whose last name is the query's, if that is a symbol; as many as are ranked."""
@@ -162,7 +163,7 @@ class NamedRows:
             self._with_all_words(f"{query[:start]} {query[end:]}", np.array(coded))
             for (start, end), coded in rows_by_span.items()
         ]
-        return np.unique(np.concatenate([NO_ROWS, *complete_rows]))
+        return sorted_distinct(np.concatenate([NO_ROWS, *complete_rows]))
 
     def _with_all_words(self, words: str, rows: Rows) -> Rows:
         """Return those of the rows that have all tokens of the words, except tokens that no passage has."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
 
 from purlin.index.records import Document
 from purlin.index.search.lexical.tokens import tokens
@@ -17,6 +17,12 @@ MIN_SHARE = 0.5
 # A query may have fewer words of a document by chance, one after the other, or fewer that say something:
 # "a function's arguments" are four words, of which two do.
 MIN_RUN, MIN_TELLING = 4, 3
+# The same of a message with a value in it: "timed out (5)" of `f"timed out ({seconds})"`.
+MIN_MESSAGE_RUN, MIN_MESSAGE_TELLING = 3, 2
+# Words of a value.
+_MAX_VALUE = 5
+# Documents that have less of a query, by the idf of its words, are not read: the values are what most lack.
+LEAST_WEIGHT = 0.2
 # Words of a query that are compared.
 _MAX_WORDS = 100
 # A query that is half a quotation counts only a quarter of one, as with the names of symbols.
@@ -25,6 +31,15 @@ _POWER = 2.0
 _LEVEL = 0.9
 
 _WORD = re.compile(r"\w+")
+# How code has the place of a value in a message: `%s`, `{name}`, `#{name}`, `" + name + "`; and the word
+# that stands for it when texts are compared.
+_PLACE = re.compile(
+    r"%[-+0-9.#]{0,8}[a-zA-Z]|[#$]?\{[^{}\n]{0,100}\}"
+    r"|[\"'] ?[.+] ?[$\w][\w.$()>\[\]-]{0,100}(?: ?[.+] ?[\"'])?"
+)
+_VALUE = "\N{LATIN LETTER ALVEOLAR CLICK}"
+# The type of an error, which stands before its message.
+_TYPE = re.compile(r"[\w.$:\\]*(?:Error|Exception|Warning|Failure|Panic): ")
 _FLAG = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*\w)")
 _SYMBOL = re.compile(r"[^\W\d]\w*")
 
@@ -37,12 +52,20 @@ def quotes(
     `weights` maps the query's tokens to their idf. Names that are the last ones of `titles`, in any case,
     are no quotations, as their definitions are what the query names. None if the query quotes nothing.
     """
-    words = list(islice(_WORD.finditer(query), _MAX_WORDS))
+    if error_type := _TYPE.match(query):
+        query = query[error_type.end() :]
+        own = set(tokens(query))
+        weights = {token: weight for token, weight in weights.items() if token in own}
+    words = list(itertools.islice(_WORD.finditer(query), _MAX_WORDS))
     defined = {title.rpartition(".")[2].lower() for title in titles}
     patterns = dict(_literals(query[: words[-1].end() if words else 0], defined))
     total = sum(weights.values())
     if not total or not (patterns or len(words) >= MIN_RUN):
         return None
+
+    # What has none of these has no run either, and need not be read for the places of values.
+    lower = [word[0].lower() for word in words]
+    pairs = [f"{a} {b}" for a, b in itertools.pairwise(lower) if tokens(a) or tokens(b)]
 
     def share(document: Document) -> float:
         texts = [
@@ -51,14 +74,20 @@ def quotes(
             # Most documents have most literals not at all, and a pattern takes far longer to say so.
             if text in document.body and re.search(pattern, document.body)
         ]
-        if len(words) >= MIN_RUN:
-            body = f" {' '.join(_WORD.findall(document.body.lower()))} "
-            texts += (query[slice(*run)] for run in _runs(words, body))
+        plain = " ".join(_WORD.findall(document.body.lower()))
+        if any(pair in plain for pair in pairs):
+            texts += (query[slice(*run)] for run in _runs(words, _compared(plain, document.body)))
         own = {token for text in texts for token in tokens(text)}
         part = sum(weights.get(token, 0.0) for token in own) / total
         return float(_LEVEL * part**_POWER) if part >= MIN_SHARE else 0.0
 
     return share
+
+
+def _compared(plain: str, body: str) -> str:
+    """Return the words of a text, `plain`, and the same with a word for each place of a value in a message."""
+    with_places = " ".join(_WORD.findall(_PLACE.sub(f" {_VALUE} ", body).lower()))
+    return f" {plain} \n {with_places} "
 
 
 def _literals(query: str, defined: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -73,16 +102,56 @@ def _literals(query: str, defined: Collection[str]) -> Iterator[tuple[str, str]]
 
 
 def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) in the query of the longest runs of words that a body has, if they are long enough."""
+    """Yield (start, end) in the query of the longest runs of words that a body has, if they are long enough.
+
+    Where the body has the place of a value, a run goes on behind the value.
+    """
     lower = [word[0].lower() for word in words]
     first = 0
-    while first + MIN_RUN <= len(words):
-        last = first + MIN_RUN
-        if f" {' '.join(lower[first:last])} " not in body:
+    while first < len(words):
+        start, last, shared = _run(lower, first, body)
+        has_value = last - start > len(shared)
+        least, telling = (
+            (MIN_MESSAGE_RUN, MIN_MESSAGE_TELLING) if has_value else (MIN_RUN, MIN_TELLING)
+        )
+        if len(shared) < least:
             first += 1
             continue
-        while last < len(words) and f" {' '.join(lower[first : last + 1])} " in body:
-            last += 1
-        if sum(len(word) > 1 and bool(tokens(word)) for word in lower[first:last]) >= MIN_TELLING:
-            yield words[first].start(), words[last - 1].end()
+        if sum(len(word) > 1 and bool(tokens(word)) for word in shared) >= telling:
+            yield words[start].start(), words[last - 1].end()
         first = last
+
+
+def _run(lower: Sequence[str], first: int, body: str) -> tuple[int, int, list[str]]:
+    """Return (start, end) of the longest run around the word `first`, and those of its words that a body has.
+
+    The others are values.
+    """
+    text, last, shared = f" {lower[first]} ", first + 1, [lower[first]]
+    if text not in body:
+        return first, last, []
+
+    while (longer := _longer(text, lower, last, body)) is not None:
+        text, end = longer
+        shared.append(lower[end])
+        last = end + 1
+
+    if len(lower) - last <= _MAX_VALUE and f"{text}{_VALUE} " in body:
+        last = len(lower)
+    start = 0 if first <= _MAX_VALUE and f" {_VALUE}{text}" in body else first
+    return start, last, shared
+
+
+def _longer(text: str, lower: Sequence[str], last: int, body: str) -> tuple[str, int] | None:
+    """Return a run with its next word in the body, and the number of that word; None at its end.
+
+    It is the word `last`, or one behind a value that begins with that.
+    """
+    with_value = f"{text}{_VALUE} "
+    for end in range(last, min(last + _MAX_VALUE + 1, len(lower))):
+        longer = f"{text if end == last else with_value}{lower[end]} "
+        if longer in body:
+            return longer, end
+        if end == last and with_value not in body:
+            return None
+    return None

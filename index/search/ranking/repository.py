@@ -12,8 +12,9 @@ definition's name match, `file` is the mean text score of the file's other hits.
 much of the query names the symbol that the passage defines, `quote` how much of it is in the passage
 word for word. `role` puts tests, examples and the like after other code, or other code after tests if
 the query asks for these. `path` and `file` count for the best hit of a file alone: its further hits
-stand where their own words put them. Where the query asks who uses a symbol, or what inherits from it,
-`definition` is that of passages that do. All parts are in 0-1, so scores are, too.
+stand where their own words put them. Where no text is near the query, `path`, `name` and `file` count
+less: then they match its words by chance. Where the query asks who uses a symbol, or what inherits from
+it, `definition` is that of passages that do. All parts are in 0-1, so scores are, too.
 
 The weights were fitted on the queries over repositories in docs/results.md: those for files, and the
 tuning half of those for functions. docs/lab-notebook.md tells what lost.
@@ -46,6 +47,8 @@ SHARE_POWER = 0.7
 SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
+# The best text score from which on paths, names and files count in full; below, in proportion to it.
+NEAR_TEXT = 0.3
 SECONDARY_ROLE = 0.5
 
 # Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
@@ -148,15 +151,16 @@ def weigh(
     definition[named & (definition < OTHER_CASE)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
 
+    nearness = np.float32(min(float(text.max(initial=0.0)) / NEAR_TEXT, 1.0))
     superseded = _superseded(files, existing_paths)
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
 
     evidence = Evidence(
         text=text,
-        path=path_shares[file_of],
-        name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
-        file=_other_hits(file_of, text),
+        path=path_shares[file_of] * nearness,
+        name=_shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER) * nearness,
+        file=_other_hits(file_of, text) * nearness,
         definition=definition,
         quote=np.zeros_like(text) if quoted is None else quoted,
         role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),

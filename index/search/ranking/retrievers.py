@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.encoder import Vectors
 from purlin.index.records import Document, Mode
 from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Rows
@@ -16,7 +17,8 @@ from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusio
 from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
-from purlin.index.search.ranking.roles import asks_for_tests, is_test
+from purlin.index.search.ranking.roles import is_test
+from purlin.index.search.ranking.uses import asks_for_tests
 
 _FIRST_DEPTH = 200
 # Factor on the score of test, vendored, generated and minified code.
@@ -121,7 +123,7 @@ class Retrievers:
             return None
 
         first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]
-        needed = quotes.MIN_SHARE * sum(query.weights.values())
+        needed = quotes.LEAST_WEIGHT * sum(query.weights.values())
         terms = self._lexical.explain(query.weights, ranking.rows[first])
         weights = [sum(query.weights[token] for token in parts) for parts in terms]
         first = first[np.array(weights, dtype=np.float64) >= needed]
@@ -199,7 +201,7 @@ class Retrievers:
             limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
             bound = blend(bound, limit)
 
-        all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
+        all_rows = sorted_distinct(np.concatenate([*rows, dense_rows, lexical_rows]))
         ranking = self._score(
             query,
             all_rows,
@@ -213,7 +215,7 @@ class Retrievers:
 
     def _lexical_best(self, query: Query, depth: int) -> tuple[Rows, LexicalScores]:
         """Return the first `depth` allowed rows by words: the named ones, then those of the retriever."""
-        named = np.unique(query.named)
+        named = sorted_distinct(query.named)
         rows, shares = self._lexical.search(query.weights, depth, query.allowed)
         others = ~np.isin(rows, named)
         ones = np.ones(len(named), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Queries for what uses a name, tests it or inherits from it, and the code that answers them.
+"""Queries for tests, and for what uses a name or inherits from it, and the code that answers them.
 
 "Who calls parse_header" wants uses, "tests of parse_header" those in tests, "what implements Codec"
 heirs: classes and the like that name it as what they extend, implement or include.
@@ -7,7 +7,7 @@ heirs: classes and the like that name it as what they extend, implement or inclu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,11 +17,12 @@ from purlin.index.records import Document
 from purlin.index.search.arrays import Mask
 from purlin.index.search.lexical.tokens import pieces
 from purlin.index.search.ranking.repository import SEPARATOR
-from purlin.index.search.ranking.roles import asks_for_tests, is_test
+from purlin.index.search.ranking.roles import is_test
 
 _VERB = "(?:calls?|uses?|using|invokes?|references?|instantiates?|depends? on)"
 _PAST = "(?:called|used|invoked|referenced|instantiated)"
 _SYMBOL = r"(?:the )?(?:(?:function|method|class|macro|constant|variable) )?`?([\w$.:>#\\-]{1,200})(?:\(\))?`?"
+_ON_SYMBOL = re.compile(_SYMBOL, re.IGNORECASE)
 _CHANGE = "(?:change|rename|remove|delete)"
 _ON_USES = re.compile(
     rf"(?:(?:who|what|which \w+) (?:else )?{_VERB}"
@@ -45,13 +46,23 @@ _ON_HEIRS = re.compile(
     rf" {_SYMBOL}(?: {_TYPE})?",
     re.IGNORECASE,
 )
-_COVERS = "(?:checks?|checking|covers?|covering|tests?|testing|uses?|using|calls?|calling)"
+_BEFORE_TESTS = (
+    "(?:(?:find|list|show|me|where|which|what|is|are|there|all|any|the|a|an|our|existing"
+    "|unit|integration|regression|end-to-end|e2e) )*"
+)
+_TESTS = r"(?:tests|specs|test ?cases|test ?suites?)"
+_COVER = "(?:checks?|checking|covers?|covering|tests?|testing|uses?|using|calls?|calling)"
+# "Test for a prime" and "test whether a file exists" are what a function does.
+_NOT_A_CONDITION = r"(?! (?:for|if|whether)\b)"
+# Each has what is tested as its group: a symbol, or a phrase such as "the parser".
 _ON_TESTS = re.compile(
-    rf"(?:[\w-]+ ){{0,5}}?(?:tests?|specs?|test ?cases?|test ?suites?)"
-    rf" (?:of|for|on|(?:(?:that|which) )?{_COVERS}) {_SYMBOL}"
-    rf"|(?:where|how) (?:is|are) {_SYMBOL} (?:being )?tested"
-    rf"|(?:what|which \w+) tests {_SYMBOL}"
-    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test {_SYMBOL}",
+    rf"{_BEFORE_TESTS}(?:{_TESTS}|test|spec) (?:of|that(?: {_COVER})?|checking|covering|covers?) (.+)"
+    rf"|{_BEFORE_TESTS}(?:{_TESTS}|(?:a|the|unit|integration|regression) test)"
+    rf" (?:for|on|which(?: {_COVER})?) (.+)"
+    rf"|{_BEFORE_TESTS}{_TESTS} {_COVER} (.+)"
+    r"|(?:where|how) (?:is|are) (.+?) (?:being )?tested"
+    rf"|(?:where|how) (?:do|does|can|should) (?:we|you|they|i|one) test{_NOT_A_CONDITION} (.+)"
+    rf"|(?:what|which \w+) tests{_NOT_A_CONDITION} (.+)",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[^\W\d][\w$]*")
@@ -73,12 +84,6 @@ _HERITAGE = {
 
 
 Verb = Literal["uses", "tests", "inherits from"]
-# In this order: "which tests use X" wants tests alone.
-_QUESTIONS: Mapping[Verb, re.Pattern[str]] = {
-    "tests": _ON_TESTS,
-    "uses": _ON_USES,
-    "inherits from": _ON_HEIRS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +107,36 @@ class Relation:
 
 def relation_in(query: str) -> Relation | None:
     """Return the relation to a symbol that a query asks for; None for a query that asks for none."""
-    text = " ".join(query.split()).rstrip("?.! ")
-    for verb, question in _QUESTIONS.items():
-        if verb == "tests" and not asks_for_tests(text):
-            continue
-        if match := question.fullmatch(text):
-            relation = Relation(verb, next(filter(None, match.groups())))
-            return relation if _NAME.fullmatch(relation.name) else None
-    return None
+    text = _as_question(query)
+    # In this order: "which tests use X" wants tests alone.
+    return (
+        _relation("tests", _ON_SYMBOL.fullmatch(_tested_in(query) or ""))
+        or _relation("uses", _ON_USES.fullmatch(text))
+        or _relation("inherits from", _ON_HEIRS.fullmatch(text))
+    )
+
+
+def asks_for_tests(query: str) -> bool:
+    """Return whether a query asks for tests rather than for the code that they test."""
+    return _tested_in(query) is not None
+
+
+def _tested_in(query: str) -> str | None:
+    """Return what a query asks for tests of, a symbol or a phrase; None if it wants no tests."""
+    match = _ON_TESTS.fullmatch(_as_question(query))
+    return next(filter(None, match.groups())) if match else None
+
+
+def _as_question(query: str) -> str:
+    return " ".join(query.split()).rstrip("?.! ")
+
+
+def _relation(verb: Verb, match: re.Match[str] | None) -> Relation | None:
+    """Return the relation to the symbol that a question names; None if that is no name."""
+    if match is None:
+        return None
+    relation = Relation(verb, next(filter(None, match.groups())))
+    return relation if _NAME.fullmatch(relation.name) else None
 
 
 def _last_name(symbol: str) -> str:

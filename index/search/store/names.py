@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.storage import read_array
 from purlin.index.storage.blocks import BLOCK, BlockWriter, FileReader
 
@@ -60,7 +61,9 @@ class Names:
         firsts = np.maximum(np.searchsorted(self._firsts, hashes, "left") - 1, 0)
         lasts = np.maximum(np.searchsorted(self._firsts, hashes, "right") - 1, 0)
         spans = zip(firsts.tolist(), lasts.tolist(), strict=True)
-        blocks = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in spans]))
+        blocks = sorted_distinct(
+            np.concatenate([np.arange(first, last + 1) for first, last in spans])
+        )
         stops = np.minimum((blocks + 1) * BLOCK, self._file.size)
         entries = np.frombuffer(b"".join(self._file.parts(blocks * BLOCK, stops)), _ENTRY)
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.distinct import sorted_distinct
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
@@ -78,13 +79,8 @@ class Store:
         self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
         # Document row -> number of its source file; ascending.
         self.file_of = read_array(files.read(directory / FILE_OF_FILE))
-        # Passage row -> its length. Stores of earlier versions have none, which 0 stands for.
-        lengths_file = directory / LENGTHS_FILE
-        self.lengths = (
-            read_array(files.read(lengths_file))
-            if files.has(lengths_file)
-            else np.zeros(len(self.document_of), np.int32)
-        )
+        # Passage row -> its length.
+        self.lengths = read_array(files.read(directory / LENGTHS_FILE))
         # Document row -> start of its record; the last is the end of them all.
         ends = read_array(files.read(directory / ENDS_FILE))
         self.starts = np.concatenate([np.zeros(1, np.int64), ends])
@@ -204,7 +200,7 @@ class Store:
         try:
             heads = json.loads(b"[" + b",".join(lines) + b"]")
             return [
-                Head(id, title, id[:length] or None, *token_lists[:2])
+                Head(id, title, id[:length] or None, *token_lists)
                 for id, title, length, *token_lists in heads
             ]
         except (ValueError, TypeError) as error:
@@ -218,7 +214,7 @@ class Store:
         """Passages of these rows in the given order; those of one document share its object."""
         numbers = np.array(rows, dtype=np.int64)
         document_rows = self.document_of[numbers]
-        documents = self._read(np.unique(document_rows).tolist())
+        documents = self._read(sorted_distinct(document_rows).tolist())
         firsts = np.searchsorted(self.document_of, document_rows)
 
         fetched = []

@@ -138,13 +138,12 @@ def _single_file(
     path: Path, secondary: Secondary, digests: Mapping[str, tuple[Stamp, str]]
 ) -> SourceFile | Skipped:
     kind = _type_of(path.parent, path.name)
-    # Somebody named it, so that it is text.
-    if kind == LeftOut(_UNKNOWN):
-        kind = FileType("docs", "text")
-    if isinstance(kind, LeftOut):
+    if isinstance(kind, LeftOut) and kind.reason != _UNKNOWN:
         return Skipped(path.name, kind.reason or "not text")
 
-    kind = kind or FileType("docs", "text")
+    # Somebody named it, so that it is text.
+    if not isinstance(kind, FileType):
+        kind = FileType("docs", "text")
     return _File(str(path), path.name, kind, secondary).listed(digests.get(path.name))
 
 

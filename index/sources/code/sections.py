@@ -158,9 +158,7 @@ def _limit(lines: Sequence[str], rows: Sequence[int], start: int) -> int:
 
 def _weight(lines: Sequence[str], rows: Sequence[int], position: int) -> int:
     """How good a place to cut is before the row at this position."""
-    row, previous = rows[position] if position < len(rows) else -1, rows[position - 1]
-    if row < 0:
-        return 3
+    row, previous = rows[position], rows[position - 1]
     is_apart = row != previous + 1 or not lines[previous].strip()
     is_plain = bool(lines[row].strip()) and not lines[row][:1].isspace()
     return 2 * is_apart + is_plain

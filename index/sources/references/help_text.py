@@ -23,8 +23,15 @@ MAX_TERM = 120  # characters
 TAB_COLUMNS = 8
 
 _USAGE = re.compile(r"^usage:\s*(?P<call>\S.*)?$", re.IGNORECASE | re.MULTILINE)
+# Words in lower case that stand for what is passed, as `file` of `gzip file [options]`.
+_PASSED = (
+    r"(?:arg|argument|dest|destination|dir|directory|expression|file|filename|infile|outfile|path"
+    r"|pathname|pattern|string|url)s?(?![\w-])"
+)
 # The program and its command, in front of what is passed to them: `kubectl rollout undo (TYPE NAME)`.
-_CALLED = re.compile(r"(?:\S*/)?(?P<name>[^\s/-][^\s/]*(?:(?: [a-z][\w-]*)+(?= [^\sa-z]))?)")
+_CALLED = re.compile(
+    rf"(?:\S*/)?(?P<name>[^\s/-][^\s/]*(?:(?: (?!{_PASSED})[a-z][\w-]*)+(?= (?:[^\sa-z]|{_PASSED})))?)"
+)
 # Directives, underlines and the mark of a literal block: the text is reStructuredText.
 _RST = re.compile(r"^(?:\.\. \S|([=~^*+#`-])\1{3,}$)|::$", re.MULTILINE)
 _HEADING = re.compile(r"\S.{0,80}:")

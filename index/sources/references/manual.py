@@ -38,7 +38,7 @@ from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 22
+VERSION = 23
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20

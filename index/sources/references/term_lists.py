@@ -1,7 +1,7 @@
-"""Turn lists and tables of Markdown that describe names into lists of definitions.
+"""Turn lists, tables and blocks of code of Markdown that describe names into lists of definitions.
 
-Such an item begins with code, then a colon, a dash or a type: "- `--quiet`: says less". The first cells
-of such a table are code.
+Such an item begins with code or a bold name, then a colon, a dash or a type: "- `--quiet`: says less". The
+first cells of such a table are code. Such a block has settings with comments.
 """
 
 from __future__ import annotations
@@ -9,21 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import dedent
 
 from markdown_it.token import Token
 
+from purlin.index.sources.references.commented_settings import commented_settings, paragraphs
 from purlin.index.sources.references.html.vocabulary import CALL, TERM_LIST
 
 _CODE = "\0"  # stands for a piece of code
 _BRACKETS = r"\([^()]{0,200}\)|\{[^{}]{0,200}\}|<[^<>]{0,200}>"
-# Names, what follows them in brackets, and the mark before the description. After a type in braces or
-# angle brackets, a space is enough.
+# Names, what follows them in brackets or as code, and the mark before the description. After brackets that
+# tell a type or a default, a space is enough.
 _ITEM = re.compile(
     rf"{_CODE}(?:(?:, ?| or | ?[/|] ?){_CODE}){{0,8}}"
-    rf"(?P<notes>(?:[ |]{{0,3}}(?:{_BRACKETS})){{0,4}})"
-    r"(?P<mark>\s*(?::|-{1,3}(?=\s)|[—–])\s*|\s*\Z|(?<=[}>)])\s+(?=[^\s.,;]))"
+    rf"(?P<notes>(?:[ |]{{0,3}}(?:{_BRACKETS})| {_CODE}){{0,4}})"
+    r"(?P<mark>\s*(?::|-{1,3}(?=\s)|[—–])\s*|\s*\Z|(?<=[}>)])\s+(?=[^\s.,;])|(?<=\))\.\s+)"
 )
-_TYPE_END = re.compile("[}>]")
+_TELLS_TYPE = re.compile(r"[}>]|\bdefaults?\b", re.IGNORECASE)
+# A bold word that is no name begins with a capital: "**Fast**: weaves in no time".
+_BOLD_NAME = re.compile(r"[a-z_$][\w.$-]*")
 _OPTION = re.compile(r"(?<![^\s,/|])-{1,2}[\w?][\w-]*")
 _LITERAL = re.compile(r"[\"'\d]|-\d|(?:true|false|null|nil|none|undefined)\Z", re.IGNORECASE)
 _CALLED = re.compile(r"[^\s(=]+(?=[(=])")
@@ -62,6 +66,8 @@ class _Page:
                 self._is_below_call = CALL.match(heading) is not None
             case "table_open" if not self._is_below_call:
                 return self._read_table(tokens, position)
+            case "fence" if not self._is_below_call:
+                return self._read_code(token)
             case "bullet_list_open":
                 self._tags.append("")
                 return 1
@@ -153,6 +159,44 @@ class _Page:
                 self._close("p")
         self._close("dd")
 
+    def _read_code(self, token: Token) -> int:
+        """Read a block of code, whose settings are definitions if comments tell what they are."""
+        language = token.info.strip().partition(" ")[0]
+        code = commented_settings(token.content, language)
+        if code is None:
+            self.tokens.append(token)
+            return 1
+
+        around, settings = code
+        if around:
+            self.tokens.append(replace(token, content="\n".join(around)))
+        for setting in settings:
+            # A list of its own, as the next one's description is not of a setting without any.
+            self._open("dl", {"class": TERM_LIST})
+            self._open("dt")
+            self._add_text(setting.line, setting.name)
+            self._close("dt")
+            self._open("dd")
+            for paragraph in paragraphs(setting.comments):
+                self._open("p")
+                self._add_text(paragraph)
+                self._close("p")
+            if any(map(str.strip, setting.value)):
+                self.tokens.append(
+                    replace(token, content=dedent("\n".join(setting.value)).strip("\n"))
+                )
+            self._close("dd")
+            self._close("dl")
+        return 1
+
+    def _add_text(self, text: str, name: str = "") -> None:
+        """Add a line of text, with a name in it marked."""
+        before, mark, after = text.partition(name) if name else (text, "", "")
+        children = [Token("text", "", 0, content=before)]
+        if mark:
+            children += [_marked_name(mark), Token("text", "", 0, content=after)]
+        self.tokens.append(Token("inline", "", 0, content=text, children=children))
+
     def _open(self, tag: str, attributes: dict[str, str | int | float] | None = None) -> None:
         self.tokens.append(Token(f"{tag}_open", tag, 1, attrs=attributes or {}, block=True))
 
@@ -164,7 +208,7 @@ class _Page:
 def _term_and_description(parts: Sequence[Token]) -> tuple[list[Token], list[Token]] | None:
     """Cut an item's text after what it tells about; None if it does not begin so."""
     parts, item = _item(parts)
-    if item is None or (item["mark"].isspace() and not _TYPE_END.search(item["notes"])):
+    if item is None or (item["mark"].isspace() and not _TELLS_TYPE.search(item["notes"])):
         return None
 
     notes, end = item.span("notes"), len(item.string)
@@ -185,7 +229,12 @@ def _names_alone(parts: Sequence[Token]) -> list[Token] | None:
 
 def _item(parts: Sequence[Token]) -> tuple[list[Token], re.Match[str] | None]:
     """Return the parts of a text without emphasis, and its names with what follows them, if any."""
-    parts = [part for part in parts if part.type not in _EMPHASIS and (part.content or part.tag)]
+    parts = [part for part in parts if part.content or part.tag]
+    if [part.type for part in parts[:2]] == ["strong_open", "text"]:
+        _, name, *rest = parts
+        if _BOLD_NAME.fullmatch(name.content):
+            parts = [replace(name, type="code_inline", tag="code"), *rest]
+    parts = [part for part in parts if part.type not in _EMPHASIS]
     if not parts or parts[0].type != "code_inline" or _LITERAL.match(parts[0].content):
         return parts, None
     return parts, _ITEM.match("".join(map(_characters, parts)))
@@ -232,7 +281,11 @@ def _marked(code: str) -> Iterator[Token]:
     for start, end in names:
         if position < start:
             yield Token("text", "", 0, content=code[position:start])
-        yield Token("code_inline", "code", 0, attrs={"class": "option"}, content=code[start:end])
+        yield _marked_name(code[start:end])
         position = end
     if position < len(code):
         yield Token("text", "", 0, content=code[position:])
+
+
+def _marked_name(name: str) -> Token:
+    return Token("code_inline", "code", 0, attrs={"class": "option"}, content=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -19,8 +20,7 @@ import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
-from purlin.app.agents import local as local_module
-from purlin.app.agents import mcp_stdio
+from purlin.app.agents import fresh, mcp_stdio
 from purlin.app.agents.backend import Backend
 from purlin.app.agents.local import LocalCorpora
 from purlin.app.agents.mcp import HANDSHAKE, STATELESS
@@ -233,6 +233,55 @@ def test_a_cancelled_call_is_not_answered(slow: tuple[Slow, Pipe, io.BytesIO]) -
     assert not backend.started.acquire(blocking=False)
 
 
+def test_cancelled_calls_leave_nothing_behind(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
+    backend, pipe, sink = slow
+    for number in range(mcp_stdio.WORKERS):
+        pipe.writer.write(call(number, "search_code", query="x"))
+        assert backend.started.acquire(timeout=30)
+
+    numbers = range(100, 100 + 2 * mcp_stdio.MAX_UNDER_WAY)
+    for number in numbers:
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        message = cancelled | {"params": {"requestId": number}}
+        pipe.writer.write(call(number, "search_code", query="x"))
+        pipe.writer.write(json.dumps(message).encode() + b"\n")
+    pipe.writer.write(request("after", "ping"))
+    until(lambda: ids(sink) == ["after"])
+    kept = [each for each in gc.get_objects() if type(each) is mcp_stdio._UnderWay]
+    # Locals of threads may still hold one each; those of other tests have other numbers.
+    assert sum(each.id in numbers for each in kept) <= mcp_stdio.WORKERS
+
+
+def test_a_call_is_answered_in_time_even_if_the_tools_take_long_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.05)
+    monkeypatch.setattr(mcp_stdio, "LATE_S", 0.2)
+    may_start, backend, pipe, sink = threading.Event(), Slow(), Pipe(), io.BytesIO()
+    backend.go_on.set()
+
+    def open_backend() -> Backend:
+        assert may_start.wait(30)
+        return cast(Backend, backend)
+
+    server = StdioServer(open_backend, pipe.source, sink)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    pipe.writer.write(call(1, "search_code", query="x"))
+    until(lambda: ids(sink) == [1])
+    reply = json.loads(sink.getvalue())
+    assert reply["result"]["isError"]
+    assert text(reply).startswith("Purlin is not ready yet (starting). Call again")
+
+    may_start.set()
+    pipe.writer.write(call(2, "no_tool"))
+    until(lambda: ids(sink) == [1, 2])
+    pipe.writer.close()
+    thread.join(30)
+    pipe.source.close()
+    assert not thread.is_alive()
+
+
 def test_the_id_of_a_cancelled_call_may_be_used_again(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:
     backend, pipe, sink = slow
     pipe.writer.write(call(1, "search_code", query="x"))
@@ -401,7 +450,7 @@ def slow_index(
     """A workspace that is not indexed before its encoder may go on."""
     encoder = SlowEncoder()
     monkeypatch.setattr(workspace, "load_encoder", lambda directory: encoder)
-    monkeypatch.setattr(local_module, "ANSWER_S", 0.3)
+    monkeypatch.setattr(fresh, "ANSWER_S", 0.3)
     yield LocalCorpora(project, tmp_path / "home"), encoder
     encoder.go_on.set()
 
@@ -420,7 +469,7 @@ def test_a_call_does_not_wait_for_a_long_indexing(
         )
 
     encoder.go_on.set()
-    monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
+    monkeypatch.setattr(fresh, "ANSWER_S", 60.0)
     assert "sort_numbers" in text(talk(local, search)[1])
     assert local.progress(threading.get_ident()) is None
 
@@ -436,7 +485,7 @@ def test_the_last_build_answers_while_changed_files_are_indexed(
     assert "warning" not in talk(first, search)[1]["result"]["structuredContent"]
 
     encode = encoder.encode
-    monkeypatch.setattr(local_module, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(fresh, "PATIENCE_S", 0.3)
     (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
     go_on = threading.Event()
 
@@ -452,11 +501,16 @@ def test_the_last_build_answers_while_changed_files_are_indexed(
             hits = reply["result"]["structuredContent"]["hits"]
             assert hits[0]["path"] == "tools/sort.py"
             assert hits[0]["changed"] is True
-            assert "this is of the index before" in text(reply)
+            assert "until then the last one answers" in text(reply)
+
+        for tool in ("find_related", "read_document"):
+            reply = talk(local, call(1, tool, id="tools/sort.py:1"))[1]
+            assert "until then the last one answers" in text(reply).partition("\n")[0]
+            assert "being brought up to date" in reply["result"]["structuredContent"]["warning"]
 
     go_on.set()
-    monkeypatch.setattr(local_module, "PATIENCE_S", 60.0)
-    until(lambda: not first._is_late)
+    monkeypatch.setattr(fresh, "PATIENCE_S", 60.0)
+    until(lambda: not first._indexes["workspace"]._is_late)
     reply = talk(first, search)[1]
     assert "changed" not in reply["result"]["structuredContent"]["hits"][0]
     assert "warning" not in reply["result"]["structuredContent"]
@@ -474,7 +528,7 @@ def test_the_wait_for_other_calls_counts_before_the_last_build_answers(
 
     # The wait for the turn and the indexing are each shorter than a call waits.
     encode = encoder.encode
-    monkeypatch.setattr(local_module, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(fresh, "PATIENCE_S", 3.0)
     (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
 
     def encode_late(texts: Any, **options: Any) -> Vectors:
@@ -483,10 +537,34 @@ def test_the_wait_for_other_calls_counts_before_the_last_build_answers(
         return encode(texts, **options)
 
     monkeypatch.setattr(encoder, "encode", encode_late)
-    local._turn.acquire()
-    threading.Timer(2.0, local._turn.release).start()
-    assert "this is of the index before" in text(talk(local, search)[1])
-    until(lambda: not local._is_late)
+    index = local._indexes["workspace"]
+    index._turn.acquire()
+    threading.Timer(2.0, index._turn.release).start()
+    assert "until then the last one answers" in text(talk(local, search)[1])
+    until(lambda: not index._is_late)
+
+
+def test_an_index_that_another_process_brings_up_to_date_is_said_to_be_old(
+    local: LocalCorpora, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = call(1, "search_code", query="sort numbers")
+    assert "warning" not in talk(local, search)[1]["result"]["structuredContent"]
+    monkeypatch.setattr(
+        workspace.Workspace,
+        "refresh",
+        lambda self, progress=None: setattr(self, "is_behind", True),
+    )
+    assert "until then the last one answers" in text(talk(local, search)[1])
+
+
+def test_searches_of_code_do_not_wait_for_the_documentation(
+    local: LocalCorpora, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(local, call(1, "search_code", query="sort numbers"))
+    monkeypatch.setattr(fresh, "PATIENCE_S", 30.0)
+    with local._indexes["workspace-docs"].opened():
+        reply = talk(local, call(1, "search_code", query="sort numbers"))[1]
+        assert "warning" not in reply["result"]["structuredContent"]
 
 
 def test_what_ends_a_long_indexing_is_told_to_the_next_call(
@@ -503,7 +581,7 @@ def test_what_ends_a_long_indexing_is_told_to_the_next_call(
         failing.setattr(encoder, "encode", fail)
         assert "still being indexed" in text(talk(local, search)[1])
         encoder.go_on.set()
-        monkeypatch.setattr(local_module, "ANSWER_S", 60.0)
+        monkeypatch.setattr(fresh, "ANSWER_S", 60.0)
         assert "The disk is full." in text(talk(local, search)[1])
 
     # The call after it indexes again.
@@ -514,7 +592,7 @@ def test_a_call_hears_of_progress_if_it_asks_for_it(
     slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local, _ = slow_index
-    monkeypatch.setattr(local_module, "ANSWER_S", 5.0)
+    monkeypatch.setattr(fresh, "ANSWER_S", 5.0)
     monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.2)
     monkeypatch.setattr(local, "classify", lambda arguments: time.sleep(2.0) or 1 / 0)
     texts = {"texts": ["The parcel never came."], "labels": ["delivery", "payment"]}

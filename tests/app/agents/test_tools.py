@@ -173,6 +173,7 @@ def test_texts_are_classified_together(client: TestClient) -> None:
         ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
         ("read_document", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
         ("find_related", {"id": "web/long.py"}, "name a line as well: web/long.py:1"),
+        ("find_related", {"id": "web/long.py:Long.run"}, "name a line as well: web/long.py:1"),
         ("search_products", {"query": "x"}, "no corpus of kind product"),
         ("search_products", {"query": "x", "filter": {"a": {}, "b": [[]]}}, "must be a value"),
         # Optional arguments are named without the null that they may be.

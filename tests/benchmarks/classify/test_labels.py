@@ -48,10 +48,18 @@ def test_small_sets_are_what_the_page_says() -> None:
         "voice": (60, 15),
         "logs": (40, 8),
         "clauses": (36, 12),
+        "survey": (68, 9),
+        "comments": (67, 8),
+        "hotel": (70, 9),
+        "patients": (72, 9),
+        "apps": (74, 9),
     }
     assert templates.keys() == sets.keys()
     for each in sets.values():
         assert {label for labels in each.truth for label in labels} == set(each.labels)
+        if each.examples:
+            assert each.examples.keys() == set(each.labels)
+            assert not set(each.texts) & {text for of in each.examples.values() for text in of}
 
 
 def test_written_texts_do_not_repeat() -> None:

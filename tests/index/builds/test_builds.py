@@ -235,17 +235,12 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"format": 6', '"format": 7'), ('"format": 6', '"format": 4'), ('"demote": true,', "")],
+    [('"format": 6', '"format": 7'), ('"format": 6', '"format": 5'), ('"demote": true,', "")],
 )
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         read_manifest(directory)
-
-
-def test_build_of_the_format_before_is_read(tmp_path: Path) -> None:
-    directory = _rewritten(tmp_path, '"format": 6', '"format": 5')
-    assert read_manifest(directory).format == 5
 
 
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:

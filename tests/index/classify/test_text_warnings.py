@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from purlin.index.classify.text_warnings import language_warnings, text_warnings
+from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import encoder_directory, load_encoder
 from purlin.index.encoder.transformer import Encoder
 
@@ -68,3 +69,30 @@ def test_cut_texts_are_counted(encoder: Encoder) -> None:
     )
     (alone,) = text_warnings(encoder, [longer * 50])
     assert alone.startswith("1 text is longer than the 256 tokens that the encoder reads: ")
+
+
+GERMAN_LABELS = ["Sauberkeit", "Lage", "Personal", "Lärm", "WLAN", "Zimmer"]
+SPANISH_LABELS = ["envío", "pago", "devolución", "problema técnico", "queja", "otros"]
+
+
+CODES = ["ENOENT", "ECONNRESET", "EPIPE", "EAGAIN", "EINVAL"]
+
+
+@pytest.mark.parametrize("labels", [GERMAN_LABELS, SPANISH_LABELS, CODES])
+def test_labels_of_unknown_words_are_warned_of(encoder: Encoder, labels: list[str]) -> None:
+    (warning,) = Classifier(encoder).label_set(labels).warnings()
+    assert "tokens for each word of these labels" in warning
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["Rx refill", "appt", "lab results", "referral", "billing/insurance", "side effects"],
+        ["Sauberkeit = how clean it is", "Lage = what is near", "Lärm = noise at night"],
+        ["Lärm", "Lage"],
+    ],
+)
+def test_known_words_described_codes_and_few_words_are_not_warned_of(
+    encoder: Encoder, labels: list[str]
+) -> None:
+    assert Classifier(encoder).label_set(labels).warnings() == []

@@ -28,7 +28,7 @@ from purlin.index.engines import milvus as connections
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
 from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
-from purlin.index.engines.upload import upload
+from purlin.index.engines.upload import TermWeights, upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, Passage, Span
@@ -402,7 +402,8 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     killed = layout.new_collection("again")
     document = numbered(1)[0]
     vectors = HashEncoder().encode([document.body], role="passage")
-    upload(milvus, killed, 64, ENGLISH, lambda: [(document, [Passage("n0", 0, 0, 4)], vectors)])
+    uploaded = [(document, [Passage("n0", 0, 0, 4)], vectors)]
+    upload(milvus, killed, 64, uploaded, TermWeights(ENGLISH, mean_length=1.0))
     assert hosting.hosted(connection).count("again") == 0
     with pytest.raises(NotFound, match="has no corpus 'again'"):
         hosting.attach(tmp_path, "again", connection)

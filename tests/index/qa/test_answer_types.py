@@ -36,6 +36,7 @@ from purlin.index.qa.answer_types import (
         ("How many retries are there?", "number"),
         ("default log level of the shop", "value"),
         ("what range of sizes does the shop have?", "number"),
+        ("allowed range of --size", "number"),
         ("how many apples fit, which attribute?", "attribute"),
         ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),

@@ -188,6 +188,7 @@ def test_candidates_count_by_the_probability_of_their_type() -> None:
             {"a list that has all, or an empty one", "a list that has all", "a list"},
         ),
         ("It returns {ok, Basket} if all is well.", {"{ok, Basket}"}),
+        ("The return value is a basket.", {"a basket"}),
         ("A returned basket is empty.", set()),
         ("Returns", set()),
     ],
@@ -264,6 +265,7 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("- width how wide (default 3.5)\n- height how high (optional, default width/3)", {"3.5", "width/3"}, set()),
         ("- width how wide (default: 3.5)\n- depth (default value 2), wet (default is no)", {"3.5", "2", "no"}, set()),
         ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
+        ("weave: 'plain', // default\n\nHow it is woven.", {"plain"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip

@@ -116,18 +116,6 @@ def test_lexical_hits_have_a_query_word(corpus: Corpus) -> None:
     assert corpus.search("zebra", mode="lexical").hits == ()
 
 
-def test_highlights_and_explanation(corpus: Corpus) -> None:
-    hit = corpus.search("retries of uploads", k=1, explain=True).hits[0]
-    marked = {hit.text[start:end] for start, end in hit.highlights}
-    assert marked == {"retry", "upload"}
-    assert hit.explanation is not None
-    assert sum(hit.explanation["terms"].values()) == pytest.approx(hit.scores["lexical"], abs=1e-3)
-    weight = hit.explanation["dense_weight"]
-    power = hit.explanation["lexical_power"]
-    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"] ** power
-    assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-3)
-
-
 def test_document_of_many_passages_is_one_hit(tmp_path: Path) -> None:
     long = Document(
         "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))

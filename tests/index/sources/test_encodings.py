@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.records import Document, SourceFile
-from purlin.index.sources.code import repository
 from purlin.index.sources.encodings import decoded
+from tests.support.code_documents import documents
+from tests.support.files import write_file
 
 JAPANESE = "/* 設定ファイルを読み込む。 */\nint load(void) { return 0; }\n"
 FRENCH = "# Règle l'arrêt après une durée de 10 °C\ndef arrêt(): pass\n"
@@ -76,13 +76,13 @@ def test_any_bytes_are_read_as_utf8_first(content: bytes) -> None:
 
 
 def test_definitions_of_files_in_other_encodings(tmp_path: Path) -> None:
-    (tmp_path / "load.c").write_bytes(JAPANESE.encode("cp932"))
-    (tmp_path / "stop.py").write_bytes(FRENCH.encode("cp1252"))
-    (tmp_path / "wide.c").write_bytes(JAPANESE.replace("\n", "\r\n").encode("utf-16"))
+    write_file(tmp_path / "load.c", JAPANESE.encode("cp932"))
+    write_file(tmp_path / "stop.py", FRENCH.encode("cp1252"))
+    write_file(tmp_path / "wide.c", JAPANESE.replace("\n", "\r\n").encode("utf-16"))
 
-    files = [file for file in repository.files(tmp_path) if isinstance(file, SourceFile)]
-    documents = [each for file in files for each in file.read() if isinstance(each, Document)]
-    assert [(each.title, each.summary, each.location.start_line) for each in documents] == [
+    assert [
+        (each.title, each.summary, each.location.start_line) for each in documents(tmp_path)
+    ] == [
         ("load", "設定ファイルを読み込む。", 2),
         ("arrêt", "", 2),
         ("load", "設定ファイルを読み込む。", 2),

@@ -21,7 +21,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources import tables
 from purlin.index.sources.products import catalogue
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_products, read_table, write
 
 WORKBOOK = "is a workbook of a spreadsheet or another archive: export it as CSV"
 
@@ -110,13 +110,13 @@ def test_damaged_parquet_row_group_is_skipped(tmp_path: Path) -> None:
     start = pyarrow.parquet.read_metadata(path).row_group(1).column(0).dictionary_page_offset
     content = bytearray(path.read_bytes())
     content[start : start + 40] = b"\xff" * 40
-    documents, (skipped,) = read_products(write(path, bytes(content)))
+    documents, (skipped,) = read_table(path, bytes(content))
 
     assert [document.title for document in documents] == titles[:10] + titles[20:]
     assert (skipped.line, skipped.passing) == (11, False)
     assert skipped.reason.startswith("is damaged, as are the rows up to ")
 
-    _, (skipped,) = read_products(write(path, bytes(content[:-20])))
+    _, (skipped,) = read_table(path, bytes(content[:-20]))
 
     assert skipped.reason.startswith("cannot be read from here on: ")
     assert not skipped.passing
@@ -144,7 +144,7 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
     assert skipped.line == len(documents) + 1
     assert skipped.reason.startswith("cannot be read from here on: ")
 
-    _, (skipped,) = read_products(write(path, "no gzip at all"))
+    _, (skipped,) = read_table(path, "no gzip at all")
 
     assert skipped == Skipped(
         "a.jsonl.gz", "cannot be read from here on: Not a gzipped file (b'no')", 1
@@ -178,12 +178,12 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
 def test_table_without_products_is_skipped(
     tmp_path: Path, name: str, text: str, reason: str
 ) -> None:
-    assert read_products(write(tmp_path / name, text)) == ([], [Skipped(name, reason)])
+    assert read_table(tmp_path / name, text) == ([], [Skipped(name, reason)])
 
 
 def test_array_in_an_object_is_read(tmp_path: Path) -> None:
     text = '{\n "products": [{"sku": "1", "name": "Lamp"}, {"sku": "2", "name": "Rug"}], "page": 1}'
-    documents, skipped = read_products(write(tmp_path / "a.json", text))
+    documents, skipped = read_table(tmp_path / "a.json", text)
 
     assert ([document.id for document in documents], skipped) == (["1", "2"], [])
 
@@ -209,21 +209,19 @@ def test_json_array_is_read_up_to_a_broken_record(tmp_path: Path) -> None:
     rows = ", ".join(
         json.dumps({"title": f"Lamp {number}", "text": "x" * 900}) for number in range(200)
     )
-    documents, skipped = read_products(
-        write(tmp_path / "a.json", f'[{rows}, {{"title": }}, {{"title": "Lost"}}]')
+    documents, skipped = read_table(
+        tmp_path / "a.json", f'[{rows}, {{"title": }}, {{"title": "Lost"}}]'
     )
 
     assert (len(documents), [row.line for row in skipped]) == (200, [201])
     assert skipped[0].reason.endswith("; the rows after it are left out, too")
 
-    documents, skipped = read_products(write(tmp_path / "a.json", f"[{rows}"))
+    documents, skipped = read_table(tmp_path / "a.json", f"[{rows}")
 
     assert (len(documents), [row.line for row in skipped]) == (200, [201])
 
     long = json.dumps({"title": "x" * (2 * tables.MAX_ROW)})
-    documents, skipped = read_products(
-        write(tmp_path / "a.json", f'[{rows}, {long}, {{"title": "Lost"}}]')
-    )
+    documents, skipped = read_table(tmp_path / "a.json", f'[{rows}, {long}, {{"title": "Lost"}}]')
 
     assert (len(documents), skipped[0].reason[:34]) == (200, "is longer than 1,048,576 character")
 
@@ -242,7 +240,7 @@ def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, enc
 def test_excel_separator_line(tmp_path: Path, separator: str) -> None:
     table = (["id", "title", "stock"], ["1", "Lamp, tall", "2"])
     rows = [f"sep={separator}", *map(separator.join, table), ""]
-    (document,), _ = read_products(write(tmp_path / "a.csv", "\r\n".join(rows)))
+    (document,), _ = read_table(tmp_path / "a.csv", "\r\n".join(rows))
     assert document.title == "Lamp, tall"
 
 
@@ -250,7 +248,7 @@ def test_open_quote_loses_only_its_row(tmp_path: Path) -> None:
     rows = [f"{number},Lamp {number}" for number in range(2, 300)]
     rows[50] = '52,"Lamp 52'
     rows[80] = '82,"Lamp" 82'
-    documents, skipped = read_products(write(tmp_path / "a.csv", "id,title\n" + "\n".join(rows)))
+    documents, skipped = read_table(tmp_path / "a.csv", "id,title\n" + "\n".join(rows))
 
     assert {str(number) for number in range(2, 300)} - {document.id for document in documents} == {
         "52",
@@ -268,9 +266,7 @@ def test_open_quotes_in_a_large_file_lose_only_their_rows(
         for number in range(1, 5_001)
     ]
 
-    documents, skipped = read_products(
-        write(tmp_path / "a.csv", "id,title,text\n" + "\n".join(rows))
-    )
+    documents, skipped = read_table(tmp_path / "a.csv", "id,title,text\n" + "\n".join(rows))
 
     assert [int(document.id) for document in documents] == [
         number for number in range(1, 5_001) if number % 50
@@ -280,7 +276,7 @@ def test_open_quotes_in_a_large_file_lose_only_their_rows(
 
 def test_lines_lost_to_open_quotes_are_counted(tmp_path: Path) -> None:
     rows = "id,title\n" + 'x","\n' * 20_000 + "1,Lamp\n"
-    documents, skipped = read_products(write(tmp_path / "a.csv", rows))
+    documents, skipped = read_table(tmp_path / "a.csv", rows)
 
     assert len(skipped) > 100
     assert len(documents) <= 1
@@ -298,7 +294,7 @@ def test_invalid_utf8_loses_only_its_row(tmp_path: Path, name: str) -> None:
     for title in ("Glühbirne".encode("latin-1"), "Türlampe".encode(), b"Kerze"):
         content = content.replace(b"%s", title, 1)
 
-    documents, (skipped,) = read_products(write(tmp_path / name, content))
+    documents, (skipped,) = read_table(tmp_path / name, content)
 
     assert [document.title for document in documents] == ["Türlampe", "Kerze"]
     assert skipped.line == rows.index(next(row for row in rows if "%s" in row)) + 1
@@ -320,13 +316,13 @@ def test_csv_in_the_encoding_of_a_country_keeps_all_rows(
     content = text.encode(encoding)
 
     for name, saved in {"a.csv": content, "a.csv.gz": gzip.compress(content)}.items():
-        documents, skipped = read_products(write(tmp_path / name, saved))
+        documents, skipped = read_table(tmp_path / name, saved)
         assert ([document.title for document in documents], skipped) == (titles, [])
 
 
 def test_csv_whose_encoding_cannot_be_told_loses_only_its_rows(tmp_path: Path) -> None:
     content = "id;title\n1;Лампа настольная\n2;Lamp\n".encode("cp1251")
-    (lamp,), (skipped,) = read_products(write(tmp_path / "a.csv", content))
+    (lamp,), (skipped,) = read_table(tmp_path / "a.csv", content)
 
     assert (lamp.title, skipped.line) == ("Lamp", 2)
 
@@ -340,7 +336,7 @@ def test_row_over_the_limit_is_skipped(tmp_path: Path, name: str) -> None:
         "a.json": json.dumps([{"title": title} for title in titles]),
     }[name]
 
-    documents, skipped = read_products(write(tmp_path / name, text))
+    documents, skipped = read_table(tmp_path / name, text)
 
     assert [document.title for document in documents] == ["Lamp", "Candle"]
     assert [row.line for row in skipped] == [3 if name == "a.csv" else 2]
@@ -348,9 +344,7 @@ def test_row_over_the_limit_is_skipped(tmp_path: Path, name: str) -> None:
 
 def test_column_with_too_long_a_name_loses_its_row(tmp_path: Path) -> None:
     rows = [{"title": "Kettle", "a" * 1_000: 1}, {"title": "Pan", "a" * 1_001: 1}]
-    documents, skipped = read_products(
-        write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
-    )
+    documents, skipped = read_table(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
 
     assert [document.title for document in documents] == ["Kettle"]
     reason = "has a column whose name has 1,001 characters; the limit is 1,000"
@@ -365,7 +359,7 @@ def test_column_with_too_long_a_name_loses_its_row(tmp_path: Path) -> None:
 def test_arbitrary_bytes_do_not_raise(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
 ) -> None:
-    documents, _ = read_products(write(tmp_path_factory.mktemp("bytes") / name, content))
+    documents, _ = read_table(tmp_path_factory.mktemp("bytes") / name, content)
     assert all(document.title for document in documents)
 
 
@@ -386,9 +380,7 @@ def test_csv_round_trip(
     writer.writerows(
         [("id", "title", "text"), *((number, *row) for number, row in enumerate(rows))]
     )
-    documents, skipped = read_products(
-        write(tmp_path_factory.mktemp("csv") / "a.csv", buffer.getvalue())
-    )
+    documents, skipped = read_table(tmp_path_factory.mktemp("csv") / "a.csv", buffer.getvalue())
     expected = [(" ".join(title.split()), " ".join(text.split())) for title, text in rows]
 
     assert [(document.title, document.body) for document in documents] == [

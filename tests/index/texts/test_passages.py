@@ -12,9 +12,7 @@ from purlin.index.records import Document, Kind, Location, Passage, Skipped, Spa
 from purlin.index.sources.references import manual
 from purlin.index.texts.passages import (
     LONG_WORD_CHARS,
-    TEXTS_VERSION,
     Splitter,
-    lexical_query,
     lexical_text,
     render,
     split,
@@ -246,9 +244,3 @@ def test_passage_is_rendered_with_its_context() -> None:
     first, second = split(document, max_words=12)
     assert render(document, first) == f"range\n{document.body[: first.end]}"
     assert render(document, second) == f"range step\n{document.body[second.start :]}"
-
-
-def test_options_are_searched_without_their_dash_in_earlier_builds() -> None:
-    query = "what does rsync -a do with a read-only file"
-    assert lexical_query(query, "reference", TEXTS_VERSION) == query
-    assert lexical_query(query, "reference", 5) == query.replace("-a", " a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,14 +130,3 @@ def test_equal_quantities_are_highlighted(shop: Corpus) -> None:
 def test_unit_of_a_query_is_no_typo(shop: Corpus) -> None:
     assert shop.search("3 metres").corrected is None
     assert shop.search("metres").corrected == "meters"
-
-
-def test_build_with_earlier_texts_is_searched_as_it_was_indexed(shop: Corpus) -> None:
-    in_tb = {"capacity_unit": "TB"}
-    assert "2000gb" in shop.weights("2 TB")
-    assert shop.search("drive", filter=in_tb).total == 1
-
-    shop.manifest = replace(shop.manifest, texts=2)
-    assert "2000gb" not in shop.weights("2 TB")
-    # What this build has is tb, for filters in any case.
-    assert shop.search("drive", filter={**in_tb, "capacity": 2}).total == 0

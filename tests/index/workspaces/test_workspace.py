@@ -109,6 +109,7 @@ def test_other_process_is_waited_for_and_then_answered_without(
         with exclusive(state, "busy"):
             assert not opened.refresh()
             assert "another process is indexing" in opened.notes[0]
+            assert opened.is_behind
             assert "mail.py::send_receipt" in _found(opened, "send")
             with _open(root, kept, encoder) as second:
                 assert "mail.py::send_receipt" in _found(second, "send")

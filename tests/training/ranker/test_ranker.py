@@ -1,9 +1,7 @@
-"""Training a reranker: its losses, candidates and teacher, whole runs, and exports."""
+"""Training a reranker: its candidates, its batches, whole runs, and exports."""
 
 from __future__ import annotations
 
-import math
-import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +10,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from purlin.index.encoder import load_encoder
@@ -24,7 +20,7 @@ from purlin.training.data.pairs.loading import load_pairs
 from purlin.training.data.pairs.pair import Pair, PairSource
 from purlin.training.loop.devices import make_accelerator
 from purlin.training.loop.settings import LoopSettings
-from purlin.training.losses import list_divergence, listwise
+from purlin.training.losses import listwise
 from purlin.training.models.settings import ModelSettings
 from purlin.training.ranker.lists import make_lists, nearest
 from purlin.training.ranker.model import load_ranker_model
@@ -80,52 +76,6 @@ def recipe(directory: Path, **keys: Any) -> RankerRecipe:
 def run(recipe: RankerRecipe, out: Path, lines: list[str] | None = None) -> Path:
     say = (lambda line: None) if lines is None else lines.append
     return train_ranker(recipe, out, progress=lambda name: lambda *_: None, say=say, cpu=True)
-
-
-# ---- losses, against loops written from the equations
-
-
-def lists(seed: int, count: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(2, count, size, generator=generator, dtype=torch.float64) * 3
-    return scores[0], scores[1]
-
-
-def log_softmax(scores: list[float]) -> list[float]:
-    highest = max(scores)
-    total = math.log(sum(math.exp(score - highest) for score in scores)) + highest
-    return [score - total for score in scores]
-
-
-SIZES = {
-    "seed": st.integers(0, 1 << 30),
-    "count": st.integers(1, 5),
-    "size": st.integers(2, 9),
-}
-
-
-@given(**SIZES)
-def test_listwise_is_cross_entropy_with_a_choice_of_none(seed: int, count: int, size: int) -> None:
-    scores, _ = lists(seed, count, size)
-    relevant = [random.Random(seed + row).randint(0, size) for row in range(count)]
-    total = 0.0
-    for row, choice in zip(scores.tolist(), relevant, strict=True):
-        total -= log_softmax([0.0, *row])[choice]
-    loss = float(listwise(scores, torch.tensor(relevant)))
-    assert loss == pytest.approx(total / count, rel=1e-5, abs=1e-6)
-
-
-@given(**SIZES)
-def test_list_divergence_is_kl_of_the_teacher_from_the_student(
-    seed: int, count: int, size: int
-) -> None:
-    scores, teacher = lists(seed, count, size)
-    total = 0.0
-    for student_row, teacher_row in zip(scores.tolist(), teacher.tolist(), strict=True):
-        p, q = log_softmax(teacher_row), log_softmax(student_row)
-        total += sum(math.exp(a) * (a - b) for a, b in zip(p, q, strict=True))
-    loss = float(list_divergence(scores, teacher))
-    assert loss == pytest.approx(total / count, rel=1e-4, abs=1e-5)
 
 
 # ---- candidates
@@ -188,11 +138,8 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
 
     with torch.no_grad():
         logits = [float(model(torch.from_numpy(ids)[None])) for ids in batch.sequences]
-    total = 0.0
-    for number, relevant in enumerate(batch.relevant):
-        total -= log_softmax([0.0, *logits[3 * number : 3 * number + 3]])[relevant]
-    losses = task.backward(batch)
-    assert losses["loss"] == pytest.approx(total / len(batch.relevant), rel=1e-4)
+    expected = listwise(torch.tensor(logits).reshape(-1, 3), torch.tensor(batch.relevant))
+    assert task.backward(batch)["loss"] == pytest.approx(float(expected), rel=1e-4)
     assert all(parameter.grad is not None for parameter in model.head.parameters())
 
 

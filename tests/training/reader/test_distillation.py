@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purlin.index.errors import Damaged, InvalidInput
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage
 from purlin.training.config import build_recipe
 from purlin.training.data.questions.reader_questions import load_questions
@@ -27,16 +28,23 @@ from purlin.training.reader.distillation import (
     distillation_loss,
     soft_targets,
 )
-from purlin.training.reader.model import HIDDEN, load_reader_model
+from purlin.training.reader.model import HIDDEN, ReaderModel, load_reader_model
 from purlin.training.reader.questions import Questions
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, TeacherSettings
 from purlin.training.reader.run import train_reader
 from purlin.training.reader.scores import PassageScores, ScoredQuestion, ScoreFiles
 from purlin.training.reader.task import ReaderTask
-from purlin.training.reader.teacher import _read_checkpoint, teacher_scores
+from purlin.training.reader.teacher import teacher_scores
 from tests.support.files import write_jsonl
 from tests.support.paths import DATA
-from tests.support.readers import tiny_base, tiny_mpnet, tiny_recipe, trained_reader, write_squad
+from tests.support.readers import (
+    tiny_base,
+    tiny_mpnet,
+    tiny_reader,
+    tiny_recipe,
+    trained_reader,
+    write_squad,
+)
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -212,7 +220,7 @@ def divergence(theirs: list[float], ours: list[float]) -> float:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def fake_logits(questions: list[ScoredQuestion]) -> list[PassageLogits]:
+def fake_logits(questions: Sequence[ScoredQuestion]) -> list[PassageLogits]:
     return [
         PassageLogits(
             PackedPassage(np.arange(length + 3), 2, tuple((k, k + 1) for k in range(length))),
@@ -225,6 +233,21 @@ def fake_logits(questions: list[ScoredQuestion]) -> list[PassageLogits]:
     ]
 
 
+def compute(
+    directory: Path,
+    digest: str,
+    questions: list[ScoredQuestion],
+    read: Callable[[Sequence[ScoredQuestion]], list[PassageLogits]] = fake_logits,
+) -> ScoreFiles:
+    files = ScoreFiles(directory, digest, questions)
+    files.compute(read, make_accelerator(LoopSettings(precision="fp32"), cpu=True), progress)
+    return files
+
+
+def progress(*_: object) -> None:
+    pass
+
+
 def test_scores_are_computed_once_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,14 +255,13 @@ def test_scores_are_computed_once_and_resumed(
     questions = [(str(n), [ReadingPassage("a" * n), ReadingPassage("bb")]) for n in range(5)]
     reads: list[str] = []
 
-    def read(part: list[ScoredQuestion]) -> list[PassageLogits]:
+    def read(part: Sequence[ScoredQuestion]) -> list[PassageLogits]:
         reads.extend(text for text, _ in part)
         return fake_logits(part)
 
-    ScoreFiles(tmp_path, "digest", 5).compute(questions, read)
-    (tmp_path / "scores-000001.npz").unlink()
-    files = ScoreFiles(tmp_path, "digest", 5)
-    files.compute(questions, read)
+    compute(tmp_path, "digest", questions, read)
+    (tmp_path / "piece-000001.npz").unlink()
+    files = compute(tmp_path, "digest", questions, read)
 
     assert reads == ["0", "1", "2", "3", "4", "2", "3"]
     for number in range(5):
@@ -250,22 +272,7 @@ def test_scores_are_computed_once_and_resumed(
         assert first.offsets.tolist() == [[k, k + 1] for k in range(number)]
 
     with pytest.raises(InvalidInput, match="another teacher or other texts"):
-        ScoreFiles(tmp_path, "another", 5).compute(questions, read)
-    (tmp_path / "scores-000000.npz").write_bytes(b"PK torn")
-    with pytest.raises(Damaged, match=r"scores-000000\.npz is damaged.*Remove it"):
-        ScoreFiles(tmp_path, "digest", 5).of(0)
-
-
-def test_processes_share_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second process finds the first one's files, and writes its own."""
-    monkeypatch.setattr("purlin.training.reader.scores.QUESTIONS_PER_FILE", 1)
-    questions = [(str(n), [ReadingPassage("ab")]) for n in range(3)]
-    monkeypatch.setattr("purlin.training.reader.scores.time.sleep", lambda _: pytest.fail("waits"))
-    with pytest.raises(pytest.fail.Exception):
-        ScoreFiles(tmp_path, "d", 3).compute(questions, fake_logits, process=0, processes=2)
-
-    ScoreFiles(tmp_path, "d", 3).compute(questions, fake_logits, process=1, processes=2)
-    assert len(list(tmp_path.glob("scores-*.npz"))) == 3
+        ScoreFiles(tmp_path, "another", questions)
 
 
 # -- recipes and runs ----------------------------------------------------------------------------
@@ -312,61 +319,52 @@ def test_a_student_learns_from_a_teacher_with_another_tokenizer(
     sources: Path, tmp_path: Path
 ) -> None:
     """A BERT of whole words learns what an MPNet of pieces says, against the labels."""
-    teacher = tiny_mpnet(tmp_path / "mpnet")
-    torch.manual_seed(4)
-    settings_of_teacher = tiny_recipe(teacher, sources / "squad.jsonl").model
-    load_reader_model(settings_of_teacher).save(tmp_path / "teacher")
+    teacher = tiny_reader(tmp_path / "teacher", seed=4, base=tiny_mpnet(tmp_path / "mpnet"))
     recipe = tiny_recipe(
         tiny_base(tmp_path / "base"),
         sources / "squad.jsonl",
-        teacher=TeacherSettings(
-            base=str(tmp_path / "teacher"), passages=2, max_tokens=80, weight=30.0
-        ),
+        teacher=TeacherSettings(base=str(teacher), passages=2, weight=30.0),
         loop=LoopSettings(batch_size=3, steps=40, learning_rate=3e-3, every=40, precision="fp32"),
         export=ReaderExport(quantization="none"),
     )
     steps: dict[str, list[int]] = {"teacher": [], "reader": []}
 
-    def progress(name: str):  # type: ignore[no-untyped-def]
+    def note(name: str):  # type: ignore[no-untyped-def]
         return lambda number, total, values: steps[name].append(number)
 
-    directory = train_reader(recipe, tmp_path / "out", progress=progress, say=str, cpu=True)
+    directory = train_reader(recipe, tmp_path / "out", progress=note, say=str, cpu=True)
 
-    assert (steps["teacher"], len(steps["reader"])) == ([1], 40)
+    assert (steps["teacher"], len(steps["reader"])) == ([3], 40)
     assert (directory / "reader.json").is_file()
     lines = (tmp_path / "out/reader/metrics.jsonl").read_text().splitlines()
     first, last = json.loads(lines[0]), json.loads(lines[-1])
     assert {"select", "soft select", "soft span"} <= first.keys()
     assert last["soft span"] < 0.5 * first["soft span"]
 
-    changed = replace(recipe, teacher=replace(recipe.teacher, max_tokens=64))
+    changed = replace(recipe, questions=2 * recipe.questions)
     with pytest.raises(InvalidInput, match="another teacher"):
-        train_reader(changed, tmp_path / "out", progress=progress, say=str, cpu=True)
+        train_reader(changed, tmp_path / "out", progress=note, say=str, cpu=True)
+
+
+def own_teacher(sources: Path, directory: Path, **keys: object) -> tuple[ReaderRecipe, ReaderModel]:
+    """A recipe whose teacher is the student itself, and that student."""
+    teacher = tiny_reader(directory, seed=5)
+    settings = TeacherSettings(base=str(teacher), passages=2)
+    recipe = tiny_recipe(directory / "base", sources, teacher=settings, **keys)
+    return recipe, load_reader_model(recipe.model, directory / "checkpoint").eval()
 
 
 def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -> None:
-    torch.manual_seed(5)
-    base = tiny_base(tmp_path / "base")
-    recipe = tiny_recipe(
-        base,
+    recipe, student = own_teacher(
         sources,
+        tmp_path,
         questions=(unlabelled(sources),),
-        teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=2, precision="fp32"),
     )
-    student = load_reader_model(recipe.model)
     pool, items = load_questions(unlabelled(sources), {})
     questions = Questions(pool, items, Miner(pool).wrong(items, 2))
-    packer = student.packer(64)
-
-    rows = [questions.candidates(number, 2) for number in range(2)]
-    read = [
-        (item.question, [pool.passages[row] for row in own])
-        for item, own in zip(items, rows, strict=True)
-    ]
-    scores = ScoreFiles(tmp_path / "scores", "digest", 2)
     accelerator = make_accelerator(recipe.loop, cpu=True)
-    scores.compute(read, lambda part: _read_checkpoint(student.eval(), packer, accelerator, part))
+    scores = teacher_scores(recipe, [questions], tmp_path / "scores", accelerator, progress)
 
     task = ReaderTask(student, [questions], recipe, accelerator, scores=scores)
     losses = task.backward(task.batch(0))
@@ -379,20 +377,16 @@ def test_without_labels_only_the_teacher_counts(sources: Path, tmp_path: Path) -
 
 
 def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: Path, tmp_path: Path
 ) -> None:
     """A model that is its own teacher: any other question's scores would be a loss."""
-    torch.manual_seed(5)
-    base = tiny_base(tmp_path / "base")
     squad = QuestionSource(format="squad", path=sources / "squad.jsonl", distilled=False)
-    recipe = tiny_recipe(
-        base,
+    recipe, student = own_teacher(
         sources,
+        tmp_path,
         questions=(squad, unlabelled(sources)),
-        teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=5, precision="fp32"),
     )
-    student = load_reader_model(recipe.model).eval()
     mined = [
         Questions(pool, items, Miner(pool).wrong(items, 3), source.distilled)
         for source in recipe.questions
@@ -400,11 +394,10 @@ def test_a_source_that_is_not_distilled_keeps_its_labels_alone(
     ]
     labelled_count, distilled_count = (len(questions.items) for questions in mined)
 
-    monkeypatch.setattr("purlin.training.reader.teacher.load_teacher", lambda *_, **__: student)
     accelerator = make_accelerator(recipe.loop, cpu=True)
-    scores = teacher_scores(recipe, mined, tmp_path / "s", accelerator, lambda *_: None)
+    scores = teacher_scores(recipe, mined, tmp_path / "s", accelerator, progress)
     assert scores is not None
-    assert scores.count == distilled_count
+    assert len(scores.questions) == distilled_count
 
     task = ReaderTask(student, mined, recipe, accelerator, scores=scores)
     batch = task.batch(0)
@@ -425,7 +418,7 @@ def test_a_teacher_that_is_no_reader_is_refused(sources: Path, tmp_path: Path) -
         teacher=TeacherSettings(base=str(base), passages=2),
         loop=LoopSettings(batch_size=3, precision="fp32"),
     )
-    with pytest.raises(InvalidInput, match=r"teacher\.base: .* is not a reader") as error:
+    with pytest.raises(NotFound, match=r"teacher\.base: there is no reader in") as error:
         trained_reader(recipe, tmp_path / "out")
     assert error.value.field == "teacher.base"
 

@@ -195,14 +195,13 @@ _SCALA_SENTENCES = {"in": "test", "should": "namespace", "must": "namespace", "w
 
 def _scala_sentence(node: ts.Node) -> str:
     """The words before the block: `A gate should open`; empty if they are no strings."""
-    left = child(node, "left")
-    if left is None or left.type == "string":
-        return unquoted(left)
-    if left.type != "infix_expression":
+    subject = child(node, "left")
+    if subject is None or subject.type == "string":
+        return unquoted(subject)
+    if subject.type != "infix_expression":
         return ""
-    sides = (child(left, side) for side in ("left", "right"))
-    first, last = (_scala_word(side) for side in sides)
-    return " ".join([first, node_text(child(left, "operator")), last]) if last else ""
+    first, last = (_scala_word(child(subject, side)) for side in ("left", "right"))
+    return " ".join([first, node_text(child(subject, "operator")), last]) if last else ""
 
 
 def _scala_word(side: ts.Node | None) -> str:

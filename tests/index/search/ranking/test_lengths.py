@@ -20,9 +20,9 @@ WORK = (
 
 
 def test_factors_rise_with_the_logarithm_of_the_length() -> None:
-    # From 32, 64 is half way to 128. The length of the last is not known.
-    factors = Short(128, 0.6).factors(np.array([5, 32, 64, 128, 5000, 0]))
-    assert factors.tolist() == pytest.approx([0.6, 0.6, 0.8, 1.0, 1.0, 1.0])
+    # From 32, 64 is half way to 128.
+    factors = Short(128, 0.6).factors(np.array([0, 5, 32, 64, 128, 5000]))
+    assert factors.tolist() == pytest.approx([0.6, 0.6, 0.6, 0.8, 1.0, 1.0])
 
 
 def test_short_records_of_code_rank_after_longer_ones(tmp_path: Path) -> None:

@@ -29,9 +29,40 @@ def test_a_message_counts_however_it_is_put_together() -> None:
 
 def test_a_part_of_a_message_counts_by_its_square_from_a_half_on() -> None:
     message = "gauge seven failed while reading lock nine"
-    code = 'f"{name} seven failed while reading lock {number}"'
+    code = '"seven failed while reading lock"'
     assert share(message, code) == pytest.approx(0.9 * (5 / 7) ** 2)
     assert share(f"{message} of the northern upper canal in rain", code) == 0.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        """raise Fault(f"gate {gate.name!r} did not close within {seconds} s")""",
+        """raise Fault("gate '%s' did not close within %d s" % (name, seconds))""",
+        """raise Fault, "gate '#{name}' did not close within #{seconds} s\"""",
+        """throw new Fault("gate '" + name + "' did not close within " + seconds + " s")""",
+        """throw new Fault('gate ' . $this->name . ' did not close within ' . $seconds . ' s')""",
+        """return fmt.Errorf("gate %q did not close within %.1f s", name, seconds)""",
+    ],
+)
+def test_the_values_in_a_message_count_with_it(code: str) -> None:
+    for message in (
+        "gate 'north sluice' did not close within 30 s",
+        "locks.Fault: gate 'north sluice' did not close within 30 s",
+        "LockException: gate 7 did not close within 2.5 s",
+    ):
+        quoted = share(message, code)
+        assert quoted is not None
+        assert quoted == 0.9 or (message.startswith("locks") and quoted > 0.5)
+    assert share("close the gate before 30 s are over, it did open", code) == 0.0
+
+
+def test_a_value_begins_or_ends_a_message() -> None:
+    assert share("north gate was never closed", 'f"{name} was never closed"') == 0.9
+    assert share("timed out after 30 s", 'f"Timed out after {seconds} s"') == 0.9
+    # So many words are no value.
+    message = "the upper gate of the northern lock was never closed"
+    assert share(message, 'f"{name} was never closed"') == 0.0
 
 
 def test_common_words_in_a_row_are_no_quotation() -> None:

@@ -110,7 +110,7 @@ def test_path_share_equals_a_loop_over_words(words: list[str], paths: list[str])
         path_words = tokens(path.rpartition(".")[0])
         hit = [token for token in weights if any(matches(token, word) for word in path_words)]
         expected.append((len(hit) / len(weights)) ** repository.SHARE_POWER)
-    actual = evidence(query, paths, ["x"] * len(paths), [0.1] * len(paths)).path
+    actual = evidence(query, paths, ["x"] * len(paths), [0.3] * len(paths)).path
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
@@ -127,10 +127,11 @@ def test_other_hits_count_for_the_best_hit_of_a_file(rows: list[tuple[str | None
     actual = evidence("zebra", paths, ["x"] * len(rows), text)
 
     # Without words in names and paths, the best hit of a file is the first one by its text.
+    nearness = min(text[0] / repository.NEAR_TEXT, 1.0)
     seen: set[str] = set()
     for row, path in enumerate(paths):
         same = [score for other, score in rows if other == path and path is not None]
-        expected = 0.0 if path in seen else sum(same[1:6]) / 5
+        expected = 0.0 if path in seen else sum(same[1:6]) / 5 * nearness
         assert actual.file[row] == pytest.approx(expected, abs=1e-5)
         seen |= {path} if path is not None else set()
 
@@ -141,9 +142,20 @@ def test_the_words_of_a_path_count_for_the_best_hit_of_a_file() -> None:
     assert actual.path.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.5**repository.SHARE_POWER])
 
 
+def test_paths_names_and_files_count_less_where_no_text_is_near() -> None:
+    paths, titles = ["zebra.py", "zebra.py", "b.py"], ["stripes", "x", "stripes"]
+    near = evidence("zebra stripes", paths, titles, [0.3, 0.2, 0.1])
+    far = evidence("zebra stripes", paths, titles, [0.15, 0.1, 0.05])
+    for part in ("path", "name"):
+        np.testing.assert_allclose(getattr(far, part), getattr(near, part) / 2, rtol=1e-6)
+    # The text scores of the file's other hits are half as high, too.
+    np.testing.assert_allclose(far.file, near.file / 4, rtol=1e-6)
+    np.testing.assert_array_equal(far.definition, near.definition)
+
+
 def test_name_share_counts_the_words_of_the_title() -> None:
     titles = ["Cookie.sessionStore", "open"]
-    shares = evidence("store session cookies now", ["a.py", "b.py"], titles, [0.1, 0.1]).name
+    shares = evidence("store session cookies now", ["a.py", "b.py"], titles, [0.3, 0.3]).name
     assert shares.tolist() == pytest.approx([0.75**repository.SHARE_POWER, 0.0])
 
 

@@ -21,7 +21,7 @@ from purlin.index.search.store import segment_store as store_module
 from purlin.index.search.store import writer as store_writer
 from purlin.index.search.store.document_records import entry_of
 from purlin.index.search.store.filters import Filter
-from purlin.index.search.store.segment_store import LENGTHS_FILE, MAX_NAMED, Store
+from purlin.index.search.store.segment_store import MAX_NAMED, Store
 from purlin.index.search.store.writer import StoreWriter
 from purlin.index.storage import blocks
 from purlin.index.storage.blocks import seal
@@ -290,27 +290,6 @@ def test_lengths_are_those_of_passages_in_characters(tmp_path: Path) -> None:
         writer.close()
     with closing(Store(second, "code")) as store:
         assert store.lengths.tolist() == [1, 1, 5, 1]
-
-
-def test_stores_of_earlier_versions_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They have no lengths, and the number of lines in heads."""
-    dumps = document_records.json_line
-    monkeypatch.setattr(document_records, "json_line", lambda value: dumps(with_lines(value)))
-    writer = StoreWriter(tmp_path)
-    add_file(writer, DOCUMENTS)
-    writer.close()
-    (tmp_path / LENGTHS_FILE).unlink()
-
-    with closing(Store(tmp_path, "code")) as store:
-        assert store.lengths.tolist() == [0] * len(store.document_of)
-        heads = store.heads(range(len(DOCUMENTS)))
-        assert [head.title for head in heads] == [document.title for document in DOCUMENTS]
-
-
-def with_lines(value: object) -> object:
-    return [*value, 7] if isinstance(value, list) else value
 
 
 def test_names_with_one_hash_are_told_apart(

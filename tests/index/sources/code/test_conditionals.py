@@ -8,21 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.records import Document
 from purlin.index.sources.code.conditionals import resolved
-from purlin.index.sources.code.repository import files
+from tests.support.code_documents import documents, documents_of, is_module, lines
+from tests.support.files import write_file
 
 FUNCTION = "int f(int a)\n{{\n{body}\n}}\n\nint after(void)\n{{\n\treturn 1;\n}}\n"
 
 
-def rows(path: Path, source: str) -> list[tuple[str, int, int]]:
-    path.write_bytes(source.encode())
-    (file,) = files(path)
-    return [
-        (item.title, item.location.start_line, item.location.end_line)
-        for item in file.read()
-        if isinstance(item, Document) and item.fields["kind"] != "module"
-    ]
+def rows(path: Path, source: str) -> list[tuple[str, int | None, int | None]]:
+    return [lines(item) for item in documents(write_file(path, source)) if not is_module(item)]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +65,8 @@ def test_a_header_for_both_languages_is_read_as_c(tmp_path: Path) -> None:
 
 def test_the_text_of_a_definition_is_what_the_file_says(tmp_path: Path) -> None:
     source = FUNCTION.format(body="#ifdef A\n\tif(a){\n#else\n\tif(!a){\n#endif\n\t}")
-    path = tmp_path / "one.c"
-    path.write_text(source)
-    (file,) = files(path)
-    first = next(iter(file.read()))
+    first, *_ = documents_of(tmp_path, ".c", source)
 
-    assert isinstance(first, Document)
     assert first.body == source[: source.index("\n\nint after")]
 
 
@@ -99,16 +89,7 @@ def test_only_characters_become_spaces(source: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     [b'"\\', b"'\\", b"/*", b"#if A\n", b"#if A\n{\n", b"#if A\n{\n#endif\n", b"#if /*", b"{" * 9],
-    ids=[
-        "quotes",
-        "apostrophes",
-        "comments",
-        "open",
-        "open-braces",
-        "closed",
-        "directive",
-        "brace",
-    ],
+    ids="quotes apostrophes comments open open-braces closed directive brace".split(),
 )
 def test_hostile_files_take_no_time_to_speak_of(piece: bytes) -> None:
     # They take a tenth of a second; were it the square of that, this would take hours.

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from purlin.index.records import Document, Skipped
 from purlin.index.sources.code.languages import BY_SUFFIX, LANGUAGES
 from purlin.index.sources.code.outlines import MAX_NESTING
-from tests.support.code_documents import definitions, documents, documents_of, is_module, read_text
+from tests.support.code_documents import (
+    definitions,
+    documents,
+    documents_of,
+    is_module,
+    lines,
+    read_text,
+)
 from tests.support.files import write_tree as write
 
 
@@ -322,9 +329,7 @@ def test_what_shares_its_suffix_is_told_by_its_lines(
 def test_lines_of_definitions(
     tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
 ) -> None:
-    items = documents_of(tmp_path, suffix, source)
-    lines = [(item.title, item.location.start_line, item.location.end_line) for item in items]
-    assert lines == rows
+    assert list(map(lines, documents_of(tmp_path, suffix, source))) == rows
 
 
 def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) -> None:
@@ -333,7 +338,7 @@ def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) ->
 
     assert (first.body, second.body, g.body) == ("f = 1", "f = 2", "g = f")
     assert second.summary == "Else."
-    assert (second.location.start_line, second.location.end_line) == (5, 5)
+    assert lines(second) == ("f", 5, 5)
 
 
 def test_lines_outside_definitions(tmp_path: Path) -> None:
@@ -358,8 +363,7 @@ def test_modules_end_before_a_long_definition(tmp_path: Path) -> None:
     modules = [part for part in documents(write(tmp_path, {"one.py": source})) if is_module(part)]
 
     assert [part.body for part in modules] == ['"Says much."\nA = 1\n\nB = 2', "C = 3"]
-    lines = [(part.location.start_line, part.location.end_line) for part in modules]
-    assert lines == [(1, 23), (45, 45)]
+    assert list(map(lines, modules)) == [("one", 1, 23), ("one", 45, 45)]
     assert [part.summary for part in modules] == ["Says much.", ""]
 
 
@@ -379,18 +383,12 @@ def test_long_modules_are_several_documents(tmp_path: Path) -> None:
 
 
 def test_lines_with_a_syntax_error_are_read_without_their_definition(tmp_path: Path) -> None:
-    items = read_text(
-        tmp_path,
-        ".js",
-        "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n",
-    )
+    source = "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n"
+    *functions, rest = documents_of(tmp_path, ".js", source)
 
-    assert [item.title for item in definitions(items)] == ["a", "c"]
-
-    rest = items[-1]
-    assert isinstance(rest, Document)
+    assert [item.title for item in functions] == ["a", "c"]
     assert rest.body == "function b() {\n  return 1 +* ;\n}"
-    assert (rest.location.start_line, rest.location.end_line) == (3, 5)
+    assert lines(rest) == ("one", 3, 5)
 
 
 def test_class_survives_an_error_in_a_method(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from purlin.index.records import Document
 from purlin.index.sources.code.pattern_languages import PATTERN_LANGUAGES
 from tests.support import code_documents
-from tests.support.code_documents import expected_rows, named, row
+from tests.support.code_documents import expected_rows, lines, named, row
+from tests.support.files import write_file
 from tests.support.paths import DATA
 
 PATTERN_FILES = DATA / "patterns"
@@ -21,9 +22,7 @@ def documents(path: Path) -> list[Document]:
 
 
 def written(tmp_path: Path, name: str, text: str) -> list[Document]:
-    path = tmp_path / name
-    path.write_text(text)
-    return documents(path)
+    return documents(write_file(tmp_path / name, text))
 
 
 def test_every_language_has_a_fixture() -> None:
@@ -90,7 +89,7 @@ def test_clauses_of_a_function_are_one_definition_and_prefixes_belong_to_it(tmp_
     )
 
     sail, *others = written(tmp_path, "boat.erl", text)
-    assert (sail.location.start_line, sail.location.end_line) == (1, 9)
+    assert lines(sail) == ("sail", 1, 9)
     assert sail.fields["signature"] == "sail(calm)"
     assert not others
 
@@ -99,9 +98,9 @@ def test_a_body_without_brackets_ends_with_its_indentation(tmp_path: Path) -> No
     text = "ebb <- function(x)\n  x |>\n    lower()\n\nflood <- function(x) raise(x)\nebb(1)\n"
 
     ebb, flood, *_ = written(tmp_path, "tide.R", text)
-    assert (ebb.location.start_line, ebb.location.end_line) == (1, 3)
+    assert lines(ebb) == ("ebb", 1, 3)
     assert ebb.fields["signature"] == "ebb <- function(x)"
-    assert (flood.location.start_line, flood.location.end_line) == (5, 5)
+    assert lines(flood) == ("flood", 5, 5)
 
 
 def test_a_bracket_that_is_not_closed_hides_no_definition_around_it(tmp_path: Path) -> None:
@@ -158,7 +157,7 @@ def test_a_unit_of_a_library_that_is_in_no_package_is_a_definition(tmp_path: Pat
     )
 
     (item,) = written(tmp_path, "buoys-depth.ads", text)
-    assert (item.title, item.location.start_line, item.location.end_line) == ("Buoys.Depth", 3, 6)
+    assert lines(item) == ("Buoys.Depth", 3, 6)
 
 
 def test_a_block_that_nothing_closes_hides_no_definition_below_it(tmp_path: Path) -> None:
@@ -167,10 +166,7 @@ def test_a_block_that_nothing_closes_hides_no_definition_below_it(tmp_path: Path
         "procedure TBuoy.Light;\nbegin\nend;\n"
     )
 
-    rows = [
-        (item.title, item.location.start_line, item.location.end_line)
-        for item in written(tmp_path, "buoy.pas", text)
-    ]
+    rows = list(map(lines, written(tmp_path, "buoy.pas", text)))
     assert rows == [("TBuoy.Ring", 1, 4), ("TBuoy.Light", 6, 8)]
 
 

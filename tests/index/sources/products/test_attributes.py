@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.sources.products.records import from_record
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_table
 
 
 def test_icecat_columns_are_attributes() -> None:
@@ -97,7 +97,7 @@ def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> No
 
 def test_quantities_are_lines_with_their_units(tmp_path: Path) -> None:
     table = "sku,name,weight,weight_unit,stock\nA-1,Saw,0.9,kg,4\n"
-    (saw,), _ = read_products(write(tmp_path / "a.csv", table))
+    (saw,), _ = read_table(tmp_path / "a.csv", table)
     screen = {"name": "Screen", "value": 55, "unit": "inch"}
     television = from_record({"title": "T", "attributes": [screen]})
 

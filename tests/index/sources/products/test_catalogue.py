@@ -12,7 +12,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources.products import catalogue
 from tests.support.paths import DATA
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_products, read_table, write
 
 PRODUCT_FILES = DATA / "products"
 
@@ -193,9 +193,7 @@ def test_broken_lines_are_skipped_by_number() -> None:
 
 def test_line_nested_too_deeply_is_skipped(tmp_path: Path) -> None:
     deep = '{"title": ' + "[" * 100_000
-    documents, (skipped,) = read_products(
-        write(tmp_path / "a.jsonl", f'{deep}\n{{"title": "Lamp"}}\n')
-    )
+    documents, (skipped,) = read_table(tmp_path / "a.jsonl", f'{deep}\n{{"title": "Lamp"}}\n')
     assert ([document.title for document in documents], skipped.line) == (["Lamp"], 1)
 
 

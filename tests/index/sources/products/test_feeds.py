@@ -9,7 +9,7 @@ import pytest
 
 from purlin.index.records import Skipped
 from purlin.index.sources import tables
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_products, read_table, write
 
 RSS = """<?xml version="1.0"?>
 <rss version="2.0" xmlns:g="http://base.google.com/ns/1.0">
@@ -57,7 +57,7 @@ def _rows(path: Path, content: str | bytes) -> list[tables.Row | Skipped]:
 
 
 def test_google_merchant_rss(tmp_path: Path) -> None:
-    (monitor,), skipped = read_products(write(tmp_path / "feed.xml", RSS))
+    (monitor,), skipped = read_table(tmp_path / "feed.xml", RSS)
 
     assert skipped == []
     assert (monitor.id, monitor.title) == ("M-1", 'UltraSharp 27" & stand')
@@ -75,7 +75,7 @@ def test_google_merchant_rss(tmp_path: Path) -> None:
 
 
 def test_google_merchant_atom_prefers_googles_id_and_reads_xhtml(tmp_path: Path) -> None:
-    (chair,), skipped = read_products(write(tmp_path / "feed.xml", ATOM))
+    (chair,), skipped = read_table(tmp_path / "feed.xml", ATOM)
 
     assert skipped == []
     assert (chair.id, chair.title, chair.body) == ("7", "Chair", "Oak chair\nSolid")

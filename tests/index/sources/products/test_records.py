@@ -9,7 +9,7 @@ import pytest
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.records import from_record
 from purlin.index.texts.product_fields import searched_values
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_table
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_sizes_and_options_of_variants_are_lines() -> None:
 
 def test_codes_beside_the_id_are_texts_and_lines(tmp_path: Path) -> None:
     table = "ID,SKU,Name,Variant Barcode,Stock\n11,TV-65,Aurora,4006381333931,10.10\n"
-    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+    (document,), _ = read_table(tmp_path / "a.csv", table)
 
     assert document.id == "11"
     assert atom_texts(document) == ["SKU: TV-65", "Variant Barcode: 4006381333931"]

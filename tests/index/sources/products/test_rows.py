@@ -9,7 +9,7 @@ import pytest
 from purlin.index.sources.products.records import from_record
 from purlin.index.sources.products.rows import joined
 from purlin.index.sources.tables import MAX_ROW, Row
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_products, read_table, write
 
 SHOPIFY = """\
 Handle,Title,Body (HTML),Vendor,Option1 Name,Option1 Value,Variant SKU,Variant Barcode,Grams,Variant Price,Image
@@ -21,7 +21,7 @@ hat,Wool hat,,Norrland,Title,Default Title,NL-HAT,,90,29.00,
 
 
 def test_rows_of_variants_are_one_product(tmp_path: Path) -> None:
-    (shirt, hat), skipped = read_products(write(tmp_path / "shopify.csv", SHOPIFY))
+    (shirt, hat), skipped = read_table(tmp_path / "shopify.csv", SHOPIFY)
 
     assert skipped == []
     assert atom_texts(shirt) == [
@@ -44,7 +44,7 @@ def test_rows_of_variants_are_one_product(tmp_path: Path) -> None:
 
 def test_only_rows_without_text_after_their_product_are_joined(tmp_path: Path) -> None:
     table = "sku,title,size\nA,Saw,S\nB,,M\nA,,L\nA,Vice,M\n"
-    documents, skipped = read_products(write(tmp_path / "a.csv", table))
+    documents, skipped = read_table(tmp_path / "a.csv", table)
 
     assert [(document.id, document.fields) for document in documents] == [("A", {"size": "S"})]
     assert [(row.line, row.reason) for row in skipped] == [
@@ -63,7 +63,7 @@ def test_joined_rows_have_no_more_characters_than_one_may() -> None:
 def test_attributes_in_pairs_of_columns(tmp_path: Path) -> None:
     header = "SKU,Name,Attribute 1 name,Attribute 1 value(s),Attribute 2 name,Attribute 2 value(s)"
     table = f"{header}\nA-1,Drive,Capacity,2000 GB,,\nA-2,Shoe,Size,38,Width,wide\n"
-    (drive, shoe), _ = read_products(write(tmp_path / "woocommerce.csv", table))
+    (drive, shoe), _ = read_table(tmp_path / "woocommerce.csv", table)
 
     assert drive.fields == {"attrs.Capacity": "2000 GB"}
     assert shoe.fields == {"attrs.Size": "38", "attrs.Width": "wide"}
@@ -71,7 +71,7 @@ def test_attributes_in_pairs_of_columns(tmp_path: Path) -> None:
 
 def test_true_and_false_of_spreadsheets(tmp_path: Path) -> None:
     table = "sku,title,in stock,TRUE\nA-1,FALSE,TRUE,false\n"
-    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+    (document,), _ = read_table(tmp_path / "a.csv", table)
 
     assert document.title == "FALSE"
     assert document.fields == {"in stock": True, "TRUE": False}
@@ -130,7 +130,7 @@ def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
         'C,Clay,,,,,"Arts, Crafts"\n'
         "D,Ink,\"['Arts', 'Crafts']\",,,,\n"
     )
-    (hoodie, paint, clay, ink), _ = read_products(write(tmp_path / "a.csv", table))
+    (hoodie, paint, clay, ink), _ = read_table(tmp_path / "a.csv", table)
 
     assert hoodie.fields == {
         "category": ("Clothing > Hoodies", "Sale"),
@@ -146,7 +146,7 @@ def test_cells_that_list_several_items_are_lists(tmp_path: Path) -> None:
 def test_attributes_of_magento_are_told_apart(tmp_path: Path) -> None:
     table = "sku,name,additional_attributes\n"
     table += 'A,Tee,"color=Blue, dark,material=Cotton|Linen, Ärmel=lang"\n'
-    (tee,), _ = read_products(write(tmp_path / "magento.csv", table))
+    (tee,), _ = read_table(tmp_path / "magento.csv", table)
 
     assert tee.fields == {
         "attrs.color": "Blue, dark",
@@ -162,7 +162,7 @@ def test_variants_of_woocommerce_have_the_id_of_their_parent(tmp_path: Path) -> 
         "1,variable,H-1,Hoodie,taxable,\n2,variation,H-1-S,Hoodie - S,taxable,H-1\n"
         "3,variable,,Cap,taxable,\n4,variation,C-R,Cap - red,taxable,id:3\n"
     )
-    documents, _ = read_products(write(tmp_path / "woocommerce.csv", table))
+    documents, _ = read_table(tmp_path / "woocommerce.csv", table)
 
     assert [(document.id, document.fields.get("parent")) for document in documents] == [
         ("H-1", None),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.sources.products.records import from_record
-from tests.support.product_files import atom_texts, read_products, write
+from tests.support.product_files import atom_texts, read_table
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_cells_between_semicolons_have_decimal_commas(
     table = separator.join(("sku", "title", "weight\n")) + separator.join(("1,5", "Saw", cell))
     if separator == ",":
         table = table.replace("1,5", '"1,5"')
-    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+    (document,), _ = read_table(tmp_path / "a.csv", table)
 
     assert (document.id, document.fields) == ("1,5", {"weight": value})
 
 
 def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
     table = "sku,ean,title,stock\n,10.10,Saw,1.10\n,10.1,Vice,2\nA-1,7,Plane,3\n"
-    documents, skipped = read_products(write(tmp_path / "a.csv", table))
+    documents, skipped = read_table(tmp_path / "a.csv", table)
 
     assert skipped == []
     assert [document.id for document in documents] == ["10.10", "10.1", "A-1"]

@@ -8,22 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.records import Document, SourceFile
+from purlin.index.records import Document
 from purlin.index.sources.references import asciidoc, manual
+from tests.support import references
 from tests.support.paths import DATA
 
 ASCIIDOC = DATA / "asciidoc"
 
 
 def read(root: Path) -> dict[str, Document]:
-    documents = {}
-    for file in manual.files(root):
-        assert isinstance(file, SourceFile)
-        for item in file.read():
-            # Of one page alone, what it includes is not there.
-            if isinstance(item, Document):
-                documents[item.id.partition("#")[2]] = item
-    return documents
+    # Of one page alone, what it includes is not there.
+    documents, _ = references.read(root)
+    return {document.id.partition("#")[2]: document for document in documents}
 
 
 @pytest.fixture(scope="module")

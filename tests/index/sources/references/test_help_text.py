@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.records import Document, Skipped
-from purlin.index.sources.references import help_text, manual
+from purlin.index.records import Document
+from purlin.index.sources.references import help_text
 from purlin.index.sources.references.html.reader import read_page
+from tests.support.files import write_tree
+from tests.support.references import by_id
 
 ARGPARSE = """usage: weave [-h] [-o FILE] [--keep | --drop]
              THREAD [THREAD ...]
@@ -88,12 +90,7 @@ PARAMETERS = """\tloom=\t\t[WOOD] How the loom runs.
 
 
 def read(directory: Path, text: str, name: str = "help.txt") -> list[Document]:
-    (directory / name).write_text(text)
-    documents: list[Document] = []
-    for file in manual.files(directory):
-        assert not isinstance(file, Skipped)
-        documents += (each for each in file.read() if isinstance(each, Document))
-    return documents
+    return list(by_id(write_tree(directory, {name: text})).values())
 
 
 def entries(directory: Path, text: str) -> list[tuple[str, str, str]]:
@@ -183,7 +180,8 @@ def test_a_command_below_its_options_has_the_name_of_its_program(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "usage", ["ln TARGET", "ln source target", "/bin/ln [-s] source target", "ln"]
+    "usage",
+    ["ln TARGET", "ln source target", "/bin/ln [-s] source target", "ln", "ln file [options]"],
 )
 def test_arguments_are_no_commands(tmp_path: Path, usage: str) -> None:
     program = read(tmp_path, f"usage: {usage}\n\n  -s  Makes a symbolic link.\n")[0]

@@ -6,31 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.records import SourceFile
 from purlin.index.sources.references import includes, manual
+from tests.support.files import write_tree
+from tests.support.references import read
 
 
 def write(root: Path, **texts: str) -> Path:
-    for name, text in texts.items():
-        path = root / f"{name.replace('__', '/')}.adoc"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+    pages = {f"{name.replace('__', '/')}.adoc": text for name, text in texts.items()}
+    return write_tree(root, pages)
 
 
 def expand(root: Path, text: str) -> includes.Expanded:
     (root / "page.adoc").write_text(text)
     return includes.Expanded(text, root / "page.adoc", root)
-
-
-def read(root: Path) -> tuple[list[Document], list[Skipped]]:
-    items = [
-        item for file in manual.files(root) if isinstance(file, SourceFile) for item in file.read()
-    ]
-    return (
-        [item for item in items if isinstance(item, Document)],
-        [item for item in items if isinstance(item, Skipped)],
-    )
 
 
 def test_options_of_an_included_file_belong_to_the_command(tmp_path: Path) -> None:

@@ -9,27 +9,25 @@ import pytest
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.references import manual
+from tests.support.files import write_tree
 from tests.support.references import by_id, only_skipped, read
 
 
 @pytest.mark.parametrize("name", ["theindex.html", "classIndex.html", "all-documents.html"])
 def test_indexes_are_no_pages(tmp_path: Path, name: str) -> None:
-    for each in ("tides.html", name):
-        (tmp_path / each).write_text("<h1>Tides</h1><p>They come twice.</p>")
-    documents, _ = read(tmp_path)
+    page = "<h1>Tides</h1><p>They come twice.</p>"
+    documents, _ = read(write_tree(tmp_path, {"tides.html": page, name: page}))
     assert [document.location.path for document in documents] == ["tides.html"]
 
 
 def test_pages_that_lead_to_another_or_list_source_are_left_out(tmp_path: Path) -> None:
     moved = '<meta http-equiv="Refresh" content="0; URL=b.html"><p>Moved.</p>'
     live = '<meta http-equiv="refresh" content="60"><p>Live.</p>'
-    files = {"a.html": moved, "live.html": live, "team-members.html": "<p>We.</p>"}
+    pages = {"a.html": moved, "live.html": live, "team-members.html": "<p>We.</p>"}
+    pages["class-use/Tank.html"] = "<p>Uses.</p>"
     for name in ("tank_8h_source.html", "classTank-members.html", "tank.rs.html", "index-all.html"):
-        files[name] = "<p>Listing.</p>"
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "class-use").mkdir()
-    (tmp_path / "class-use" / "Tank.html").write_text("<p>Uses.</p>")
+        pages[name] = "<p>Listing.</p>"
+    write_tree(tmp_path, pages)
     assert {document.body for document in by_id(tmp_path).values()} == {"Live.", "We."}
 
 
@@ -102,8 +100,7 @@ def test_declared_encodings_are_honoured(tmp_path: Path, content: bytes, text: s
 
 def test_page_over_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manual, "MAX_PAGE_BYTES", 1000)
-    (tmp_path / "big.html").write_text("<p>" + "x" * 1000)
-    (tmp_path / "small.html").write_text("<p>x")
+    write_tree(tmp_path, {"big.html": "<p>" + "x" * 1000, "small.html": "<p>x"})
     documents, skipped = read(tmp_path)
     assert [document.id for document in documents] == ["small.html"]
     assert [(skip.path, "1,000 bytes" in skip.reason) for skip in skipped] == [("big.html", True)]
@@ -120,10 +117,8 @@ def test_deleted_page_is_a_transient_skip(tmp_path: Path) -> None:
 
 
 def test_links_that_leave_the_root_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "outside.html").write_text("<p>secret")
+    write_tree(tmp_path, {"outside.html": "<p>secret", "root/sub/b.html": "<p>b"})
     root = tmp_path / "root"
-    (root / "sub").mkdir(parents=True)
-    (root / "sub" / "b.html").write_text("<p>b")
     (root / "a.html").symlink_to(root / "sub" / "b.html")
     (root / "out.html").symlink_to(tmp_path / "outside.html")
     (root / "folder").symlink_to(tmp_path, target_is_directory=True)

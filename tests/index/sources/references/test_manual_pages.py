@@ -9,26 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.references import manual, manual_pages
-from tests.support.paths import DATA
+from tests.support.references import REFERENCE, by_id, only_skipped, read
 
-MANUALS = DATA / "reference" / "manual"
-
-
-def read(root: Path) -> tuple[dict[str, Document], list[str]]:
-    documents, reasons = {}, []
-    for file in manual.files(root):
-        for item in [file] if isinstance(file, Skipped) else file.read():
-            if isinstance(item, Skipped):
-                reasons.append(item.reason)
-            else:
-                documents[item.id] = item
-    return documents, reasons
+MANUALS = REFERENCE / "manual"
 
 
 def bodies(name: str) -> dict[str, str]:
-    return {id: document.body for id, document in read(MANUALS / name)[0].items()}
+    return {id: document.body for id, document in by_id(MANUALS / name).items()}
 
 
 def test_options_of_man_are_terms_and_examples_are_code() -> None:
@@ -45,7 +33,7 @@ def test_options_of_man_are_terms_and_examples_are_code() -> None:
 
 
 def test_terms_of_man_have_names_titles_and_enclosing_terms() -> None:
-    documents, _ = read(MANUALS / "weave.1")
+    documents = by_id(MANUALS / "weave.1")
     verbose, width = documents["weave.1#v"], documents["weave.1#width"]
 
     assert documents["weave.1"].title == "weave(1)"
@@ -90,7 +78,7 @@ def test_commands_and_functions_are_entries(
     (tmp_path / f"spool.{suffix}").write_text(
         PAGE.format(name="spool", section=section, names=names, heading=heading, synopsis=synopsis)
     )
-    documents = list(read(tmp_path)[0].values())
+    documents, _ = read(tmp_path)
     page, cancel, other = documents[0], documents[-2], documents[-1]
 
     assert page.title == f"spool({section})"
@@ -116,7 +104,7 @@ def test_pages_of_a_library_are_entries_with_their_description(tmp_path: Path) -
         + "int loom_set(LOOM *loom, LOOM_TURNS, long turns);\n.SH DESCRIPTION\nPass a long.\n"
     )
 
-    documents = read(tmp_path)[0].values()
+    documents, _ = read(tmp_path)
     entries = {
         document.title: (document.fields["directive"], document.body) for document in documents
     }
@@ -141,7 +129,7 @@ def test_functions_of_c_have_their_declarations_as_signature(tmp_path: Path) -> 
         )
     )
 
-    document = next(iter(read(tmp_path)[0].values()))
+    document = read(tmp_path)[0][0]
 
     assert document.fields["names"] == ("spool", "wind")
     assert document.body == "char *spool(const char *thread, int turns);\nwind\n\nwinds threads"
@@ -169,9 +157,9 @@ def test_a_page_is_named_as_its_section_name_spells_it(title: str, names: str, n
 
 def test_segments_and_whole_pages_have_no_command() -> None:
     for unit in ("segment", "page"):
-        for file in manual.files(MANUALS / "weave.1", unit=unit):
-            assert isinstance(file, SourceFile)
-            assert not any(isinstance(item, Document) and item.context for item in file.read())
+        documents, _ = read(MANUALS / "weave.1", unit=unit)
+        assert documents
+        assert not any(document.context for document in documents)
 
 
 def test_mdoc_is_read_with_its_marks_lists_and_displays() -> None:
@@ -260,7 +248,7 @@ How many.
 
 def test_macros_that_a_page_defines_are_run(tmp_path: Path) -> None:
     (tmp_path / "spool.1").write_text(OWN_MACROS)
-    texts = {id: document.body for id, document in read(tmp_path)[0].items()}
+    texts = {id: document.body for id, document in by_id(tmp_path).items()}
 
     assert texts == {
         "spool.1": "spool\n\nwind threads",
@@ -284,7 +272,7 @@ def test_numbers_that_do_not_count_are_terms(
 ) -> None:
     items = "".join(f".IP {tag}\nText.\n" for tag in tags)
     (tmp_path / "spool.1").write_text(f".TH SPOOL 1\n.SH NAME\nspool \\- wind\n.SH STATUS\n{items}")
-    bodies_of_status = list(read(tmp_path)[0].values())[1:]
+    bodies_of_status = read(tmp_path)[0][1:]
 
     assert "\n\n".join(document.body for document in bodies_of_status) == text
 
@@ -311,13 +299,13 @@ def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_pat
     (tmp_path / "notes-1.2").write_text("Not a page.\n")
     (tmp_path / "data.2").write_bytes(b"\0\xff\xfe")
     (tmp_path / "libz.so.1").write_bytes(b"\x7fELF")
-    documents, reasons = read(tmp_path)
+    documents, skipped = read(tmp_path)
 
-    assert reasons == []
+    assert skipped == []
     expected = {"weave.1.gz", "latin.3x"}
-    assert {document.location.path for document in documents.values()} == expected
+    assert {document.location.path for document in documents} == expected
     assert "alias.1.gz" not in set(manual.names(tmp_path))
-    assert any("café" in document.body for document in documents.values())
+    assert any("café" in document.body for document in documents)
 
 
 @pytest.mark.parametrize(
@@ -333,10 +321,7 @@ def test_broken_and_huge_compressed_pages_are_skipped(
     tmp_path: Path, content: bytes, reason: str
 ) -> None:
     (tmp_path / "a.1.gz").write_bytes(content)
-    documents, reasons = read(tmp_path)
-
-    assert documents == {}
-    assert [text.startswith(reason) for text in reasons] == [True]
+    assert only_skipped(tmp_path).startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from purlin.index.sources.references import manual, markup
 from purlin.index.sources.references.html.reader import read_page
+from tests.support.files import write_tree
 from tests.support.references import REFERENCE, by_id, only_skipped, page, read
 
 
@@ -30,11 +31,12 @@ def test_markdown_is_utf8_with_any_line_ends(tmp_path: Path) -> None:
 
 
 def test_front_matter_titles_a_page_without_a_heading(tmp_path: Path) -> None:
-    (tmp_path / "yaml.mdx").write_text(
-        "---\nid: a\ntitle: 'Looms'\n---\nimport Tabs from '@theme/Tabs';\n\nOne.\n\n## Set up\n\nTwo.\n"
+    yaml = (
+        "id: a\ntitle: 'Looms'\n---\nimport Tabs from '@theme/Tabs';\n\nOne.\n\n## Set up\n\nTwo.\n"
     )
-    (tmp_path / "toml.md").write_text('+++\ntitle = "Wool"\n+++\nThree.\n')
-    (tmp_path / "own.md").write_text("---\ntitle: >-\n  Other\n---\n# Own\n\nFour.\n")
+    toml = '+++\ntitle = "Wool"\n+++\nThree.\n'
+    own = "---\ntitle: >-\n  Other\n---\n# Own\n\nFour.\n"
+    write_tree(tmp_path, {"yaml.mdx": f"---\n{yaml}", "toml.md": toml, "own.md": own})
     documents = {document.title: document for document in by_id(tmp_path).values()}
     expected = {"Looms": "One.", "Set up": "Two.", "Wool": "Three.", "Own": "Four."}
     assert {title: document.body for title, document in documents.items()} == expected

@@ -34,6 +34,9 @@ def body(section: Section) -> str:
             ["width"],
             "width {number|null}\n\nThe width. Default: 10.",
         ),
+        ("`depth` (default: `3`). How deep.", ["depth"], "depth (default: 3)\n\nHow deep."),
+        ("`depth` (no default) How deep.", ["depth"], "depth (no default)\n\nHow deep."),
+        ("**depth** `number`: How deep.", ["depth"], "depth number\n\nHow deep."),
         ("`hem` (default `true`)", ["hem"], "hem\n\n(default true)"),
         ("`weave(thread)`: Makes cloth.", ["weave"], "weave(thread)\n\nMakes cloth."),
         ("`LOOM_HOME`: Where looms are.", ["LOOM_HOME"], "LOOM_HOME\n\nWhere looms are."),
@@ -60,6 +63,8 @@ def test_an_item_that_tells_what_a_name_is_is_an_entry(
         "`'wool'`: Is warm.",
         "`1`: One thread.",
         "`true`: It is woven.",
+        "**Fast**: It is woven at once.",
+        "**depth** is how deep it is.",
     ],
 )
 def test_other_items_are_prose(item: str) -> None:
