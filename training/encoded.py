@@ -14,6 +14,7 @@ from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import NotFound
 from purlin.index.records import Role
 from purlin.training.exporting.directory import is_exported
+from purlin.training.loop.checkpoints import storing
 from purlin.training.loop.recorded_recipe import digest
 from purlin.training.models.sentence_models import load_checkpoint, prompt_of
 from purlin.training.pieces import Pieces
@@ -89,8 +90,10 @@ def encode_once(
     """
     about = {"encoder": identity_of(source), "texts": digest(texts)}
     pieces = Pieces(directory, about, len(texts), PIECE)
-    if not pieces.belongs():
-        shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists() and not pieces.belongs():
+        # What stayed would be taken for pieces of these texts.
+        with storing(directory):
+            shutil.rmtree(directory)
 
     if pieces.missing():
         encode = encoder()

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from purlin.cli.train import train_export
 from purlin.index.encoder import Vectors
 from purlin.index.encoder.transformer import Encoder
-from purlin.index.errors import NotFound
+from purlin.index.errors import NotFound, StorageFailed
 from purlin.index.records import Role
 from purlin.training import encoded
 from purlin.training.encoded import encode_once, frozen_encoder, role_encoder
@@ -87,6 +87,16 @@ def test_other_texts_and_encoders_are_encoded_again(source: Path, tmp_path: Path
     (source / "model.onnx").write_bytes(b"other weights")
     changed = encode_once(lambda: lambda texts: -by_length(texts), source, TEXTS[:2], out)
     np.testing.assert_array_equal(changed, -fewer)
+
+
+def test_vectors_of_other_texts_that_cannot_be_removed_are_refused(
+    source: Path, tmp_path: Path
+) -> None:
+    encode_once(lambda: by_length, source, TEXTS, tmp_path / "large")
+    out = tmp_path / "vectors"
+    out.symlink_to(tmp_path / "large")
+    with pytest.raises(StorageFailed, match="vectors cannot be written"):
+        encode_once(lambda: by_length, source, TEXTS[::-1], out)
 
 
 def test_exported_encoders_and_checkpoints_give_their_own_vectors(tmp_path: Path) -> None:
