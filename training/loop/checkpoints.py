@@ -150,9 +150,9 @@ def recorded_precision(out: Path) -> Precision | None:
     states = [path for path in out.glob(f"*/step-[0-9]*/{STATE}") if path.is_file()]
 
     for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True):
-        # A damaged checkpoint is reported when the run is resumed from it.
+        # A damaged checkpoint, or one of an earlier version, is reported when the run is resumed from it.
         with suppress(Damaged):
-            recorded: dict[str, Precision] = read_record(path.parent)["state"]["precision"]
+            recorded: dict[str, Precision] = read_record(path.parent)["state"].get("precision", {})
             return next(reversed(recorded.values()), None)
     return None
 

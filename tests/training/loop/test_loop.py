@@ -381,6 +381,16 @@ def test_another_precision_is_reported_and_recorded(tmp_path: Path) -> None:
     assert len(lines) == 1  # the run is finished: no step is computed
 
 
+def test_a_checkpoint_of_an_earlier_version_has_no_precision(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path, **in_precision("fp32"), stop=3)
+    path = tmp_path / "step-000002" / STATE
+    content = json.loads(path.read_text())
+    del content["state"]["precision"]
+    path.write_text(json.dumps(content))
+    assert recorded_precision(tmp_path.parent) is None
+
+
 def test_auto_keeps_the_recorded_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def mixed_precision(speedup: float) -> str:
         another_machine()
