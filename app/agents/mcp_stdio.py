@@ -205,7 +205,7 @@ class StdioServer:
     # ---- output
 
     def _attend(self, ended: threading.Event) -> None:
-        """Tell the calls that wait for the index how far it is, and those that wait too long to come again."""
+        """Tell calls what they wait for, a worker or the index, and those that wait too long to come again."""
         while not ended.wait(PROGRESS_S):
             backend = self._backend.value
             with self._lock:
@@ -219,7 +219,8 @@ class StdioServer:
                 seconds = time.monotonic() - request.started_s
                 progress: str | None = "starting"
                 if backend is not None:
-                    progress = backend.progress(request.thread) if request.thread else None
+                    thread = request.thread
+                    progress = backend.progress(thread) if thread else "waiting for other calls"
                 if progress is None:
                     continue
 

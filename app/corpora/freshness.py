@@ -102,9 +102,10 @@ class _Lookers:
         self._idle = threading.Semaphore(0)
 
     def start(self, look: Callable[[], None]) -> None:
-        self._looks.put(look)
+        # The thread first: if none can be started, no look stays behind that nobody counts.
         if not self._idle.acquire(blocking=False):
             threading.Thread(target=self._run, name="freshness", daemon=True).start()
+        self._looks.put(look)
 
     def _run(self) -> None:
         while True:
@@ -161,8 +162,9 @@ class Freshness:
     def _start_look(self, manifest: Manifest, files: _Files, names: list[str]) -> _Look:
         """Start to look at files, unless a look is under way. The caller holds the lock."""
         if files.look is None:
-            files.look = _Look()
-            self._lookers.start(partial(self._run_look, manifest, files, names, files.look))
+            look = _Look()
+            self._lookers.start(partial(self._run_look, manifest, files, names, look))
+            files.look = look
         return files.look
 
     def _run_look(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
@@ -189,8 +191,9 @@ class Freshness:
             if check is None or check.build != build or check.is_old():
                 # The previous result is returned while the new check runs.
                 previous = check.result if check is not None and check.build == build else None
-                check = self._checks[name] = _Check(build=build, result=previous)
+                check = _Check(build=build, result=previous)
                 self._lookers.start(partial(self._run_check, name, check))
+                self._checks[name] = check
 
         check.wait()
         return check.result

@@ -164,6 +164,9 @@ class Slow:
     def default(self, kind: str) -> str:
         return "code"
 
+    def progress(self, thread: int) -> str | None:
+        return None
+
     def search(self, *arguments: Any) -> Any:
         self.started.release()
         assert self.go_on.wait(30)
@@ -280,6 +283,25 @@ def test_a_call_is_answered_in_time_even_if_the_tools_take_long_to_start(
     thread.join(30)
     pipe.source.close()
     assert not thread.is_alive()
+
+
+def test_a_call_is_answered_in_time_even_if_all_workers_are_busy(
+    monkeypatch: pytest.MonkeyPatch, slow: tuple[Slow, Pipe, io.BytesIO]
+) -> None:
+    monkeypatch.setattr(mcp_stdio, "LATE_S", 0.2)
+    backend, pipe, sink = slow
+    for number in range(mcp_stdio.WORKERS):
+        pipe.writer.write(call(number, "search_code", query="x"))
+    for _ in range(mcp_stdio.WORKERS):
+        assert backend.started.acquire(timeout=30)
+
+    pipe.writer.write(call("queued", "search_code", query="x"))
+    until(lambda: ids(sink) == ["queued"])
+    assert "(waiting for other calls). Call again" in text(json.loads(sink.getvalue()))
+
+    backend.go_on.set()
+    until(lambda: len(ids(sink)) == mcp_stdio.WORKERS + 1)
+    assert not backend.started.acquire(blocking=False)  # nobody searches for the queued one
 
 
 def test_the_id_of_a_cancelled_call_may_be_used_again(slow: tuple[Slow, Pipe, io.BytesIO]) -> None:

@@ -157,6 +157,21 @@ def test_a_hanging_drive_does_not_hold_up_other_corpora(monkeypatch: pytest.Monk
     until(lambda: fresh.changed(corpus_of("dead"), ["a.py"]) == {"a.py"})
 
 
+def test_looks_go_on_when_threads_can_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", lambda _, names: {*names})
+    monkeypatch.setattr(freshness, "WAIT_S", 5.0)
+    fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            fresh.changed(corpus_of("c"), ["a.py"])
+
+    assert fresh.changed(corpus_of("c"), ["a.py"]) == {"a.py"}
+
+
 def corpus_of(name: str) -> Any:
     manifest = SimpleNamespace(sources=[f"/sources/of/{name}"])
     return SimpleNamespace(name=name, build="b", manifest=manifest)
