@@ -31,7 +31,7 @@ class Pieces:
 
     def __init__(self, directory: Path, about: Mapping[str, Any], total: int, size: int) -> None:
         self.directory = directory
-        self.about = dict(about)
+        self.about = {**about, "size": size}
         self.total = total
         self.size = size
 

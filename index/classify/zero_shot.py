@@ -23,6 +23,7 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Classification, LabelScore
+from purlin.index.texts.fertility import CountTokens
 
 # Chosen on the dev sets of AG News, DBpedia, Amazon polarity and Yahoo Answers: the templates by
 # mean accuracy with all-MiniLM-L6-v2, the rest by mean log loss with the released encoder for labels
@@ -89,6 +90,15 @@ class LabelSet:
         pairs = tuple(islice(similar, _MAX_SIMILAR_PAIRS))
         return cls(tuple(labels), vectors, pairs, tuple(unknown_words))
 
+    @classmethod
+    def with_wordings(
+        cls, labels: Sequence[str], vectors: Vectors, count_tokens: CountTokens
+    ) -> LabelSet:
+        """Return the set of labels that may have wordings, such as `fault = broken product`."""
+        wordings = list(chain.from_iterable(map(label_wordings, labels)))
+        names = tuple(map(label_name, labels))
+        return cls.of(names, vectors, label_warnings(count_tokens, wordings))
+
     def warnings(self) -> list[str]:
         """Warn of unknown words, of each pair of similar labels, and of a name with wordings."""
         warnings = list(self.unknown_words)
@@ -100,14 +110,12 @@ class LabelSet:
         ]
 
         joined = [label for label in self.labels if _SEPARATOR_IN_NAME.search(label)]
-        if not joined:
-            return warnings
-
-        return [
-            *warnings,
-            f"The label {_shortened(joined[0])} is compared as it stands: what describes a label is "
-            "separated from its name as in `name = one wording | another`, with spaces around = and |.",
-        ]
+        if joined:
+            warnings.append(
+                f"The label {_shortened(joined[0])} is compared as it stands: what describes a label is "
+                "separated from its name as in `name = one wording | another`, with spaces around = and |."
+            )
+        return warnings
 
 
 class LabelLookups:
@@ -194,9 +202,8 @@ class Classifier:
         check_labels(labels)
         check_templates(templates)
         vectors = self._label_vectors(labels, tuple(templates))
-        wordings = list(chain.from_iterable(map(label_wordings, labels)))
-        unknown_words = label_warnings(partial(self.encoder.count_tokens, role="query"), wordings)
-        label_set = LabelSet.of(tuple(map(label_name, labels)), vectors, unknown_words)
+        count_tokens = partial(self.encoder.count_tokens, role="query")
+        label_set = LabelSet.with_wordings(labels, vectors, count_tokens)
         self._sets.put(key, label_set)
         return label_set
 

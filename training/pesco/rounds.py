@@ -14,14 +14,8 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from purlin.index.classify.text_warnings import label_warnings, language_warnings
-from purlin.index.classify.zero_shot import (
-    ClassScores,
-    LabelSet,
-    label_name,
-    label_wordings,
-    mean_of_each,
-)
+from purlin.index.classify.text_warnings import language_warnings
+from purlin.index.classify.zero_shot import ClassScores, LabelSet, mean_of_each
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress
@@ -230,10 +224,7 @@ class SelfTraining:
     def _warn(self, text_model: TextModel, prompts: Vectors, say: Say) -> None:
         """Say which labels the base model hardly tells apart, and which words it hardly knows."""
         count_tokens = partial(_count_tokens, text_model)
-        wordings = list(chain.from_iterable(map(label_wordings, self.labels)))
-        names = tuple(map(label_name, self.labels))
-        label_set = LabelSet.of(names, prompts, label_warnings(count_tokens, wordings))
-
+        label_set = LabelSet.with_wordings(self.labels, prompts, count_tokens)
         for warning in label_set.warnings() + language_warnings(count_tokens, self.pool.texts):
             say(warning)
 

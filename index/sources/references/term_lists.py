@@ -171,7 +171,7 @@ class _Page:
         if around:
             self.tokens.append(replace(token, content="\n".join(around)))
         for setting in settings:
-            # A list of its own, as the next one's description is not of a setting without any.
+            # A list for each: in one list, a setting without a description would get the next one's.
             self._open("dl", {"class": TERM_LIST})
             self._open("dt")
             self._add_text(setting.line, setting.name)
