@@ -58,9 +58,7 @@ def move(
     InvalidInput for a document that Milvus cannot hold; nothing is left in Milvus then.
     """
     milvus = connected(connection)
-    for collection in _collections(milvus, manifest.name):
-        if not _description(milvus, collection):
-            _drop(milvus, collection)
+    _remove_unfinished(milvus, manifest.name)
 
     collection = layout.new_collection(manifest.name)
     (segment,) = manifest.segments
@@ -106,6 +104,13 @@ def move(
     }
     entries = build_files.checksums(staging_dir)
     return replace(manifest, segments=(), engine=engine, dense=index, files=entries)
+
+
+def _remove_unfinished(milvus: Milvus, name: str) -> None:
+    """Remove the collections of a corpus that a killed build left behind."""
+    for collection in _collections(milvus, name):
+        if not _description(milvus, collection):
+            _drop(milvus, collection)
 
 
 def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
