@@ -42,6 +42,7 @@ _WORD = re.compile(r"\w")
 _JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
 # Between paragraphs, and between the items of a list.
 _BLOCK_END = re.compile(r"\n[^\S\n]*(?:\n|[-*•](?: |\Z))")
+_BULLET = re.compile(r"^[-*•] (?=\S)", re.MULTILINE)
 _SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)[\w-]$")
 
 
@@ -242,8 +243,10 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
 
 
 def _trimmed(text: str, start: int, end: int) -> CharSpan:
-    """Cut white space, stops and commas of the sentence at both ends."""
-    while start < end and (text[start].isspace() or text[start] in ",;:"):
+    """Cut white space, stops and commas of the sentence at both ends, and the bullet of an item."""
+    while start < end and (
+        text[start].isspace() or text[start] in ",;:" or _BULLET.match(text, start, end)
+    ):
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1

@@ -94,6 +94,10 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
         ("版は2.4以降", 2, 3, "2.4"),
         ("x", 0, 0, ""),
         ("...", 0, 3, ""),
+        # The bullet of an item is no sign, nor part of an option.
+        ("Either of\n- -X dev", 10, 14, "-X"),
+        ("- import time", 0, 8, "import"),
+        ("x - y", 2, 5, "- y"),
     ],
 )
 def test_spans_grow_to_whole_words(text: str, start: int, end: int, expected: str) -> None:
