@@ -47,7 +47,7 @@ from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unr
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
-VERSION = 20
+VERSION = 21
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
