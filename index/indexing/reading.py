@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from purlin.index import versions
 from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.ahead import Item, read_ahead
@@ -22,7 +23,6 @@ from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.segments import BASE, DELTA
 from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
 from purlin.index.storage.digests import DigestMap, digest
-from purlin.index.texts.passages import TEXTS_VERSION
 
 _T = TypeVar("_T")
 
@@ -66,6 +66,8 @@ class SourceReader:
         self.kept = 0
         self.segment = ""
         self.first_skipped: Skipped | None = None
+        # Where a file ends too early, the first such place.
+        self.cut_off: Skipped | None = None
         # Whether some file failed in a way that may not repeat.
         self.failed = False
         # Documents that no earlier build had.
@@ -123,7 +125,7 @@ class SourceReader:
     def _begin_key(self, comparable: bool) -> None:
         directory = self._earlier.directory
         earlier = directory.name if directory is not None else None
-        facts = (MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
+        facts = (MANIFEST_FORMAT, versions.TEXTS, self._splitter, earlier, comparable)
         self._key.update(repr(facts).encode())
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:
@@ -132,7 +134,7 @@ class SourceReader:
         with closing(self._with_items(entries)) as contents:
             for position, (entry, items) in enumerate(contents):
                 if isinstance(entry, Skipped):
-                    self.first_skipped = self.first_skipped or entry
+                    self._note(entry)
                     skipped.append(entry)
                 # A file whose document gave way to that of an earlier file has no position any more.
                 elif (
@@ -205,7 +207,7 @@ class SourceReader:
         return (
             manifest is not None
             and manifest.splitter == self._splitter
-            and manifest.texts == TEXTS_VERSION
+            and manifest.texts == versions.TEXTS
         )
 
     # ---- what is added
@@ -293,8 +295,13 @@ class SourceReader:
         return False
 
     def _skip(self, writer: SegmentWriter, skipped: Skipped, number: int) -> None:
-        self.first_skipped = self.first_skipped or skipped
+        self._note(skipped)
         writer.store.add_skipped(skipped, number)
+
+    def _note(self, skipped: Skipped) -> None:
+        self.first_skipped = self.first_skipped or skipped
+        if skipped.cut_off:
+            self.cut_off = self.cut_off or skipped
 
     def _owner(self, document_id: str, key: bytes, position: int) -> int | None:
         """Number of the file that has this id already, -1 for one of the base, or None."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
@@ -30,8 +32,6 @@ from purlin.index.sources.tables import (
 )
 from purlin.index.storage.digests import DigestMap, digest
 from purlin.index.texts.product_fields import ICECAT
-
-VERSION = 13
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
@@ -98,7 +98,7 @@ def _tables(
 ) -> Iterator[SourceFile]:
     """Yield a table as one file, or as its parts if it is long."""
     before = file_stamp(path)
-    options = [VERSION, table_format(path), sorted(columns.items())]
+    options = [versions.CATALOGUES, table_format(path), sorted(columns.items())]
     typed = _typing(path, columns)
 
     def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:
@@ -165,7 +165,9 @@ def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator
         yield from rows
         return
     yield Skipped(name, reason)
-    yield from (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    broken_rows = (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    # No product is lost with the end of such a table.
+    yield from (replace(row, cut_off=False) for row in broken_rows)
 
 
 def _documents(
