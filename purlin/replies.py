@@ -246,10 +246,11 @@ class CorpusReply(CorpusStatus):
     memory in `bytes_per_passage` unless an engine holds them, and `ms_per_query` when it was built.
     `stale` is present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
     of a few texts on this machine and on the one that made the build; `warning` is present if it is
-    too large for vectors to be comparable. `interim` is true for a build that serves while
-    the vectors of another encoder are made. `columns` maps standard columns of products, and `codes`,
-    to those of the tables that serve as them. `left_out` counts by reason what could not be read,
-    `warnings` are about the sources: columns that changed, or products that are gone.
+    too large for vectors to be comparable, or if the rules of another version made the build, with the
+    command that makes it anew. `interim` is true for a build that serves while the vectors of another
+    encoder are made. `columns` maps standard columns of products, and `codes`, to those of the tables
+    that serve as them. `left_out` counts by reason what could not be read, `warnings` are about the
+    sources: columns that changed, or products that are gone.
     """
 
     created_at: str | None = None

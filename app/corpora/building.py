@@ -16,7 +16,6 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from purlin.app.shared import Shared
-from purlin.index import builds
 from purlin.index.demo import demos
 from purlin.index.encoder import (
     STATIC_ENCODER,
@@ -69,21 +68,20 @@ class _Running:
 
 
 def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
-    """Return the jobs that make the demo corpora, as far as they are missing.
+    """Return the jobs that make the demo corpora, as far as they are missing or outdated.
 
-    All are built with the static encoder first, so that each can be searched within seconds, then with
+    Those missing are built with the static encoder first, so that each can be searched within seconds, then with
     the encoder in `directory`, which has this `fingerprint`, or for code with the better one there is.
     """
-    manifests = [(demo, builds.active_manifest(home, demo.name)) for demo in demos()]
     jobs = []
     if STATIC_ENCODER.is_dir() and not is_static(directory):
-        missing = [demo for demo, manifest in manifests if manifest is None]
+        missing = [demo for demo in demos() if demo.is_missing(home)]
         jobs += [Job(demo.name, demo.kind, "demo", (STATIC_ENCODER,)) for demo in missing]
 
-    for demo, manifest in manifests:
+    for demo in demos():
         best = encoder_for(demo.kind, directory)
         expected = fingerprint if best == directory else encoder_fingerprint(best)
-        if demo.is_due(manifest, expected):
+        if demo.is_due(home, expected):
             jobs.append(Job(demo.name, demo.kind, "demo", (best,)))
     return jobs
 

@@ -8,9 +8,10 @@ writes events to standard output:
     {"stage": "read", "done": 256, "total": null}
     {"end": "built", "remarks": []}
 
-`task` is "demo" for a demo corpus, or "repeat" for one whose sources have changed. `end` is
-"built", then with the build's `remarks` for the log, "unchanged", "busy" or "failed", then with a
-`message`, and a `trace` of an unexpected error. The process ends with its input.
+`task` is "demo" for a demo corpus, or "repeat" for one whose sources, or the rules by which they are
+read, have changed. `end` is "built", then with the build's `remarks` for the log, "unchanged", "busy"
+or "failed", then with a `message`, and a `trace` of an unexpected error. The process ends with its
+input.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from purlin.index.encoder import TextEncoder, find_encoder, is_static
 from purlin.index.encoder.tuning import load_tuned
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
-from purlin.index.indexing.repeat import repeat_build, sources_changed
+from purlin.index.indexing.repeat import is_due, repeat_build
 from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
@@ -73,8 +74,7 @@ class Indexer:
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
             _give_way()
-        manifest = builds.active_manifest(self._home, demo.name)
-        if not demo.is_due(manifest, encoder.fingerprint):
+        if not demo.is_due(self._home, encoder.fingerprint):
             return "unchanged"
 
         build(
@@ -89,8 +89,8 @@ class Indexer:
         return "built"
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
-        """Build a corpus again if its sources changed, with the encoder that made its vectors."""
-        if not sources_changed(self._home, job["corpus"]):
+        """Build a corpus again if that would change it, with the encoder that made its vectors."""
+        if not is_due(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])
         encoder = self._encoder_of(read_manifest(active), job["encoders"])

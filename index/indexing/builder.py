@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds, storage
+from purlin.index import builds, storage, versions
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest
 from purlin.index.builds.remarks import (
@@ -54,7 +54,7 @@ from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import Store
 from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
-from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
+from purlin.index.texts.passages import DEFAULT_SPLITTERS, render
 
 # A catalogue of fewer products may lose any number of them.
 GUARDED_PRODUCTS = 20
@@ -235,7 +235,8 @@ class Builder:
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
             segments=self._names,
-            texts=TEXTS_VERSION,
+            texts=versions.TEXTS,
+            readers=versions.readers(plan.kind),
             documents=content.documents,
             passages=content.passages,
             skipped=content.skipped,

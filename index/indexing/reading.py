@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from purlin.index import versions
 from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.ahead import Item, read_ahead
@@ -22,7 +23,6 @@ from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.segments import BASE, DELTA
 from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
 from purlin.index.storage.digests import DigestMap, digest
-from purlin.index.texts.passages import TEXTS_VERSION
 
 _T = TypeVar("_T")
 
@@ -129,7 +129,7 @@ class SourceReader:
     def _begin_key(self, comparable: bool) -> None:
         directory = self._earlier.directory
         earlier = directory.name if directory is not None else None
-        facts = (MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
+        facts = (MANIFEST_FORMAT, versions.TEXTS, self._splitter, earlier, comparable)
         self._key.update(repr(facts).encode())
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:
@@ -218,7 +218,7 @@ class SourceReader:
         return (
             manifest is not None
             and manifest.splitter == self._splitter
-            and manifest.texts == TEXTS_VERSION
+            and manifest.texts == versions.TEXTS
         )
 
     # ---- what is added

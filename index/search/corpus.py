@@ -189,8 +189,9 @@ class Corpus:
 
     @property
     def warning(self) -> str | None:
-        """Warning if this machine's vectors differ too much from the build's, or None."""
-        return None if self.drift is None else self_check.drift_warning(self.name, self.drift)
+        """Why results are worse than they could be: another machine's vectors, other rules; or None."""
+        drift = None if self.drift is None else self_check.drift_warning(self.name, self.drift)
+        return " ".join(filter(None, [drift, self.manifest.outdated_warning])) or None
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""

@@ -405,18 +405,17 @@ def index_attach(
 
 @app.command("demo")
 def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
-    """Build those of the demo corpora that are missing.
+    """Build those of the demo corpora that are missing, or that an earlier version made.
 
     Example: purlin index demo
     """
-    from purlin.index import builds
     from purlin.index.demo import demos
     from purlin.index.indexing.build import build
 
-    missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
-    for number, demo in enumerate(missing, 1):
+    due = [demo for demo in demos() if demo.is_due(home)]
+    for number, demo in enumerate(due, 1):
         out.print(
-            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
+            f"building demo corpus {number} of {len(due)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
         loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)

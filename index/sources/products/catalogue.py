@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
@@ -37,8 +38,6 @@ from purlin.index.sources.tables import (
 )
 from purlin.index.storage.digests import DigestMap, digest
 from purlin.index.texts.product_fields import ICECAT
-
-VERSION = 13
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
@@ -105,7 +104,7 @@ def _tables(
 ) -> Iterator[SourceFile]:
     """Yield a table as one file, or as its parts if it is long."""
     before = file_stamp(path)
-    options = [VERSION, table_format(path), sorted(columns.items())]
+    options = [versions.CATALOGUES, table_format(path), sorted(columns.items())]
     typed = _typing(path, columns)
 
     def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:

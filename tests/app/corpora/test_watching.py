@@ -14,14 +14,14 @@ from fastapi.testclient import TestClient
 from purlin.app.corpora import watching
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
-from purlin.index import builds
+from purlin.index import builds, versions
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind
 from purlin.index.sources import open_source
-from tests.support.serving import until
+from tests.support.serving import ready, until
 from tests.support.static_files import write_static
 
 
@@ -89,6 +89,29 @@ def test_what_changed_while_the_server_was_down_is_indexed(tmp_path: Path, proje
     (project / "cafe.py").write_text("def cafe():\n    return 2\n")
     with watching_server(tmp_path) as client:
         until(lambda: "cafe" in titles(client))
+
+
+def test_what_another_version_made_is_made_anew(
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with monkeypatch.context() as earlier_version:
+        earlier_version.setattr(versions, "TEXTS", 1)
+        index(tmp_path, "code", "code", project)
+
+    with ready(tmp_path / "home", load_encoder(_static(tmp_path))) as client:
+        assert titles(client) == {"file_name", "get_response"}
+        warning = described(client)["warning"]
+        assert "rules of another version" in warning
+        assert "`purlin index build code ... --name code`" in warning
+        assert str(tmp_path) not in warning
+        assert warning in caplog.messages
+
+    with watching_server(tmp_path) as client:
+        until(lambda: "rules of another version" not in described(client).get("warning", ""))
+        assert titles(client) == {"file_name", "get_response"}
 
 
 def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
