@@ -350,8 +350,10 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
         return _status_fields(status)
 
     manifest = status.opened.manifest
+    remarks = {name: value or None for name, value in asdict(status.opened.remarks).items()}
     return {
         **asdict(manifest),
+        **remarks,
         "bytes": sum(file["bytes"] for file in manifest.files.values()),
         "judged": manifest.judged or None,
         "interim": manifest.interim or None,

@@ -11,6 +11,7 @@ import numpy as np
 
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import read_remarks
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
@@ -111,6 +112,7 @@ class Corpus:
         if self_check.SELF_CHECK_FILE in manifest.files:
             self.drift = self_check.drift(directory, encoder, files.read)
         self._listing = files.read(directory / LISTING_FILE)
+        self.remarks = read_remarks(directory, manifest.files, files.read)
         files.check_others()
 
         self.name = manifest.name

@@ -144,6 +144,28 @@ def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
         until(lambda: "problem" not in described(client, "shop"))
 
 
+def test_what_a_rebuild_has_to_say_is_logged_and_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = tmp_path / "feed.csv"
+    feed.write_text("id,name,description\n1,file,Of oak\n2,cafe,Of ash\n")
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        assert described(client, "shop")["columns"]["title"] == ["name"]
+        assert "warnings" not in described(client, "shop")
+
+        feed.write_text("id,label_x,description\n1,file,Of oak\n2,Of ash\n3,name,Of elm\n")
+        until(lambda: described(client, "shop").get("warnings"))
+        assert "title" not in described(client, "shop")["columns"]
+        left_out = "has 2 cells where the header has 3"
+        assert described(client, "shop")["left_out"] == [
+            {"reason": left_out, "count": 1, "first": ["feed.csv:3"]}
+        ]
+        logged = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert 'shop: title is read from no column; before, it was "name"' in logged
+        assert f"shop: 1 left out (feed.csv:3): {left_out}" in logged
+
+
 def test_a_root_that_is_gone_keeps_its_documents(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
