@@ -13,9 +13,9 @@ from purlin.index.records import Kind
 TEXTS = 9
 
 # Each is raised when its reader makes other documents of the same files, and is part of their digests.
-CODE = 20
+CODE = 21
 CATALOGUES = 13
-MANUALS = 23
+MANUALS = 24
 DOCSTRINGS = 5
 BEIR = 2
 # Of what several paths of a corpus add to their documents.

@@ -150,6 +150,8 @@ class Builder:
         self._jobs: list[Job] = []
         self._running: _Running | None = None
         self._problems: dict[str, str] = {}
+        # What the last build of each corpus had to say of its sources.
+        self._remarks: dict[str, list[str]] = {}
         self._process: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -215,7 +217,15 @@ class Builder:
             if event["end"] == "failed" and event["message"] != before and not self._closing:
                 _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
             elif event["end"] == "built":
+                self._log_remarks(job.corpus, event["remarks"])
                 self._built(job.corpus)
+
+    def _log_remarks(self, corpus: str, remarks: list[str]) -> None:
+        """Log what a build has to say of its sources, unless the one before said the same."""
+        if remarks != self._remarks.get(corpus, []):
+            for remark in remarks:
+                _log.warning("%s: %s", corpus, remark)
+        self._remarks[corpus] = remarks
 
     def _next(self) -> Job | None:
         """Wait for the next job; None at the end."""

@@ -6,11 +6,12 @@ writes events to standard output:
 
     {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
     {"stage": "read", "done": 256, "total": null}
-    {"end": "built"}
+    {"end": "built", "remarks": []}
 
 `task` is "demo" for a demo corpus, or "repeat" for one whose sources, or the rules by which they are
-read, have changed. `end` is "built", "unchanged", "busy" or "failed", then with a `message`, and a
-`trace` of an unexpected error. The process ends with its input.
+read, have changed. `end` is "built", then with the build's `remarks` for the log, "unchanged", "busy"
+or "failed", then with a `message`, and a `trace` of an unexpected error. The process ends with its
+input.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import IO, Any, Literal
 
 from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import read_remarks
 from purlin.index.cpus import available_cpus
 from purlin.index.demo import demos
 from purlin.index.encoder import TextEncoder, find_encoder, is_static
@@ -63,7 +65,8 @@ class Indexer:
             message = f"It cannot be built ({type(error).__name__}); see the log."
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
-            self._write({"end": end})
+            remarks = self._remarks(job["corpus"]) if end == "built" else []
+            self._write({"end": end, "remarks": remarks})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
@@ -93,6 +96,11 @@ class Indexer:
         encoder = self._encoder_of(read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
         return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
+
+    def _remarks(self, corpus: str) -> list[str]:
+        """Return what the active build of a corpus has to say of its sources."""
+        directory = builds.current(self._home, corpus)
+        return read_remarks(directory, read_manifest(directory).files).problems()
 
     def _open(self, directory: str) -> TextEncoder:
         if directory not in self._encoders:

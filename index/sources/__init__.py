@@ -202,7 +202,8 @@ def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skip
             else:
                 yield _prefixed_document(record, prefix)
 
-    return SourceFile(f"{prefix}/{file.path}", file.digest + _digest_end(prefix), read, file.stamp)
+    digest = file.digest + _digest_end(prefix)
+    return replace(file, path=f"{prefix}/{file.path}", digest=digest, read=read)
 
 
 def _digest_end(prefix: str) -> str:

@@ -127,6 +127,45 @@ def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
         until(lambda: titles(client, "shop") == {"file", "cafe"})
 
 
+def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    whole = '{"id": "1", "title": "file"}\n{"id": "2", "title": "cafe"}\n'
+    feed.write_text(whole)
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        feed.write_text('{"id": "1", "title": "file name"}\n{"id": "2", "ti')
+        until(
+            lambda: "feed.jsonl:2 is not valid JSON" in described(client, "shop").get("problem", "")
+        )
+        assert titles(client, "shop") == {"file", "cafe"}
+
+        feed.write_text(whole.replace("cafe", "name"))
+        until(lambda: titles(client, "shop") == {"file", "name"})
+        until(lambda: "problem" not in described(client, "shop"))
+
+
+def test_what_a_rebuild_has_to_say_is_logged_and_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = tmp_path / "feed.csv"
+    feed.write_text("id,name,description\n1,file,Of oak\n2,cafe,Of ash\n")
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        assert described(client, "shop")["columns"]["title"] == ["name"]
+        assert "warnings" not in described(client, "shop")
+
+        feed.write_text("id,label_x,description\n1,file,Of oak\n2,Of ash\n3,name,Of elm\n")
+        until(lambda: described(client, "shop").get("warnings"))
+        assert "title" not in described(client, "shop")["columns"]
+        left_out = "has 2 cells where the header has 3"
+        assert described(client, "shop")["left_out"] == [
+            {"reason": left_out, "count": 1, "first": ["feed.csv:3"]}
+        ]
+        logged = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert 'shop: title is read from no column; before, it was "name"' in logged
+        assert f"shop: 1 left out (feed.csv:3): {left_out}" in logged
+
+
 def test_a_root_that_is_gone_keeps_its_documents(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
