@@ -232,6 +232,7 @@ def test_probes_answer_head(client: TestClient, path: str) -> None:
 
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
+    assert openapi["paths"]["/search"]["post"]["operationId"] == "search"
     schemas = openapi["components"]["schemas"]
     for path in openapi["paths"].values():
         for operation in path.values():
