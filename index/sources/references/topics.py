@@ -17,7 +17,7 @@ from itertools import pairwise, takewhile
 
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.html.writer import slug
-from purlin.index.sources.references.markup import name_start
+from purlin.index.sources.references.rst import name_start
 
 TITLES = {
     "library/pdb": "The Python Debugger",
