@@ -19,7 +19,9 @@ from purlin.index.sources.words import words
 # Characters: docutils' time grows with the square of a line's length.
 MAX_LINE = 100_000
 
+# `label <target>`
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
+# What ends the name of an option, and what stands before that of a definition.
 _OPTION_END = re.compile(r"[\s=\[]")
 _PREFIX = re.compile(
     r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+"
