@@ -93,7 +93,8 @@ class Skipped:
 
     `line` counts from 1; for tables it is the row. `by_choice` marks what could be read, but is left
     out for what it is, such as data among source files. `passing` marks a failure that may not
-    repeat with the same content: a time limit, or a file that could not be read.
+    repeat with the same content: a time limit, or a file that could not be read. `cut_off` marks
+    where a file of records ends too early: all that would follow is lost.
     """
 
     path: str
@@ -101,6 +102,7 @@ class Skipped:
     line: int | None = None
     by_choice: bool = False
     passing: bool = field(default=False, kw_only=True)
+    cut_off: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

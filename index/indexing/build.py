@@ -48,7 +48,7 @@ def build(
     `progress(stage, finished_count, total)` is called with the stages read, interim, encode, index,
     log, measure and store. A build that measures worse than the active one raises Worse, see `Options`.
     So does, before anything more is encoded, a catalogue that has lost more than half of its products:
-    its export may be cut off, or another file.
+    its export may be another file. The same holds for records of any kind in a file that ends too early.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
@@ -99,7 +99,7 @@ def _build(
     with Builder.open(plan, directory) as builder:
         builder.read(sources, first_encoder)
         if not options.force:
-            builder.check_size(builds.active_manifest(plan.home, plan.name))
+            builder.check_complete(builds.active_manifest(plan.home, plan.name))
         if first_encoder is encoder or builder.passages < INTERIM_PASSAGES:
             return _finish(plan, builder, encoder)
 

@@ -68,7 +68,8 @@ class Options:
 
     With `judged`, the build and the active one are measured on the same queries. A build that is
     significantly worse is kept but not activated, unless `force` is set. `force` also publishes a build
-    in which nothing has changed, or a catalogue that has lost more than half of its products.
+    in which nothing has changed, one that has lost more than half of its products, and one of a file
+    that ends too early.
 
     A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
     small one. If the machine fails soon after, it may be damaged, and has to be made again.
@@ -118,6 +119,7 @@ class Builder:
         # Number of segments that stay, and the name of the new one, if any.
         self._kept, self._new_segment = 0, ""
         self._first_skipped: Skipped | None = None
+        self._cut_off: Skipped | None = None
 
         # The vectors that are being made, and the encoder that makes them.
         self._encoding: Encoding | None = None
@@ -169,13 +171,14 @@ class Builder:
         )
         listing = reader.read(sources, self._earlier.comparable(encoder), self._unfinished)
         self._kept, self._new_segment = reader.kept, reader.segment
-        self._first_skipped = reader.first_skipped
+        self._first_skipped, self._cut_off = reader.first_skipped, reader.cut_off
         self._describe(listing)
         plan.progress("read", self._content.documents, self._content.documents)
 
         # A build that is killed while it encodes or makes a graph is not to read the sources again.
         makes_graph = reader.segment == BASE and self.passages > dense.EXACT_ROWS
-        if (encoding.takes_long or makes_graph) and not reader.failed:
+        is_whole = not reader.failed and reader.cut_off is None
+        if (encoding.takes_long or makes_graph) and is_whole:
             entries = build_files.checksums(self.directory, self._linked)
             prefix = f"{reader.segment}/"
             files = {
@@ -187,8 +190,10 @@ class Builder:
             reading = Reading(reader.key, reader.kept, reader.segment, self.passages, files)
             self._unfinished.save(reading, self.directory, durable=plan.options.durable)
 
-    def check_size(self, active: Manifest | None) -> None:
-        """Raise Worse if most of the active build's products are gone."""
+    def check_complete(self, active: Manifest | None) -> None:
+        """Raise Worse if a file ends too early, or if most of the active build's products are gone."""
+        if self._cut_off is not None:
+            raise Worse(self._cut_off_message(self._cut_off, active))
         if active is None or not self._plan.kind == active.kind == "product":
             return
 
@@ -336,6 +341,16 @@ class Builder:
                 f" The sources have no file that kind {kind!r} reads{ignored}: check path and kind."
             )
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
+
+    def _cut_off_message(self, end: Skipped, active: Manifest | None) -> str:
+        place = f"{end.path}:{end.line}" if end.line else end.path
+        stays = "nothing was built" if active is None else "the active build stays"
+        message = (
+            f"{place} {end.reason}. The file ends there too early, or cannot be read any further, so "
+            f"{stays}. Export it again, under another name until it is complete; --force takes what "
+            "is there."
+        )
+        return message.encode(errors="replace").decode()
 
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""

@@ -66,6 +66,8 @@ class SourceReader:
         self.kept = 0
         self.segment = ""
         self.first_skipped: Skipped | None = None
+        # Where a file ends too early, the first such place.
+        self.cut_off: Skipped | None = None
         # Whether some file failed in a way that may not repeat.
         self.failed = False
         # Documents that no earlier build had.
@@ -132,7 +134,7 @@ class SourceReader:
         with closing(self._with_items(entries)) as contents:
             for position, (entry, items) in enumerate(contents):
                 if isinstance(entry, Skipped):
-                    self.first_skipped = self.first_skipped or entry
+                    self._note(entry)
                     skipped.append(entry)
                 # A file whose document gave way to that of an earlier file has no position any more.
                 elif (
@@ -293,8 +295,13 @@ class SourceReader:
         return False
 
     def _skip(self, writer: SegmentWriter, skipped: Skipped, number: int) -> None:
-        self.first_skipped = self.first_skipped or skipped
+        self._note(skipped)
         writer.store.add_skipped(skipped, number)
+
+    def _note(self, skipped: Skipped) -> None:
+        self.first_skipped = self.first_skipped or skipped
+        if skipped.cut_off:
+            self.cut_off = self.cut_off or skipped
 
     def _owner(self, document_id: str, key: bytes, position: int) -> int | None:
         """Number of the file that has this id already, -1 for one of the base, or None."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -165,7 +166,9 @@ def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator
         yield from rows
         return
     yield Skipped(name, reason)
-    yield from (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    broken_rows = (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    # No product is lost with the end of such a table.
+    yield from (replace(row, cut_off=False) for row in broken_rows)
 
 
 def _documents(

@@ -1,8 +1,9 @@
 """Read reference documentation as one document per definition and per section of prose.
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
-Markdown, reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any,
-there is the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
+Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, or OpenAPI and JSON
+Schema. Without any, there is the help of the running Python. All but HTML is turned into HTML first, so
+that one reader serves all.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from purlin.index.sources.references import (
     manual_pages,
     markdown,
     rst,
+    schemas,
     topics,
 )
 from purlin.index.sources.references.html.reader import read_page
@@ -39,7 +41,7 @@ from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 23
+VERSION = 24
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -54,6 +56,7 @@ PAGE_FORMATS = {
     ".asciidoc": "asciidoc",
     ".rst": "rst",
     ".txt": "rst",
+    ".json": "schema",
 }
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
@@ -65,6 +68,8 @@ _INDEX_PAGE = re.compile(
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
     r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
+# `openapi.json`, `petstore.swagger.json`, `settings.schema.json`; a directory may have any other JSON.
+_SCHEMA = re.compile(r"(?:.*[._-])?(?:openapi|swagger|schema)(?:[._-].*)?\.json", re.IGNORECASE)
 _BUILD_FOLDERS = words(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
 )
@@ -217,7 +222,10 @@ def _walk(root: Path) -> Iterator[Path | Skipped]:
 
 
 def _is_page(name: str) -> bool:
-    return _format(name) is not None and not _INDEX_PAGE.fullmatch(name)
+    page_format = _format(name)
+    if page_format == "schema":
+        return _SCHEMA.fullmatch(name) is not None
+    return page_format is not None and not _INDEX_PAGE.fullmatch(name)
 
 
 def _format(name: str) -> str | None:
@@ -353,6 +361,7 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "manual": manual_pages.html,
     "markdown": markdown.html,
     "rst": rst.html,
+    "schema": schemas.html,
 }
 
 _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {

@@ -104,6 +104,23 @@ def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
         until(lambda: titles(client, "shop") == {"file", "cafe"})
 
 
+def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    whole = '{"id": "1", "title": "file"}\n{"id": "2", "title": "cafe"}\n'
+    feed.write_text(whole)
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        feed.write_text('{"id": "1", "title": "file name"}\n{"id": "2", "ti')
+        until(
+            lambda: "feed.jsonl:2 is not valid JSON" in described(client, "shop").get("problem", "")
+        )
+        assert titles(client, "shop") == {"file", "cafe"}
+
+        feed.write_text(whole.replace("cafe", "name"))
+        until(lambda: titles(client, "shop") == {"file", "name"})
+        until(lambda: "problem" not in described(client, "shop"))
+
+
 def test_a_root_that_is_gone_keeps_its_documents(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

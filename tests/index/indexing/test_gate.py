@@ -19,6 +19,7 @@ from purlin.index.indexing.builder import GUARDED_PRODUCTS, Options
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import problem, serving
@@ -378,6 +379,61 @@ def test_a_catalogue_that_lost_most_products_is_not_activated(tmp_path: Path) ->
 def test_other_catalogues_may_shrink(tmp_path: Path, before: int, now: int) -> None:
     _catalogue(tmp_path, before)
     assert _catalogue(tmp_path, now).documents == now
+
+
+def _build_feed(home: Path, feed: Path, *, force: bool = False) -> Manifest:
+    return build(
+        home,
+        "c",
+        "product",
+        open_source("product", [feed]),
+        HashEncoder(),
+        options=Options(force=force),
+    )
+
+
+@pytest.mark.parametrize("rows", [40, 1500], ids=["one file", "in parts"])
+def test_a_feed_that_ends_in_the_middle_of_a_row_is_not_activated(
+    tmp_path: Path, rows: int
+) -> None:
+    feed = tmp_path / "feed.csv"
+    content = "id,title,price\n" + "".join(f"{n},Saw {n},9.90\n" for n in range(rows))
+    cut_off = content[: content.index(f"Saw {rows * 3 // 4}") + 3]
+    feed.write_text(content)
+    _build_feed(tmp_path, feed)
+    good = builds.builds(tmp_path, "c")
+
+    feed.write_text(cut_off)
+    with pytest.raises(Worse) as raised:
+        _build_feed(tmp_path, feed)
+
+    assert raised.value.message == (
+        f"feed.csv:{rows * 3 // 4 + 2} has 2 cells where the header has 3. The file ends there too "
+        "early, or cannot be read any further, so the active build stays. Export it again, under "
+        "another name until it is complete; --force takes what is there."
+    )
+    assert builds.builds(tmp_path, "c") == good
+    assert _build_feed(tmp_path, feed, force=True).documents == rows * 3 // 4
+
+    feed.write_text(content)
+    assert _build_feed(tmp_path, feed).documents == rows
+
+
+def test_nothing_is_built_first_of_a_feed_that_is_cut_off(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.json"
+    feed.write_text('[{"title": "Saw"},\n{"title": "Axe"},\n{"tit')
+
+    with pytest.raises(Worse, match=r"feed.json:3 is not valid JSON.* so nothing was built"):
+        _build_feed(tmp_path, feed)
+    assert _build_feed(tmp_path, feed, force=True).documents == 2
+
+
+def test_the_end_of_a_table_without_products_is_of_no_concern(tmp_path: Path) -> None:
+    (tmp_path / "feed").mkdir()
+    (tmp_path / "feed" / "saws.csv").write_text("id,title\n1,Saw\n")
+    (tmp_path / "feed" / "visits.jsonl").write_text('{"at": 1, "page": 2}\n{"at": 2, "pa')
+
+    assert _build_feed(tmp_path, tmp_path / "feed").documents == 1
 
 
 def test_other_kinds_may_shrink(tmp_path: Path) -> None:
