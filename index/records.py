@@ -116,12 +116,15 @@ class SourceFile:
 
     While a file has the `stamp`, it has the same digest. None means that this cannot be relied on:
     the reader does not give stamps, or the file changed so recently that its time may not tell.
+
+    `columns` maps standard columns of products to those of the file that serve as them.
     """
 
     path: str
     digest: str
     read: Callable[[], Iterator[Document | Skipped]]
     stamp: Stamp | None = None
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

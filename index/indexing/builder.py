@@ -8,15 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds, storage
+from purlin.index import builds, storage, versions
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest
+from purlin.index.builds.remarks import (
+    MOST_COLUMNS,
+    MOST_PLACES,
+    REMARKS_FILE,
+    LeftOut,
+    Remarks,
+    column_changes,
+    shown,
+    summarised,
+)
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.engines.milvus import Connection
@@ -43,10 +54,12 @@ from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import Store
 from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
-from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
+from purlin.index.texts.passages import DEFAULT_SPLITTERS, render
 
 # A catalogue of fewer products may lose any number of them.
 GUARDED_PRODUCTS = 20
+# The share of products that a catalogue may lose without a warning.
+MOST_LOST = 0.2
 # The progress of indexing fewer rows is not shown.
 SHOWN_ROWS = 30_000
 RECALL = "dense recall@100"
@@ -120,6 +133,7 @@ class Builder:
         self._kept, self._new_segment = 0, ""
         self._first_skipped: Skipped | None = None
         self._cut_off: Skipped | None = None
+        self._remarks = Remarks()
 
         # The vectors that are being made, and the encoder that makes them.
         self._encoding: Encoding | None = None
@@ -173,6 +187,7 @@ class Builder:
         self._kept, self._new_segment = reader.kept, reader.segment
         self._first_skipped, self._cut_off = reader.first_skipped, reader.cut_off
         self._describe(listing)
+        self._remarks = self._remarks_on(reader)
         plan.progress("read", self._content.documents, self._content.documents)
 
         # A build that is killed while it encodes or makes a graph is not to read the sources again.
@@ -211,6 +226,7 @@ class Builder:
         """Take over the documents and postings of the earlier build as they are."""
         self._kept = len(self._earlier.segments)
         self._describe(self._earlier.listing)
+        self._remarks = self._earlier.remarks
 
     def finish(self, encoder: TextEncoder, stage: str = "encode") -> Manifest:
         """Write the vectors and everything else of the encoder, and return the manifest."""
@@ -223,6 +239,7 @@ class Builder:
             fusion = self._fusion(documents, encoder)
 
         self_check.write_self_check(self.directory, encoder)
+        self._remarks.save(self.directory)
         plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         return Manifest(
@@ -232,7 +249,8 @@ class Builder:
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
             segments=self._names,
-            texts=TEXTS_VERSION,
+            texts=versions.TEXTS,
+            readers=versions.readers(plan.kind),
             documents=content.documents,
             passages=content.passages,
             skipped=content.skipped,
@@ -258,9 +276,12 @@ class Builder:
         if active is None:
             return None
 
-        files = {name: entry for name, entry in active.files.items() if name != gate.JUDGED_FILE}
+        # What a build remarks on may be that it differs from the one before.
+        apart = (gate.JUDGED_FILE, REMARKS_FILE)
+        files = {name: entry for name, entry in active.files.items() if name not in apart}
         again = replace(
             manifest,
+            files={name: entry for name, entry in manifest.files.items() if name not in apart},
             created_at=active.created_at,
             took_s=active.took_s,
             reused=active.reused,
@@ -296,7 +317,8 @@ class Builder:
         self._link(lambda file: file not in VECTOR_FILES)
         listing.save(self.directory)
         with self._stores() as stores:
-            skipped = len(segments.left_out(listing, stores))
+            left_out = segments.left_out(listing, stores)
+            skipped = len(left_out)
             if not stores:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
 
@@ -313,7 +335,9 @@ class Builder:
             passages = sum(len(store.document_of) for store in stores)
             if documents.everything is not None:
                 passages = int(np.count_nonzero(documents.everything))
-            self._content = _Content(field_types, order, len(documents), passages, skipped)
+            self._content = _Content(
+                field_types, order, len(documents), passages, skipped, summarised(left_out)
+            )
             if not len(documents):
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
@@ -371,6 +395,27 @@ class Builder:
             relevant = self._plan.options.judged.relevant_ids
             available = documents.rows_of(relevant).keys() | self._earlier.existing_ids(relevant)
             gate.check_judged_documents(self._plan.options.judged, available)
+
+    def _remarks_on(self, reader: SourceReader) -> Remarks:
+        """Return what is to be said of the sources that were read."""
+        columns = {
+            standard: tuple(map(shown, islice(names, MOST_COLUMNS)))
+            for standard, names in reader.columns.items()
+        }
+        warnings = list(column_changes(self._earlier.remarks.columns, columns))
+        if reader.untitled:
+            tables = ", ".join(map(shown, islice(reader.untitled, MOST_PLACES)))
+            warnings.append(
+                f"no column serves as title, so products are titled by their texts: {tables}; "
+                '--column title="COLUMN" assigns one'
+            )
+
+        active, now = self._earlier.manifest, self._content.documents
+        if self._plan.kind == "product" and active is not None:
+            lost = active.documents - now
+            if active.documents >= GUARDED_PRODUCTS and lost > MOST_LOST * active.documents:
+                warnings.append(f"{now:,} products, {lost:,} fewer than in the build before")
+        return Remarks(columns, self._content.left_out, tuple(warnings))
 
     # ---- vectors
 
@@ -494,3 +539,4 @@ class _Content:
     documents: int = 0
     passages: int = 0
     skipped: int = 0
+    left_out: tuple[LeftOut, ...] = ()

@@ -25,6 +25,7 @@ from purlin.cli.console import (
 )
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import Remarks, read_remarks
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def index_build(
     else:
         _report_build(manifest)
         _report_inputs(manifest, options, unassigned)
+        for line in _remarks(home, name, manifest).lines():
+            out.print(line)
 
 
 def _open_sources(
@@ -206,6 +209,13 @@ def _report_inputs(manifest: Manifest, options: Options, unassigned: Unassigned 
         out.print(f"query log: {logged:,} of {total:,} queries lead to its documents")
     for line in unassigned.remarks() if unassigned else ():
         out.print(line)
+
+
+def _remarks(home: Path, name: str, manifest: Manifest) -> Remarks:
+    """Return what the active build of a corpus has to say of its sources."""
+    from purlin.index import builds
+
+    return read_remarks(builds.current(home, name), manifest.files)
 
 
 def _columns(assignments: list[str]) -> dict[str, str]:
@@ -330,6 +340,8 @@ def index_show(
         with closing(segments.open_documents(directory, manifest)) as documents:
             names = sorted(documents.field_types)
             left_out = segments.left_out(read_listing(directory), documents.stores)
+    for line in _remarks(home, name, manifest).lines():
+        out.print(line)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]
     for file in listed:
@@ -393,18 +405,17 @@ def index_attach(
 
 @app.command("demo")
 def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
-    """Build those of the demo corpora that are missing.
+    """Build those of the demo corpora that are missing, or that an earlier version made.
 
     Example: purlin index demo
     """
-    from purlin.index import builds
     from purlin.index.demo import demos
     from purlin.index.indexing.build import build
 
-    missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
-    for number, demo in enumerate(missing, 1):
+    due = [demo for demo in demos() if demo.is_due(home)]
+    for number, demo in enumerate(due, 1):
         out.print(
-            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
+            f"building demo corpus {number} of {len(due)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
         loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)

@@ -37,6 +37,7 @@ _MOST_CODES = 20  # of a query, each of which is looked up
 _PIECE = re.compile(r"[^\W_]+")
 _MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
+_MAX_OF_NAME = 500  # passages of what has the name of a function in a stack trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,20 @@ class NamedRows:
         """
         existing = self._documents.existing_paths(endings(path))
         file = next((ending for ending in endings(path) if ending in existing), None)
-        if file is None:
+        names = [name for name in functions.values() if name]
+        if file is not None:
+            rows = self._documents.rows_where({"path": file})
+        elif names and "name" in self._documents.field_types:
+            rows = self._documents.rows_where({"name": names}, _MAX_OF_NAME)
+        else:
             return NO_ROWS
 
-        rows = self._documents.rows_where({"path": file})
         documents = [stored.document for stored in self._documents.fetch(rows.tolist())]
+        if file is None:
+            # Java's frames have no more than the name of a file.
+            is_in_file = [f"/{each.location.path}".endswith(f"/{path}") for each in documents]
+            rows = rows[np.array(is_in_file, dtype=np.bool_)]
+            documents = list(itertools.compress(documents, is_in_file))
         at_lines = (in_frame(documents, *each) for each in functions.items())
         ids = {document.id for document in at_lines if document is not None}
         return rows[[document.id in ids for document in documents]]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tree_sitter as ts
 
+from purlin.index import versions
 from purlin.index.records import (
     Content,
     Document,
@@ -46,8 +47,6 @@ from purlin.index.sources.code.roles import MINIFIED_BYTES, role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
-
-VERSION = 20
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -162,7 +161,7 @@ class _File:
         leaves_out = self.secondary == "leave-out"
         # A grammar may be installed later.
         grammar = f" {self.kind.grammar.name}" if self.kind.grammar else ""
-        return f"code {VERSION}{' source-only' * leaves_out}{grammar}:"
+        return f"code {versions.CODE}{' source-only' * leaves_out}{grammar}:"
 
     def _digest(self, content: bytes) -> str:
         return self._tag + hashlib.sha256(f"{self.name}\0".encode() + content).hexdigest()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
@@ -123,6 +124,21 @@ def column_names(
         # There, rows name their parent by its SKU, if it has one.
         aliases.update(("id", name) for name in names if key_of(name) == "sku")
     return aliases | explicit
+
+
+def serving_columns(
+    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Map standard columns, and "codes", to the columns that serve as them in the first records."""
+    present = list(dict.fromkeys(chain.from_iterable(sample)))
+    filled = [name for name in present if any(record.get(name) for record in sample)]
+    names = column_names(filled, columns, present)
+
+    serving: dict[str, tuple[str, ...]] = {
+        standard: (names[standard],) for standard in COLUMNS if standard in names
+    }
+    codes = tuple(name for name in filled if is_code(name) and name not in names.values())
+    return {**serving, "codes": codes} if codes else serving
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.repeat import sources_changed
+from purlin.index.indexing.repeat import is_due
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.search import dense
@@ -361,7 +361,7 @@ def test_a_file_that_was_touched_counts_as_read(tmp_path: Path, encoder: HashEnc
     )
     time.sleep(0.05)
     path.touch()
-    assert sources_changed(tmp_path, "c")
+    assert is_due(tmp_path, "c")
     build(
         tmp_path,
         "c",
@@ -370,7 +370,7 @@ def test_a_file_that_was_touched_counts_as_read(tmp_path: Path, encoder: HashEnc
         encoder,
         options=Options(origin=origin),
     )
-    assert not sources_changed(tmp_path, "c")
+    assert not is_due(tmp_path, "c")
 
 
 def test_delete_removes_what_is_unfinished(tmp_path: Path) -> None:
