@@ -37,6 +37,7 @@ from purlin.index.encoder import TextEncoder, find_encoder, is_static
 from purlin.index.encoder.tuning import load_tuned
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import is_due, repeat_build
 from purlin.index.pace import Progress
 
@@ -83,7 +84,7 @@ class Indexer:
             demo.kind,
             demo.sources(),
             encoder,
-            origin=(demo.about,),
+            options=Options(origin=(demo.about,)),
             progress=self._progress(),
         )
         return "built"

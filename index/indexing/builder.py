@@ -75,8 +75,19 @@ class Options:
 
     `dense_weight` None takes the weight tuned for the kind, or a lower one for products in a language
     that the encoder hardly knows. `log` has earlier queries and the documents that they led to.
-    `secondary`, `base_url` and `columns` are those that the sources were opened with; the manifest
-    records them, so that the build can be repeated.
+
+    `origin` says where the sources are, and `secondary`, `base_url` and `columns` are those that they
+    were opened with; the manifest records them, so that the build can be repeated.
+
+    With `judged`, the build and the active one are measured on the same queries. A build that is
+    significantly worse is kept but not activated, unless `force` is set. `force` also publishes a build
+    in which nothing has changed, one that has lost more than half of its products, and one of a file
+    that ends too early.
+
+    A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
+    small one. If the machine fails soon after, it may be damaged, and has to be made again.
+
+    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
     """
 
     splitter: Splitter | None = None
@@ -85,6 +96,11 @@ class Options:
     secondary: Secondary = "demote"
     base_url: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    origin: tuple[str, ...] = ()
+    judged: Judgements | None = None
+    force: bool = False
+    durable: bool = True
+    engine: Connection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +111,7 @@ class Plan:
     name: str
     kind: Kind
     options: Options
-    origin: tuple[str, ...]
     progress: Progress
-    judged: Judgements | None
-    durable: bool
-    engine: Connection | None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -138,7 +150,9 @@ class Builder:
             builds.staging(directory) as staging_dir,
             storage.storage_errors(),
             # What an engine has is read and encoded anew.
-            Earlier() if plan.engine else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
+            Earlier()
+            if plan.options.engine
+            else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
         ):
             builder = cls(plan, staging_dir, earlier)
             try:
@@ -189,7 +203,7 @@ class Builder:
             }
             self._linked |= files
             reading = Reading(reader.key, reader.kept, reader.segment, self.passages, files)
-            self._unfinished.save(reading, self.directory, durable=plan.durable)
+            self._unfinished.save(reading, self.directory, durable=plan.options.durable)
 
     def check_complete(self, active: Manifest | None) -> None:
         """Raise Worse if a file ends too early, or if most of the active build's products are gone."""
@@ -246,7 +260,7 @@ class Builder:
             dense_weight=fusion.dense_weight,
             lexical_power=fusion.lexical_power,
             demote=options.secondary == "demote",
-            sources=plan.origin,
+            sources=options.origin,
             secondary=options.secondary,
             base_url=options.base_url,
             columns=dict(options.columns),
@@ -376,11 +390,11 @@ class Builder:
         log = self._plan.options.log
         query_log.check_log(log, documents.rows_of({logged.document for logged in log}))
 
-        if self._plan.judged is not None:
+        if self._plan.options.judged is not None:
             # Documents that the build has lost are judged, too.
-            relevant = self._plan.judged.relevant_ids
+            relevant = self._plan.options.judged.relevant_ids
             available = documents.rows_of(relevant).keys() | self._earlier.existing_ids(relevant)
-            gate.check_judged_documents(self._plan.judged, available)
+            gate.check_judged_documents(self._plan.options.judged, available)
 
     def _remarks_on(self, reader: SourceReader) -> Remarks:
         """Return what is to be said of the sources that were read."""

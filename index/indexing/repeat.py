@@ -76,14 +76,6 @@ def repeat_build(
         secondary=manifest.secondary,
         base_url=manifest.base_url,
         columns=manifest.columns,
-    )
-    return build(
-        home,
-        name,
-        manifest.kind,
-        sources,
-        encoder,
-        options=options,
         origin=manifest.sources,
-        progress=progress,
     )
+    return build(home, name, manifest.kind, sources, encoder, options=options, progress=progress)

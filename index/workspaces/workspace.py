@@ -334,6 +334,7 @@ class Workspace:
     def _build(self, sources: list[SourceFile | Skipped], progress: Progress | None) -> None:
         # Imported here, since most searches find nothing to index.
         from purlin.index.indexing.build import build
+        from purlin.index.indexing.builder import Options
 
         started = time.monotonic()
         is_new = self._name not in builds.corpora(self._home)
@@ -348,10 +349,9 @@ class Workspace:
             self.kind,
             sources,
             self._encoder,
-            origin=(origin.root,),
-            progress=progress,
             # An index of the cache that a failing machine damaged is made again.
-            durable=False,
+            options=Options(origin=(origin.root,), durable=False),
+            progress=progress,
         )
         self._open()
         origin.write(self._state)

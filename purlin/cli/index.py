@@ -134,18 +134,18 @@ def index_build(
     from purlin.index.search.ranking.query_log import read_log
 
     log = read_log(query_log) if query_log else []
-    options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []))
-    judged = _judgements(queries, qrels, measure)
     engine = Connection.of(milvus) if backend == "milvus" else None
+    options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []),
+                      origin=tuple(str(path.absolute()) for path in paths),
+                      judged=_judgements(queries, qrels, measure), force=force, engine=engine)  # fmt: skip
     digests = {} if engine else file_digests(home, name)
     sources, unassigned = _open_sources(kind, paths, options, digests)
     chosen = open_encoder(encoder, purpose=kind, tuned=True, ray=ray)
 
     active = builds.active_manifest(home, name)
-    origin = tuple(str(path.absolute()) for path in paths)
     with _shown_progress(home, name) as progress:
-        manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
-                         judged=judged, force=force, interim=_interim_encoder(engine), engine=engine)  # fmt: skip
+        manifest = build(home, name, kind, sources, chosen, options=options, progress=progress,
+                         interim=_interim_encoder(engine))  # fmt: skip
 
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
@@ -422,6 +422,12 @@ def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
         sources = demo.sources()
         with undone_if_interrupted(), progress_bars() as progress:
             manifest = build(
-                home, demo.name, demo.kind, sources, loaded, origin=(demo.about,), progress=progress
+                home,
+                demo.name,
+                demo.kind,
+                sources,
+                loaded,
+                options=Options(origin=(demo.about,)),
+                progress=progress,
             )
         _report_build(manifest)

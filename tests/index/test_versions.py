@@ -14,6 +14,7 @@ from purlin.index import builds, versions
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.demo import Demo
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import is_due, repeat_build
 from purlin.index.records import KINDS, Kind
 from purlin.index.search.corpus import Corpus
@@ -41,7 +42,7 @@ def build_code(home: Path, source_dir: Path) -> None:
     source_dir.mkdir(exist_ok=True)
     (source_dir / "a.py").write_text("def twice(number):\n    return 2 * number\n")
     files = open_source("code", [source_dir])
-    build(home, "c", "code", files, HashEncoder(), origin=(str(source_dir),))
+    build(home, "c", "code", files, HashEncoder(), options=Options(origin=(str(source_dir),)))
 
 
 def warning(home: Path) -> str | None:
@@ -96,7 +97,7 @@ def test_demo_corpus_is_due_if_another_version_made_it(
     demo = Demo("c", "reference", "three", lambda: iter(files))
     assert demo.is_missing(tmp_path)
     with earlier_reader(monkeypatch, "reference"):
-        build(tmp_path, "c", "reference", files, encoder, origin=("three",))
+        build(tmp_path, "c", "reference", files, encoder, options=Options(origin=("three",)))
 
     assert not demo.is_missing(tmp_path)
     assert demo.is_due(tmp_path)
@@ -106,7 +107,7 @@ def test_demo_corpus_is_due_if_another_version_made_it(
 
     # Somebody's own corpus of that name, in each state.
     with earlier_reader(monkeypatch, "reference"):
-        build(tmp_path, "c", "reference", files, encoder, origin=("/docs",))
+        build(tmp_path, "c", "reference", files, encoder, options=Options(origin=("/docs",)))
     assert not demo.is_due(tmp_path)
     assert not demo.is_due(tmp_path, "of another encoder")
 
@@ -116,7 +117,7 @@ def test_refused_demo_corpus_is_made_anew_but_not_somebodys_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, expected: bool
 ) -> None:
     files = [source("all", numbered(3))]
-    build(tmp_path, "c", "reference", files, HashEncoder(), origin=(origin,))
+    build(tmp_path, "c", "reference", files, HashEncoder(), options=Options(origin=(origin,)))
     monkeypatch.setattr("purlin.index.builds.manifests.MANIFEST_FORMAT", 99)
     demo = Demo("c", "reference", "three", lambda: iter(files))
     assert demo.is_missing(tmp_path) is expected

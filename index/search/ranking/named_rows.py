@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,21 +40,17 @@ _MAX_CODED = 200  # passages by one field
 _MAX_OF_NAME = 500  # passages of what has the name of a function in a stack trace
 
 
+@dataclass(frozen=True, slots=True)
 class NamedRows:
-    """Finds the passages of a corpus that a query names exactly."""
+    """Finds the passages of a corpus that a query names exactly.
 
-    def __init__(
-        self,
-        kind: Kind,
-        documents: DocumentStore,
-        lexical: LexicalRetriever,
-        weights: Callable[[str], Mapping[str, float]],
-    ) -> None:
-        """`weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them."""
-        self._kind = kind
-        self._documents = documents
-        self._lexical = lexical
-        self._weights = weights
+    `_weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them.
+    """
+
+    _kind: Kind
+    _documents: DocumentStore
+    _lexical: LexicalRetriever
+    _weights: Callable[[str], Mapping[str, float]]
 
     def named(self, query: str) -> Rows:
         """Return the rows whose id, title or code is the query; titles of code have dots as separators.

@@ -37,7 +37,9 @@ _WITHOUT_SUBMODULES = frozenset(["encodings", "distutils"])
 _DOCUMENTED_AS = {"posixpath": "os.path"}
 UNKNOWN_ARGUMENTS = "(...)"
 
+# Where an object is, which differs from process to process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# The first parameter of a method.
 _SELF = re.compile(r"\A\((?:self|cls|type)\b(?:, /)?(?:, )?")
 # A call, what it returns in a few words, and whatever else its line tells.
 _CALL = re.compile(

@@ -31,7 +31,8 @@ from purlin.index.sources.references import (
     help_text,
     includes,
     manual_pages,
-    markup,
+    markdown,
+    rst,
     schemas,
     topics,
 )
@@ -358,15 +359,15 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
-    "markdown": markup.markdown,
-    "rst": markup.rst,
+    "markdown": markdown.html,
+    "rst": rst.html,
     "schema": schemas.html,
 }
 
 _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
     "asciidoc": asciidoc.anchor_lines,
     "manual": manual_pages.anchor_lines,
-    "markdown": markup.markdown_lines,
+    "markdown": markdown.anchor_lines,
 }
 
 

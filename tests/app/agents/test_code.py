@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from purlin.app.agents.code import _code_result
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
@@ -178,7 +179,7 @@ def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (source / f"{name}.py").write_text(f"def {name}(rows):\n    return rows\n")
     files = open_source("code", [source])
-    build(tmp_path, "code", "code", files, HashEncoder(), origin=(str(source),))
+    build(tmp_path, "code", "code", files, HashEncoder(), options=Options(origin=(str(source),)))
     time.sleep(0.02)
     (source / "two.py").unlink()
 

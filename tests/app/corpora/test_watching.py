@@ -37,8 +37,8 @@ def project(tmp_path: Path) -> Path:
 def index(tmp_path: Path, name: str, kind: Kind, root: Path) -> None:
     encoder = load_encoder(_static(tmp_path))
     sources = open_source(kind, [root], secondary="leave-out")
-    options = Options(secondary="leave-out", dense_weight=0.25)
-    build(tmp_path / "home", name, kind, sources, encoder, options=options, origin=(str(root),))
+    options = Options(secondary="leave-out", dense_weight=0.25, origin=(str(root),))
+    build(tmp_path / "home", name, kind, sources, encoder, options=options)
 
 
 def _static(tmp_path: Path) -> Path:
