@@ -112,6 +112,7 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
             corpora=results.corpora or None,
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             corrected=results.corrected,
+            related=results.related,
             timings_ms=results.timings_ms if request.explain else None,
             **({} if results.corpora else _origin(corpora[0], rerankers[0])),
         )

@@ -39,7 +39,8 @@ class SearchReply:
     one corpus, which condition of a filter no document fulfils, with values that are like it.
     `reranker` is the model that scored the first hits of one corpus again, if one did, and
     `corrected` the query as it was searched, if some of its words are spelled otherwise in the
-    corpus; of several corpora, each has its own.
+    corpus; of several corpora, each has its own. `related` counts the documents that use a symbol,
+    test it or inherit from it, if the query asks for these: those among each corpus's 200 nearest.
     """
 
     hits: tuple[Hit, ...]
@@ -53,6 +54,7 @@ class SearchReply:
     warning: str | None = None
     timings_ms: Mapping[str, float] | None = None
     corrected: str | None = None
+    related: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,25 @@ def test_search_filters_by_path_and_language(
         )
 
 
+def test_the_head_counts_what_uses_a_name(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path / "locks",
+        {
+            "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+            "jobs.py": "".join(f"def job_{n}():\n    take_lock('{n}')\n\n\n" for n in range(4)),
+        },
+    )
+    build(tmp_path, "locks", "code", open_source("code", [tmp_path / "locks"]), HashEncoder())
+    with ready(tmp_path) as client:
+        users = call(client, "search_code", query="who calls take_lock", k=2)
+        others = call(client, "search_code", query="take_lock")
+
+    assert "; uses take_lock: 4 documents in all" in text(users).splitlines()[0]
+    assert users["structuredContent"]["related"] == 4
+    assert "in all" not in text(others).splitlines()[0]
+    assert "related" not in others["structuredContent"]
+
+
 def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> None:
     result = call(client, "search_code", query="download a page", path="web/data")
     assert text(result).endswith(" web/data.py is not indexed (binary: it holds a zero byte).")
