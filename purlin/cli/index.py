@@ -23,11 +23,10 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index.builds import build_files
-from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
+    from purlin.index.builds.manifests import Manifest
     from purlin.index.encoder import TextEncoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.builder import Options
@@ -268,6 +267,7 @@ def index_list(home: Home = HOME) -> None:
     Example: purlin index list
     """
     from purlin.index import builds
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.errors import Damaged
 
     table = Table(
@@ -304,6 +304,8 @@ def index_show(
     Example: purlin index show code --skipped 100
     """
     from purlin.index import builds
+    from purlin.index.builds import build_files
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search import segments
     from purlin.index.search.store.listing import read_listing
