@@ -66,8 +66,8 @@ class Indexer:
             message = f"It cannot be built ({type(error).__name__}); see the log."
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
-            remarks = self._remarks(job["corpus"]) if end == "built" else []
-            self._write({"end": end, "remarks": remarks})
+            remarks = {"remarks": self._remarks(job["corpus"])} if end == "built" else {}
+            self._write({"end": end, **remarks})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
