@@ -89,7 +89,8 @@ _DEFAULTS = tuple(
         # A setting in code: `responseType: 'json', // default`.
         (
             "stated",
-            r"^[\w.$-]{1,80}\??[ \t]*[:=][ \t]*(?P<value>\S[^\n]{0,80}?),?[ \t]*(?://|#)[ \t]*default$",
+            r"^[ \t]{0,40}['\"]?[\w.$-]{1,80}['\"]?\??[ \t]*[:=][ \t]*(?P<value>\S[^\n]{0,80}?)"
+            r",?[ \t]*(?://|#)[ \t]*default$",
         ),
         # kubectl prints `-f, --follow=false`; `--width=CM` names its value.
         (

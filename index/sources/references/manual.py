@@ -1,8 +1,9 @@
 """Read reference documentation as one document per definition and per section of prose.
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
-Markdown, reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any,
-there is the help of the running Python. Markup is turned into HTML first, so that one reader serves all.
+Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, or OpenAPI and JSON
+Schema. Without any, there is the help of the running Python. All but HTML is turned into HTML first, so
+that one reader serves all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
@@ -29,7 +31,9 @@ from purlin.index.sources.references import (
     help_text,
     includes,
     manual_pages,
-    markup,
+    markdown,
+    rst,
+    schemas,
     topics,
 )
 from purlin.index.sources.references.html.reader import read_page
@@ -38,7 +42,6 @@ from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 23
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -53,6 +56,7 @@ PAGE_FORMATS = {
     ".asciidoc": "asciidoc",
     ".rst": "rst",
     ".txt": "rst",
+    ".json": "schema",
 }
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
@@ -64,6 +68,8 @@ _INDEX_PAGE = re.compile(
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
     r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
+# `openapi.json`, `petstore.swagger.json`, `settings.schema.json`; a directory may have any other JSON.
+_SCHEMA = re.compile(r"(?:.*[._-])?(?:openapi|swagger|schema)(?:[._-].*)?\.json", re.IGNORECASE)
 _BUILD_FOLDERS = words(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
 )
@@ -112,7 +118,7 @@ def python_help() -> Iterator[SourceFile]:
         content = topics.page_text(page)
         if content:
             digest = blake2b(
-                f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
+                f"{versions.MANUALS}:{sys.version}:{page}\0{content}".encode(), digest_size=16
             ).hexdigest()
             yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
 
@@ -216,7 +222,10 @@ def _walk(root: Path) -> Iterator[Path | Skipped]:
 
 
 def _is_page(name: str) -> bool:
-    return _format(name) is not None and not _INDEX_PAGE.fullmatch(name)
+    page_format = _format(name)
+    if page_format == "schema":
+        return _SCHEMA.fullmatch(name) is not None
+    return page_format is not None and not _INDEX_PAGE.fullmatch(name)
 
 
 def _format(name: str) -> str | None:
@@ -279,7 +288,7 @@ class _File:
         if self._format == "asciidoc" and isinstance(text := _decode(content, self.name), str):
             # A file that is included may change, appear or go.
             content += includes.Expanded(text, self.path, self.directory).text.encode()
-        facts = f"{VERSION}:{self.unit}:{base_url}:{self.name}\0".encode()
+        facts = f"{versions.MANUALS}:{self.unit}:{base_url}:{self.name}\0".encode()
         digest = blake2b(facts + content, digest_size=16).hexdigest()
         return SourceFile(self.name, digest, self.read)
 
@@ -350,14 +359,15 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
-    "markdown": markup.markdown,
-    "rst": markup.rst,
+    "markdown": markdown.html,
+    "rst": rst.html,
+    "schema": schemas.html,
 }
 
 _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
     "asciidoc": asciidoc.anchor_lines,
     "manual": manual_pages.anchor_lines,
-    "markdown": markup.markdown_lines,
+    "markdown": markdown.anchor_lines,
 }
 
 

@@ -266,6 +266,7 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("- width how wide (default: 3.5)\n- depth (default value 2), wet (default is no)", {"3.5", "2", "no"}, set()),
         ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("weave: 'plain', // default\n\nHow it is woven.", {"plain"}, set()),
+        ("{\n    weave: 'plain', // default\n    'threads': 4 # default\n}", {"plain", "4"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip

@@ -1,0 +1,231 @@
+"""Turn OpenAPI and JSON Schema documents into HTML.
+
+Each endpoint, its parameters and responses, each schema and its properties become entries, and their
+JSON pointers anchors. What another part of the document describes (`$ref`) is named, not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+from urllib.parse import quote, unquote
+
+from purlin.index.errors import InvalidInput
+from purlin.index.sources.references.page_markup import marked
+
+MAX_ENTRIES = 20_000  # of a document
+MAX_DEPTH = 8  # of properties within properties, and of references to references
+MAX_NAME, MAX_POINTER = 200, 1_000  # characters
+MAX_VALUES, MAX_VALUE_CHARS = 100, 1_000  # of an enumeration
+
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+_JSON_SCHEMA = "json-schema.org"
+# Where schemas have names: in OpenAPI 3, in Swagger 2 and older JSON Schema, in newer JSON Schema.
+_SCHEMAS = (("components", "schemas"), ("definitions",), ("$defs",))
+_COMPOSED = {"allOf": " and ", "oneOf": " or ", "anyOf": " or "}
+_FACTS = (
+    "in required default const enum format minimum exclusiveMinimum maximum exclusiveMaximum multipleOf"
+    " minLength maxLength minItems maxItems pattern deprecated readOnly writeOnly"
+).split()
+_FLAGS = frozenset("required deprecated readOnly writeOnly".split())
+_CAPITAL = re.compile(r"(?=[A-Z])")
+
+Node = Mapping[str, Any]
+
+
+def html(text: str) -> str:
+    """Return a page with the document's entries.
+
+    Raises InvalidInput if it is no such document, or has too many entries.
+    """
+    try:
+        document = _node(json.loads(text))
+    except (ValueError, RecursionError):
+        raise InvalidInput("not JSON that can be read; check its syntax") from None
+
+    is_schema = _JSON_SCHEMA in str(document.get("$schema"))
+    if not is_schema and document.keys().isdisjoint(("openapi", "swagger")):
+        raise InvalidInput(
+            "neither OpenAPI nor JSON Schema: the JSON has no key openapi or swagger, and no $schema"
+            f" of {_JSON_SCHEMA}"
+        )
+    return "".join(_Page(document).parts())
+
+
+class _Page:
+    """The entries of a document."""
+
+    def __init__(self, document: Node) -> None:
+        self._document = document
+        self._room = MAX_ENTRIES
+
+    def parts(self) -> Iterator[str]:
+        """Yield the page in pieces: its title, then endpoints, schemas and properties."""
+        about = {**self._document, **_node(self._document.get("info"))}
+        title = escape(_line(about.get("title", "")))
+        yield f"<title>{title}</title><h1>{title}</h1>" if title else ""
+        yield _paragraphs(about)
+
+        for path, item in _nodes(self._document.get("paths")):
+            for method in _METHODS:
+                if operation := _node(item.get(method)):
+                    pointer = f"/paths{_step(path)}/{method}"
+                    yield from self._endpoint(f"{method.upper()} {path}", pointer, item, operation)
+
+        yield from self._properties(self._document, "", MAX_DEPTH)
+        for keys in _SCHEMAS:
+            at = "".join(map(_step, keys))
+            for name, schema in _nodes(self._at(keys)):
+                yield from self._entry("class", name, at + _step(name), schema, MAX_DEPTH)
+
+    def _endpoint(self, name: str, pointer: str, item: Node, operation: Node) -> Iterator[str]:
+        """Yield the entry of an endpoint, with its parameters, body and responses."""
+        opening = self._opening("function", pointer, name, _line(operation.get("operationId", "")))
+        if not opening:
+            return
+        yield opening + _paragraphs(operation)
+        if body := self._resolved(operation.get("requestBody")):
+            yield _paragraphs(body) + _lines([f"Body: {_type(_content(body))}"])
+
+        for owner, at in ((operation, pointer), (item, pointer.rpartition("/")[0])):
+            for number, each in enumerate(_list(owner.get("parameters"))):
+                parameter = self._resolved(each)
+                described = {**_node(parameter.get("schema")), **parameter}
+                parameter_name, own_pointer = parameter.get("name"), f"{at}/parameters/{number}"
+                yield from self._entry("parameter", str(parameter_name), own_pointer, described, 0)
+
+        for status, each in _nodes(operation.get("responses")):
+            response = self._resolved(each)
+            described = {**_content(response), **response}
+            own_pointer = f"{pointer}/responses{_step(status)}"
+            yield from self._entry("term", status, own_pointer, described, 0)
+        yield "</dd></dl>"
+
+    def _entry(self, kind: str, name: str, pointer: str, schema: Node, depth: int) -> Iterator[str]:
+        """Yield the entry of a schema, a property, a parameter or a response."""
+        if opening := self._opening(kind, pointer, name):
+            described = {**self._resolved(schema), **schema}
+            yield opening + _paragraphs(described) + _lines(_facts(described, _type(schema)))
+            yield from self._properties(schema, pointer, depth)
+            yield "</dd></dl>"
+
+    def _properties(self, schema: Node, pointer: str, depth: int) -> Iterator[str]:
+        """Yield the properties of a schema, of its items and of what it is composed of."""
+        if depth <= 0:
+            return
+        required = _list(schema.get("required"))
+        for name, each in _nodes(schema.get("properties")):
+            own_pointer = f"{pointer}/properties{_step(name)}"
+            described = {**each, "required": name in required}
+            yield from self._entry("attribute", name, own_pointer, described, depth - 1)
+
+        yield from self._properties(_node(schema.get("items")), f"{pointer}/items", depth - 1)
+        for key in _COMPOSED:
+            for number, part in enumerate(_list(schema.get(key))):
+                yield from self._properties(_node(part), f"{pointer}/{key}/{number}", depth - 1)
+
+    def _opening(self, kind: str, pointer: str, *names: str) -> str:
+        """Return how an entry begins; empty without a name, or with one that is too long."""
+        names = tuple(filter(None, map(_line, names)))
+        if not names or len("".join(names)) > MAX_NAME or len(pointer) > MAX_POINTER:
+            return ""
+        self._room -= 1
+        if self._room < 0:
+            raise InvalidInput(
+                f"more than {MAX_ENTRIES:,} endpoints, parameters and properties; split it"
+            )
+        terms = "</dt><dt>".join(marked(name, [name]) for name in names)
+        return f'<dl class="std {kind}"><dt id="{escape(pointer)}">{terms}</dt><dd>'
+
+    def _resolved(self, value: Any) -> Node:
+        """Return the node that the references of a node lead to in this document."""
+        node = _node(value)
+        for _ in range(MAX_DEPTH):
+            reference = str(node.get("$ref", ""))
+            if not reference.startswith("#/"):
+                break
+            steps = map(unquote, reference[2:].split("/"))
+            node = self._at(step.replace("~1", "/").replace("~0", "~") for step in steps)
+        return node
+
+    def _at(self, steps: Iterable[str]) -> Node:
+        node = self._document
+        for step in steps:
+            node = _node(node.get(step))
+        return node
+
+
+def _node(value: Any) -> Node:
+    return value if isinstance(value, dict) else {}
+
+
+def _nodes(value: Any) -> Iterator[tuple[str, Node]]:
+    """Yield the objects in an object, with their names."""
+    return ((name, node) for name, node in _node(value).items() if isinstance(node, dict))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _step(key: str) -> str:
+    """Return a key as a step of a JSON pointer in an address."""
+    return "/" + quote(key.replace("~", "~0").replace("/", "~1"), safe="~")
+
+
+def _content(body: Node) -> Node:
+    """Return the schema of what is sent, of the first media type; Swagger has a single schema."""
+    first = next((media for _, media in _nodes(body.get("content"))), body)
+    return _node(first.get("schema"))
+
+
+def _type(schema: Node, depth: int = 3) -> str:
+    """Return a schema's type: its name, "array of Item", "string or null"; empty without any."""
+    if reference := schema.get("$ref"):
+        return _line(reference).rpartition("/")[2]
+    kind = schema.get("type")
+    of = _type(_node(schema.get("items")), depth - 1) if depth and kind == "array" else ""
+    if kind:
+        return f"array of {of}" if of else " or ".join(map(str, _list(kind) or [kind]))
+
+    for key, word in _COMPOSED.items():
+        parts = _list(schema.get(key))[:MAX_DEPTH] if depth else []
+        if names := list(filter(None, (_type(_node(part), depth - 1) for part in parts))):
+            return word.join(names)
+    return ""
+
+
+def _facts(schema: Node, type_name: str) -> Iterator[str]:
+    """Yield lines such as `Type: integer` and `Default: 20`."""
+    if type_name:
+        yield f"Type: {type_name}"
+    for key in _FACTS:
+        value = schema.get(key)
+        values = _list(value)[:MAX_VALUES] if key == "enum" else [value]
+        # A flag that is off says nothing; a schema's `required` lists properties, which say it themselves.
+        is_said = value is True if key in _FLAGS else key in schema
+        if is_said and values:
+            label = "One of" if key == "enum" else " ".join(_CAPITAL.split(key)).capitalize()
+            yield f"{label}: {', '.join(map(_value, values))}"
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return text[:MAX_VALUE_CHARS]
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value).split())
+
+
+def _paragraphs(node: Node) -> str:
+    """Return the summary and the description of a node."""
+    texts = (str(node.get(key) or "") for key in ("summary", "description"))
+    return "".join(f"<p>{escape(part)}</p>" for text in texts for part in text.split("\n\n"))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return f"<p>{'<br>'.join(map(escape, lines))}</p>"

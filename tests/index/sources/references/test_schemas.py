@@ -1,0 +1,205 @@
+"""OpenAPI and JSON Schema documents become entries with JSON pointers for anchors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from purlin.index.errors import InvalidInput
+from purlin.index.sources.references import manual, schemas
+from tests.support.files import write_tree
+from tests.support.references import by_id, only_skipped, read
+
+SHOP = {
+    "openapi": "3.1.0",
+    "info": {"title": "Shop", "description": "Items of the shop."},
+    "paths": {
+        "/items": {
+            "parameters": [{"name": "X-Tenant", "in": "header", "required": True}],
+            "get": {
+                "operationId": "listItems",
+                "summary": "Lists the items.",
+                "parameters": [
+                    {
+                        "name": "limit",
+                        "in": "query",
+                        "description": "How many a page has.",
+                        "required": False,
+                        "schema": {"type": "integer", "default": 20, "maximum": 100},
+                    },
+                    {"$ref": "#/components/parameters/Sort"},
+                ],
+                "responses": {
+                    "200": {
+                        "description": "A page.",
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "type": "array",
+                                    "items": {"$ref": "#/components/schemas/Item"},
+                                }
+                            }
+                        },
+                    }
+                },
+            },
+            "post": {
+                "requestBody": {
+                    "content": {
+                        "application/json": {"schema": {"$ref": "#/components/schemas/Item"}}
+                    }
+                },
+                "responses": {"409": {"description": "Its code is in use."}},
+            },
+        },
+        "/items/{id}": {"delete": {"summary": "Removes an item."}},
+    },
+    "components": {
+        "parameters": {
+            "Sort": {"name": "sort", "schema": {"$ref": "#/components/schemas/SortKey"}}
+        },
+        "schemas": {
+            "SortKey": {"type": "string", "enum": ["price", "age"], "default": "age"},
+            "Item": {
+                "type": "object",
+                "required": ["code"],
+                "properties": {
+                    "code": {"type": "string", "pattern": "^[A-Z]+$"},
+                    "stock": {
+                        "type": "object",
+                        "properties": {"shelf": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+                    },
+                },
+            },
+        },
+    },
+}
+GET = "openapi.json#/paths/~1items/get"
+ITEM = "openapi.json#/components/schemas/Item"
+
+
+def test_endpoints_parameters_responses_and_properties_are_entries(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"openapi.json": json.dumps(SHOP)})
+    documents = by_id(tmp_path)
+
+    assert documents[GET].title == "GET /items, listItems"
+    assert documents[GET].body == "GET /items\nlistItems\n\nLists the items."
+    limit = documents[f"{GET}/parameters/0"]
+    assert (limit.title, limit.context) == ("limit", ("GET /items, listItems",))
+    assert limit.location.url == f"{GET}/parameters/0"
+    assert limit.body == (
+        "limit\n\nHow many a page has.\n\nType: integer\nIn: query\nDefault: 20\nMaximum: 100"
+    )
+    # What a reference leads to tells the values; its name is the type.
+    assert documents[f"{GET}/parameters/1"].body == (
+        "sort\n\nType: SortKey\nDefault: age\nOne of: price, age"
+    )
+    tenant = documents["openapi.json#/paths/~1items/parameters/0"]
+    assert tenant.body == "X-Tenant\n\nIn: header\nRequired: true"
+    assert documents[f"{GET}/responses/200"].body == "200\n\nA page.\n\nType: array of Item"
+
+    post = documents["openapi.json#/paths/~1items/post"]
+    assert post.body == "POST /items\n\nBody: Item"
+    assert "openapi.json#/paths/~1items~1%7Bid%7D/delete" in documents
+
+    assert documents[f"{ITEM}/properties/code"].body == (
+        "code\n\nType: string\nRequired: true\nPattern: ^[A-Z]+$"
+    )
+    shelf = documents[f"{ITEM}/properties/stock/properties/shelf"]
+    assert (shelf.context, shelf.body) == (("Item", "stock"), "shelf\n\nType: string or null")
+
+
+def test_swagger_2_has_schemas_in_its_parameters_and_definitions(tmp_path: Path) -> None:
+    order = {"properties": {"count": {"type": "integer", "default": 1}}}
+    body = {"name": "order", "in": "body", "schema": {"$ref": "#/definitions/Order"}}
+    size = {"name": "size", "in": "query", "type": "integer", "default": 10}
+    paths = {"/orders": {"post": {"parameters": [body, size]}}}
+    document = {"swagger": "2.0", "paths": paths, "definitions": {"Order": order}}
+    write_tree(tmp_path, {"shop.swagger.json": json.dumps(document)})
+
+    bodies = {each.title: each.body for each in by_id(tmp_path).values()}
+    assert bodies["order"] == "order\n\nType: Order\nIn: body"
+    assert bodies["size"] == "size\n\nType: integer\nIn: query\nDefault: 10"
+    assert bodies["count"] == "count\n\nType: integer\nDefault: 1"
+
+
+def test_json_schema_has_properties_and_definitions(tmp_path: Path) -> None:
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of the loom",
+        "properties": {
+            "weave": {"enum": ["plain", "twill"], "default": False},
+            "threads": {"type": "array", "items": {"properties": {"colour": {"type": "string"}}}},
+        },
+        "$defs": {"Base": {"allOf": [{"properties": {"depth": {"minimum": 0}}}]}},
+    }
+    write_tree(tmp_path, {"settings.schema.json": json.dumps(document)})
+
+    documents = by_id(tmp_path)
+    bodies = {each.title: (each.context, each.body) for each in documents.values()}
+    assert bodies["weave"] == ((), "weave\n\nDefault: false\nOne of: plain, twill")
+    assert bodies["colour"] == (("threads",), "colour\n\nType: string")
+    assert bodies["depth"] == (("Base",), "depth\n\nMinimum: 0")
+    titles = {each.fields["page_title"] for each in documents.values()}
+    assert titles == {"Settings of the loom"}
+
+
+def test_other_json_is_no_page_and_a_file_that_is_named_alone_says_why(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"package.json": "{}", "index.html": "<h1>Loom</h1><p>Weaves.</p>"})
+    documents, skipped = read(tmp_path)
+    assert ([each.title for each in documents], skipped) == (["Loom"], [])
+
+    assert only_skipped(tmp_path / "package.json").startswith("neither OpenAPI nor JSON Schema")
+    write_tree(tmp_path, {"petstore.json": json.dumps(SHOP), "broken.json": '{"openapi": '})
+    assert read(tmp_path / "petstore.json")[0][0].title == "Shop"
+    assert only_skipped(tmp_path / "broken.json") == "not JSON that can be read; check its syntax"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"openapi": 1e', "null"])
+def test_what_is_no_such_document_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        schemas.html(text)
+
+
+def test_hostile_documents_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    # References that lead to each other, keys of any length, and properties of any depth and number.
+    circle = {"$ref": "#/definitions/a"}
+    deep: dict[str, object] = {}
+    for _ in range(100):
+        deep = {"properties": {"p" * 190: deep}}
+    definitions = {"a": circle, "deep": deep, "k" * 100_000: {"properties": {"x": {}}}}
+    document = {"swagger": "2.0", "definitions": definitions, "paths": {"/a": {"get": 1}, "/b": 2}}
+    assert len(schemas.html(json.dumps(document))) < 20_000
+
+    many = {f"p{number}": {} for number in range(100)}
+    monkeypatch.setattr(schemas, "MAX_ENTRIES", 10)
+    large = {"openapi": "3.0.0", "definitions": {"many": {"properties": many}}}
+    with pytest.raises(InvalidInput, match="more than 10 endpoints, parameters and properties"):
+        schemas.html(json.dumps(large))
+
+
+def test_values_of_the_wrong_type_are_passed_over() -> None:
+    strange = {
+        "openapi": 3,
+        "info": [],
+        "paths": {
+            "/a": {"parameters": {}, "get": {"parameters": [1, {"name": 5}], "responses": []}}
+        },
+        "components": {
+            "schemas": {"A": {"required": True, "enum": 5, "properties": [], "allOf": {}}}
+        },
+    }
+    html = schemas.html(json.dumps(strange))
+    assert "GET /a" in html
+    assert ">5<" in html
+    assert "One of" not in html
+
+
+def test_a_change_of_the_file_changes_its_digest(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"openapi.json": json.dumps(SHOP)})
+    [before] = manual.files(tmp_path)
+    write_tree(tmp_path, {"openapi.json": json.dumps({**SHOP, "info": {"title": "Store"}})})
+    [after] = manual.files(tmp_path)
+    assert before.digest != after.digest  # type: ignore[union-attr]
