@@ -163,7 +163,7 @@ def _related(query: str, reply: SearchReply) -> str | None:
     if relation is None or not reply.related:
         return None
     documents = "document" if reply.related == 1 else "documents"
-    return f"{relation.verb} {relation.symbol}: {reply.related} {documents} in all"
+    return f"{relation.verb} {relation.symbol}: at least {reply.related} {documents}"
 
 
 def _without_unlikely(reply: SearchReply) -> SearchReply:

@@ -35,6 +35,16 @@ MAX_NAME_CHARS = 1_000
 _CHUNK_CHARS = 1 << 16
 _SHOWN_CHARS = 100
 _IS_HEADER = "the first line of a table is its header; delete what stands before it"
+# What reading a file may raise that is cut off, damaged, or of another format than its name says.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    ArithmeticError,
+    NotImplementedError,
+    zlib.error,
+    InvalidInput,
+)
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 # Files of spreadsheets, which are read as what they export.
 _WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
@@ -152,15 +162,7 @@ def _while_readable(
             yield row
         if row is None:
             yield Skipped(name, "holds no rows")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        ArithmeticError,
-        NotImplementedError,
-        zlib.error,
-        InvalidInput,
-    ) as error:
+    except _UNREADABLE as error:
         # `row` is the last one that could be read.
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
         yield Skipped(
@@ -180,11 +182,17 @@ def _is_workbook(path: Path) -> bool:
 
 
 def has_decimal_commas(path: Path) -> bool:
-    """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number."""
+    """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number.
+
+    False for a file that cannot be read: its rows will say why.
+    """
     if table_format(path) != ".csv":
         return False
-    with open_text(path, _encoding(path)) as handle:
-        return _delimiter(_CsvLines(handle), ".csv") == ";"
+    try:
+        with open_text(path, _encoding(path)) as handle:
+            return _delimiter(_CsvLines(handle), ".csv") == ";"
+    except _UNREADABLE:
+        return False
 
 
 @contextmanager

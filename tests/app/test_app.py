@@ -232,6 +232,7 @@ def test_probes_answer_head(client: TestClient, path: str) -> None:
 
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
+    assert openapi["paths"]["/search"]["post"]["operationId"] == "search"
     schemas = openapi["components"]["schemas"]
     for path in openapi["paths"].values():
         for operation in path.values():
@@ -249,6 +250,23 @@ def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     assert schemas["FieldError"]["required"] == ["field", "message"]
     assert schemas["SearchRequest"]["properties"]["k"]["maximum"] == 1000
     assert not schemas["SearchRequest"]["additionalProperties"]
+
+
+def test_values_of_the_description_differ_in_more_than_case(client: TestClient) -> None:
+    """Generators of clients name a constant after each, and end at two of one name."""
+    lists: list[list[Any]] = []
+
+    def collect(value: Any) -> None:
+        for child in value.values() if isinstance(value, dict) else value:
+            if isinstance(child, dict | list):
+                collect(child)
+        if isinstance(value, dict) and isinstance(value.get("enum"), list):
+            lists.append(value["enum"])
+
+    collect(client.get("/openapi.json").json()["components"])
+    assert ["hybrid", "dense", "lexical"] in lists
+    for values in lists:
+        assert len({str(value).casefold() for value in values}) == len(values), values
 
 
 def test_create_app_reads_no_files(tmp_path: Path) -> None:

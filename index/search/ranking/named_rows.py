@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,25 +107,34 @@ class NamedRows:
 
         `functions` maps each line to the function that a stack trace has there, or to "".
         """
-        existing = self._documents.existing_paths(endings(path))
-        file = next((ending for ending in endings(path) if ending in existing), None)
-        names = [name for name in functions.values() if name]
-        if file is not None:
-            rows = self._documents.rows_where({"path": file})
-        elif names and "name" in self._documents.field_types:
-            rows = self._documents.rows_where({"name": names}, _MAX_OF_NAME)
-        else:
-            return NO_ROWS
-
+        rows = self._in_file(path, [name for name in functions.values() if name])
         documents = [stored.document for stored in self._documents.fetch(rows.tolist())]
-        if file is None:
-            # Java's frames have no more than the name of a file.
-            is_in_file = [f"/{each.location.path}".endswith(f"/{path}") for each in documents]
-            rows = rows[np.array(is_in_file, dtype=np.bool_)]
-            documents = list(itertools.compress(documents, is_in_file))
         at_lines = (in_frame(documents, *each) for each in functions.items())
         ids = {document.id for document in at_lines if document is not None}
         return rows[[document.id in ids for document in documents]]
+
+    def _in_file(self, path: str, functions: Sequence[str]) -> Rows:
+        """Return the rows of the file that a path ends with.
+
+        Without one, those of these functions in files whose paths end as it does: a package may be below
+        `src/`, and Java's frames have no more than the name of a file.
+        """
+        existing = self._documents.existing_paths(endings(path))
+        file = next((ending for ending in endings(path) if ending in existing), None)
+        if file is not None:
+            return self._documents.rows_where({"path": file})
+        if not functions or "name" not in self._documents.field_types:
+            return NO_ROWS
+
+        rows = self._documents.rows_where({"name": functions}, _MAX_OF_NAME)
+        paths = [
+            f"/{stored.document.location.path}" for stored in self._documents.fetch(rows.tolist())
+        ]
+        masks = (
+            np.array([each.endswith(f"/{ending}") for each in paths], dtype=np.bool_)
+            for ending in endings(path)
+        )
+        return next((rows[is_in_file] for is_in_file in masks if is_in_file.any()), NO_ROWS)
 
     def _coded(self, query: str) -> Rows:
         """Return the rows with the query as a code, such as a barcode; a word of letters is no code."""

@@ -264,6 +264,8 @@ def _all_documents(
 ) -> Iterator[Document | Skipped]:
     if kind.content == "docs":
         yield from sections.section_documents(source.decode(), path, kind.language, fields)
+        if kind.language == "notebook":
+            yield from _cell_documents(source.decode(), path, fields)
         return
     if kind.grammar is None:
         contents = _outline_by_patterns(source, kind.language)
@@ -281,6 +283,27 @@ def _all_documents(
 
     contents = outline(tree.root_node, source, grammar)
     yield from _outlined_documents(contents, source, path, fields)
+
+
+def _cell_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
+    """What the cells of a notebook define; their titles begin with the cell and the line in it."""
+    suffix, cells = sections.code_cells(text)
+    kind = file_type(f"cell{suffix}")
+    if not isinstance(kind, FileType) or kind.content != "code":
+        return
+
+    code_fields = {**fields, "language": kind.language, "content": kind.content}
+    for number, code in cells:
+        for document in _all_documents(code.encode(), path, kind, code_fields):
+            if isinstance(document, Skipped) or document.fields["kind"] in ("module", "text"):
+                continue
+            yield replace(
+                document,
+                id=f"{path}::cell {number}.{document.title}",
+                title=f"cell {number} line {document.location.start_line}.{document.title}",
+                # As of its sections: lines of the file would be those of its JSON.
+                location=Location(path),
+            )
 
 
 def _outline_by_patterns(source: bytes, language: str) -> Outline | None:

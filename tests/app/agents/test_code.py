@@ -78,9 +78,9 @@ def test_the_head_counts_what_uses_a_name(tmp_path: Path) -> None:
         users = call(client, "search_code", query="who calls take_lock", k=2)
         others = call(client, "search_code", query="take_lock")
 
-    assert "; uses take_lock: 4 documents in all" in text(users).splitlines()[0]
+    assert "; uses take_lock: at least 4 documents" in text(users).splitlines()[0]
     assert users["structuredContent"]["related"] == 4
-    assert "in all" not in text(others).splitlines()[0]
+    assert "at least" not in text(others).splitlines()[0]
     assert "related" not in others["structuredContent"]
 
 

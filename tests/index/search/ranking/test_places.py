@@ -191,15 +191,20 @@ def test_frames_with_the_name_of_a_file_alone_find_their_functions(tmp_path: Pat
     files = {
         "src/main/java/acme/Pump.java": pump,
         "src/main/java/acme/Gate.java": pump.replace("Pump", "Gate"),
+        "src/acme/gate/lock.py": "def turn(key):\n    return key\n",
+        "src/acme/door/lock.py": "def turn(key):\n    return key\n",
         "lib/internal/net.js": "Net.connect = function (port) {\n  return port\n}\n",
     }
     with open_repository(tmp_path, files) as corpus:
         for frame, title in {
             "at acme.Pump.open(Pump.java:5)": "Pump.open",
             "at Net.connect (node:internal/net:2:3)": "Net.connect",
+            # An installed package, which the repository has below a folder.
+            'File "/lib/site-packages/acme/gate/lock.py", line 9, in turn': "turn",
         }.items():
             hits = corpus.search(f"IOException: shut\n\t{frame}").hits
             assert [hit.title for hit in hits if hit.score == 1.0] == [title]
+        assert hits[0].location.path == "src/acme/gate/lock.py"
         # No file of this name has such a function.
         hits = corpus.search("at acme.Pump.close(Pump.java:5)\nat acme.Door.open(Door.java:4)").hits
         assert all(hit.score < 1.0 for hit in hits)
