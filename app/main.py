@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import uvicorn
@@ -40,15 +40,30 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("purlin.main")
 
-_ROUTERS = (
-    *api_routers,
-    metrics_router,
-    page_router,
-    mcp_http.mcp_router,
-    *protocols_routers,
-)
+_ROUTES = [
+    route
+    for router in (
+        *api_routers,
+        metrics_router,
+        page_router,
+        mcp_http.mcp_router,
+        *protocols_routers,
+    )
+    for route in router.routes
+]
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
+
+
+class _App(FastAPI):
+    """The service, which describes itself once that is requested: few servers are asked for it."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            description = super().openapi()
+            problems.add_schemas(description)
+            access.describe(description)
+        return super().openapi()
 
 
 def create_app(
@@ -65,7 +80,7 @@ def create_app(
     metrics = Metrics(shared)
     spans = _spans(os.environ)
 
-    app = FastAPI(
+    app = _App(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin-search"),
@@ -83,10 +98,8 @@ def create_app(
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    for router in _ROUTERS:
-        app.include_router(router)
-    problems.add_schemas(app.openapi())
-    access.describe(app.openapi())
+    # Not `include_router`, which makes each route again.
+    app.router.routes.extend(_ROUTES)
     return app
 
 
@@ -99,7 +112,6 @@ def _middleware(
 ) -> list[Middleware]:
     """Return the middleware in the order in which a request meets it."""
     hosts = [name.lower().removesuffix(".") for name in settings.hosts]
-    routes = [route for router in _ROUTERS for route in router.routes]
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -110,13 +122,13 @@ def _middleware(
     return [
         Middleware(logs.RequestLog),
         *([Middleware(spans.middleware)] if spans is not None else []),
-        Middleware(Meter, metrics=metrics, routes=routes),
+        Middleware(Meter, metrics=metrics, routes=_ROUTES),
         Middleware(access.SecurityHeaders),
         Middleware(ProtocolErrors),
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, routes=routes, hosts=hosts, shared=shared),
+        Middleware(access.Access, keys=keys, routes=_ROUTES, hosts=hosts, shared=shared),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,

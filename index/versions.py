@@ -10,11 +10,11 @@ from purlin.index.records import Kind
 
 # Raised when `split`, `render`, `lexical_text`, the tokens of BM25, the values that filters compare or
 # what is stored of a document are anything else: builds then take over no passages of earlier ones.
-TEXTS = 9
+TEXTS = 10
 
 # Each is raised when its reader makes other documents of the same files, and is part of their digests.
 CODE = 21
-CATALOGUES = 13
+CATALOGUES = 14
 MANUALS = 24
 DOCSTRINGS = 5
 BEIR = 2

@@ -378,7 +378,7 @@ def _options(
         raise ValueError(
             "api_key must be printable ASCII without spaces; strip the line break of one from a file."
         )
-    # NaN is neither, and would have calls repeated forever.
+    # Compared so that NaN is refused, too: calls would be repeated forever.
     if not 0 < timeout_s < math.inf:
         raise ValueError(f"timeout_s is {timeout_s}: give a number of seconds above 0.")
     if not max_wait_s >= 0:

@@ -23,12 +23,11 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index.builds import build_files
-from purlin.index.builds.manifests import Manifest, read_manifest
-from purlin.index.builds.remarks import Remarks, read_remarks
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
+    from purlin.index.builds.manifests import Manifest
+    from purlin.index.builds.remarks import Remarks
     from purlin.index.encoder import TextEncoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.builder import Options
@@ -214,6 +213,7 @@ def _report_inputs(manifest: Manifest, options: Options, unassigned: Unassigned 
 def _remarks(home: Path, name: str, manifest: Manifest) -> Remarks:
     """Return what the active build of a corpus has to say of its sources."""
     from purlin.index import builds
+    from purlin.index.builds.remarks import read_remarks
 
     return read_remarks(builds.current(home, name), manifest.files)
 
@@ -278,6 +278,7 @@ def index_list(home: Home = HOME) -> None:
     Example: purlin index list
     """
     from purlin.index import builds
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.errors import Damaged
 
     table = Table(
@@ -314,6 +315,8 @@ def index_show(
     Example: purlin index show code --skipped 100
     """
     from purlin.index import builds
+    from purlin.index.builds import build_files
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search import segments
     from purlin.index.search.store.listing import read_listing

@@ -230,6 +230,12 @@ def test_probes_answer_head(client: TestClient, path: str) -> None:
     assert client.head(path).status_code == 200
 
 
+def test_a_server_describes_itself_only_when_that_is_requested(tmp_path: Path) -> None:
+    app = create_app(Settings(home=tmp_path))
+    assert app.openapi_schema is None
+    assert TestClient(app).get("/openapi.json").json() == app.openapi_schema
+
+
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
     assert openapi["paths"]["/search"]["post"]["operationId"] == "search"

@@ -10,7 +10,7 @@ from itertools import chain
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
 from purlin.index.sources.words import words
-from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
+from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of, lists_codes
 
 COLUMNS = {
     standard: tuple(names.split())
@@ -29,10 +29,10 @@ COLUMNS = {
         "nazev_zbozi 商品名 商品名称 製品名 品名 product",
         "description": "description product_description body_html long_description long_text text body "
         "description_long long_description short_description summary description_html html_description "
-        "item_description blurb synopsis beschreibung artikelbeschreibung produktbeschreibung langbeschreibung "
-        "langtext kurzbeschreibung kurztext description_longue description_courte descripcion descricao descrizione "
-        "omschrijving beskrivning produktbeskrivning beskrivelse produktbeskrivelse varebeskrivelse opis "
-        "opis_produktu popis popis_produktu 商品説明 商品説明文 商品の説明 説明",
+        "item_description annotation blurb synopsis beschreibung artikelbeschreibung produktbeschreibung "
+        "langbeschreibung langtext kurzbeschreibung kurztext description_longue description_courte descripcion "
+        "descricao descrizione omschrijving beskrivning produktbeskrivning beskrivelse produktbeskrivelse "
+        "varebeskrivelse opis opis_produktu popis popis_produktu 商品説明 商品説明文 商品の説明 説明",
         "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
         "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg manufacturer_name "
@@ -193,8 +193,8 @@ def named_freely(names: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def lists_items(name: str) -> bool:
-    """Whether the cells of a column list several items: `Categories`, `Attribute 1 value(s)`."""
-    return any(map(_LISTING.fullmatch, keys_of(name)))
+    """Whether the cells of a column list several items: `Categories`, `OE numbers`."""
+    return any(map(_LISTING.fullmatch, keys_of(name))) or lists_codes(name)
 
 
 def check_roles(columns: Mapping[str, str]) -> None:
