@@ -6,12 +6,12 @@ writes events to standard output:
 
     {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
     {"stage": "read", "done": 256, "total": null}
-    {"end": "built", "remarks": []}
+    {"end": "built"}
 
 `task` is "demo" for a demo corpus, or "repeat" for one whose sources, or the rules by which they are
-read, have changed. `end` is "built", then with the build's `remarks` for the log, "unchanged", "busy"
-or "failed", then with a `message`, and a `trace` of an unexpected error. The process ends with its
-input.
+read, have changed. `end` is "built", then with the build's `remarks` for the log if it has any,
+"unchanged", "busy" or "failed", then with a `message`, and a `trace` of an unexpected error. The
+process ends with its input.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Indexer:
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
             remarks = self._remarks(job["corpus"]) if end == "built" else []
-            self._write({"end": end, "remarks": remarks})
+            self._write({"end": end, "remarks": remarks} if remarks else {"end": end})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
