@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import uvicorn
@@ -51,6 +51,17 @@ _ROUTERS = (
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
 
+class _App(FastAPI):
+    """The service, which describes itself once that is requested: few servers are asked for it."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            description = super().openapi()
+            problems.add_schemas(description)
+            access.describe(description)
+        return super().openapi()
+
+
 def create_app(
     settings: Settings, encoder: TextEncoder | None = None, shared: Shared | None = None
 ) -> FastAPI:
@@ -65,7 +76,7 @@ def create_app(
     metrics = Metrics(shared)
     spans = _spans(os.environ)
 
-    app = FastAPI(
+    app = _App(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin-search"),
@@ -73,6 +84,8 @@ def create_app(
         middleware=_middleware(settings, keys, metrics, spans, shared),
         # Beside the description, so that it holds below a path of another site.
         servers=[{"url": "."}],
+        # Generators name a client's functions by it: `search`, not `search_search_post`.
+        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,
@@ -83,8 +96,6 @@ def create_app(
     problems.add_exception_handlers(app)
     for router in _ROUTERS:
         app.include_router(router)
-    problems.add_schemas(app.openapi())
-    access.describe(app.openapi())
     return app
 
 

@@ -164,7 +164,7 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
         path, method = request.url.path[:MAX_QUOTED_CHARS], request.method[:MAX_QUOTED_CHARS]
         if status == HTTPStatus.NOT_FOUND:
             remedy = "/openapi.json lists all paths"
-            if path.rstrip("/") in request.app.openapi()["paths"]:
+            if path.endswith("/") and path.rstrip("/") in request.app.openapi()["paths"]:
                 remedy = f"send this to {path.rstrip('/')}, without a slash at the end"
             detail = f"There is nothing at {path}; {remedy}."
         elif status == HTTPStatus.METHOD_NOT_ALLOWED:

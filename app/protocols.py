@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -183,9 +183,10 @@ class _Truncating(Strict):
     truncate: bool = Field(
         default=False, description="Cut texts that are too long, instead of refusing them."
     )
-    truncation_direction: Literal["right", "Right"] = Field(
-        default="right", description="Texts are cut at their end."
-    )
+    # Described as one value: of two that differ in case alone, generators of clients make one name.
+    truncation_direction: Annotated[
+        Literal["right", "Right"], WithJsonSchema({"const": "right", "type": "string"})
+    ] = Field(default="right", description='Texts are cut at their end. "Right" is the same.')
 
     def check_lengths(
         self, texts: Sequence[str], role: Role, field: str, encoder: TextEncoder

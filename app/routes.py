@@ -112,6 +112,7 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
             corpora=results.corpora or None,
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             corrected=results.corrected,
+            related=results.related,
             timings_ms=results.timings_ms if request.explain else None,
             **({} if results.corpora else _origin(corpora[0], rerankers[0])),
         )
@@ -349,8 +350,10 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
         return _status_fields(status)
 
     manifest = status.opened.manifest
+    remarks = {name: value or None for name, value in asdict(status.opened.remarks).items()}
     return {
         **asdict(manifest),
+        **remarks,
         "bytes": sum(file["bytes"] for file in manifest.files.values()),
         "judged": manifest.judged or None,
         "interim": manifest.interim or None,

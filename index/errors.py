@@ -49,7 +49,7 @@ class EncoderMismatch(PurlinError):
 
 
 class Worse(PurlinError):
-    """A build answered the judged queries worse than the active build, or lost most products."""
+    """A build answers judged queries worse, or lacks most products or the end of a file."""
 
 
 class Busy(PurlinError):

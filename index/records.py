@@ -93,7 +93,8 @@ class Skipped:
 
     `line` counts from 1; for tables it is the row. `by_choice` marks what could be read, but is left
     out for what it is, such as data among source files. `passing` marks a failure that may not
-    repeat with the same content: a time limit, or a file that could not be read.
+    repeat with the same content: a time limit, or a file that could not be read. `cut_off` marks
+    where a file of records ends too early: all that would follow is lost.
     """
 
     path: str
@@ -101,6 +102,7 @@ class Skipped:
     line: int | None = None
     by_choice: bool = False
     passing: bool = field(default=False, kw_only=True)
+    cut_off: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +116,15 @@ class SourceFile:
 
     While a file has the `stamp`, it has the same digest. None means that this cannot be relied on:
     the reader does not give stamps, or the file changed so recently that its time may not tell.
+
+    `columns` maps standard columns of products to those of the file that serve as them.
     """
 
     path: str
     digest: str
     read: Callable[[], Iterator[Document | Skipped]]
     stamp: Stamp | None = None
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ add up to at most `max_wait_s`.
 from __future__ import annotations
 
 import inspect
+import math
 import random
 import re
 import time
@@ -366,7 +367,9 @@ def _error(outcome: _Outcome) -> ClientError:
 # ---- the clients
 
 
-def _options(base_url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
+def _options(
+    base_url: str, api_key: str | None, timeout_s: float, max_wait_s: float
+) -> dict[str, Any]:
     if not re.match("https?://", base_url, re.IGNORECASE):
         raise ValueError(
             "base_url must begin with http:// or https://, as in http://127.0.0.1:8000."
@@ -375,6 +378,11 @@ def _options(base_url: str, api_key: str | None, timeout_s: float) -> dict[str, 
         raise ValueError(
             "api_key must be printable ASCII without spaces; strip the line break of one from a file."
         )
+    # Compared so that NaN is refused, too: calls would be repeated forever.
+    if not 0 < timeout_s < math.inf:
+        raise ValueError(f"timeout_s is {timeout_s}: give a number of seconds above 0.")
+    if not max_wait_s >= 0:
+        raise ValueError(f"max_wait_s is {max_wait_s}: give a number of seconds, or 0 for no wait.")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return {"base_url": base_url, "headers": headers, "timeout": timeout_s}
 
@@ -423,7 +431,9 @@ class Client:
         max_wait_s: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(**_options(base_url, api_key, timeout_s), transport=transport)
+        self._http = httpx.Client(
+            **_options(base_url, api_key, timeout_s, max_wait_s), transport=transport
+        )
         self._max_wait_s = max_wait_s
 
     search = _blocking(_search)
@@ -479,7 +489,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._http = httpx.AsyncClient(
-            **_options(base_url, api_key, timeout_s), transport=transport
+            **_options(base_url, api_key, timeout_s, max_wait_s), transport=transport
         )
         self._max_wait_s = max_wait_s
 

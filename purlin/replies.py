@@ -39,7 +39,8 @@ class SearchReply:
     one corpus, which condition of a filter no document fulfils, with values that are like it.
     `reranker` is the model that scored the first hits of one corpus again, if one did, and
     `corrected` the query as it was searched, if some of its words are spelled otherwise in the
-    corpus; of several corpora, each has its own.
+    corpus; of several corpora, each has its own. `related` counts the documents that use a symbol,
+    test it or inherit from it, if the query asks for these: those among each corpus's 200 nearest.
     """
 
     hits: tuple[Hit, ...]
@@ -53,6 +54,7 @@ class SearchReply:
     warning: str | None = None
     timings_ms: Mapping[str, float] | None = None
     corrected: str | None = None
+    related: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,18 @@ class Stale:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Parts of the sources that were left out for one reason, with the first places (`feed.csv:12`).
+
+    The reason is that of the first one: numbers and quoted texts in it may differ in the others.
+    """
+
+    reason: str
+    count: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusReply(CorpusStatus):
     """A corpus with what the manifest of its build says.
 
@@ -234,8 +248,11 @@ class CorpusReply(CorpusStatus):
     memory in `bytes_per_passage` unless an engine holds them, and `ms_per_query` when it was built.
     `stale` is present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
     of a few texts on this machine and on the one that made the build; `warning` is present if it is
-    too large for vectors to be comparable. `interim` is true for a build that serves while
-    the vectors of another encoder are made.
+    too large for vectors to be comparable, or if the rules of another version made the build, with the
+    command that makes it anew. `interim` is true for a build that serves while the vectors of another
+    encoder are made. `columns` maps standard columns of products, and `codes`, to those of the tables
+    that serve as them. `left_out` counts by reason what could not be read, `warnings` are about the
+    sources: columns that changed, or products that are gone.
     """
 
     created_at: str | None = None
@@ -256,6 +273,9 @@ class CorpusReply(CorpusStatus):
     drift: float | None = None
     warning: str | None = None
     interim: bool | None = None
+    columns: Mapping[str, tuple[str, ...]] | None = None
+    left_out: tuple[LeftOut, ...] | None = None
+    warnings: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

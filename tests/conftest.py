@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import gc
 import os
+import ssl
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Before torch is imported: two threads wait for each other if cores are shared.
@@ -23,6 +25,7 @@ from purlin.index.encoder import TRANSFORMER_ENCODER, TextEncoder
 from purlin.index.encoder.transformer import Encoder
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import TESTS
+from tests.support.processes import alone, shared_directory
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
@@ -94,20 +97,27 @@ def unforced_writes() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny reader with random weights, exported by one process for all: that takes seconds."""
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
-    made = root / "tiny-reader"
+@pytest.fixture(scope="session", autouse=True)
+def certificates_once() -> Iterator[None]:
+    """Read the certificates once: each client of httpx would, for longer than its requests take."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
 
-    with (root / "tiny-reader.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+
+@pytest.fixture(scope="session")
+def reader_directory(
+    tmp_path_factory: pytest.TempPathFactory, traced_once: Callable[..., None]
+) -> Path:
+    """A tiny reader with random weights, exported by one process for all: that takes seconds."""
+    made = shared_directory(tmp_path_factory) / "tiny-reader"
+
+    with alone(made.with_suffix(".lock")):
         if not made.exists():
             from tests.support.readers import tiny_reader
 
-            tiny_reader(tmp_path_factory.mktemp("reader")).rename(made)
+            with _exports_traced_by(traced_once):
+                tiny_reader(tmp_path_factory.mktemp("reader")).rename(made)
     return made
 
 
@@ -119,22 +129,30 @@ def seeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def traced_once() -> Callable[..., None]:
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     """Stand in for the exports' `trace`, see `tests.support.traced`."""
     from tests.support.traced import TracedOnce
 
-    return TracedOnce()
+    directory = shared_directory(tmp_path_factory) / "graphs"
+    directory.mkdir(exist_ok=True)
+    return TracedOnce(directory)
 
 
 @pytest.fixture(scope="module")
 def graphs_once(traced_once: Callable[..., None]) -> Iterator[None]:
     """Trace each architecture once for all exports: torch takes seconds."""
+    with _exports_traced_by(traced_once):
+        yield
+
+
+@contextmanager
+def _exports_traced_by(trace: Callable[..., None]) -> Iterator[None]:
     from purlin.training import cross_encoder
     from purlin.training.exporting import encoder as encoder_export
 
     with pytest.MonkeyPatch.context() as patched:
         for module in (encoder_export, cross_encoder):
-            patched.setattr(module, "trace", traced_once)
+            patched.setattr(module, "trace", trace)
         yield
 
 

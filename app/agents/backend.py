@@ -101,6 +101,7 @@ def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) 
         build=corpus.build,
         encoder=corpus.encoder.name,
         warning=result.warning,
+        related=result.related,
     )
 
 

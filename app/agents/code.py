@@ -143,14 +143,27 @@ def _code_result(
     """
     reply = _without_unlikely(without_unlike(reply))
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
+    related = _related(query, reply)
     parts: list[Part] = []
     number_of: dict[str, int] = {}
     for number, hit in enumerate(reply.hits, 1):
         twin = number_of.setdefault(hit.text, number)
         parts.append(_code_part(query, hit, twin if twin < number else None))
     return fit(
-        lambda count: search_head(reply, count, near, len(changed), root), "hits", parts, max_tokens
+        lambda count: search_head(reply, count, near, len(changed), root, related),
+        "hits",
+        parts,
+        max_tokens,
     )
+
+
+def _related(query: str, reply: SearchReply) -> str | None:
+    """How many documents do what the query asks for: use a symbol, test it or inherit from it."""
+    relation = relation_in(query)
+    if relation is None or not reply.related:
+        return None
+    documents = "document" if reply.related == 1 else "documents"
+    return f"{relation.verb} {relation.symbol}: at least {reply.related} {documents}"
 
 
 def _without_unlikely(reply: SearchReply) -> SearchReply:

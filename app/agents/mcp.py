@@ -125,18 +125,22 @@ def _refuse_constant(name: str) -> float:
 
 def request_id(message: JsonObject) -> RequestId:
     """Return the id of a request. Raises Refused for what cannot be one."""
-    value = message["id"]
-    if isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
-        return value
-
-    # In Python, bool is a kind of int.
-    if isinstance(value, int) and not isinstance(value, bool):
+    if (value := as_id(message["id"])) is not None:
         return value
 
     raise Refused(
         INVALID_REQUEST,
         f"id must be an integer or a string of at most {MAX_REQUEST_ID_CHARS} characters.",
     )
+
+
+def as_id(value: object) -> RequestId | None:
+    """Return a value that may be the id of a request or a token of progress; None for any other."""
+    if isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
+        return value
+
+    # In Python, bool is a kind of int, and True the key 1 of a dict.
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def is_request(message: JsonObject) -> bool:
@@ -163,8 +167,7 @@ def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
 
 def progress_token(message: JsonObject) -> RequestId | None:
     """Return the token of a request that wants to hear of progress. Raises Refused."""
-    token = meta(message).get("progressToken")
-    return token if isinstance(token, str | int) else None
+    return as_id(meta(message).get("progressToken"))
 
 
 def check_version(requested: Any) -> bool:

@@ -136,12 +136,18 @@ class StdioServer:
             self._write({"error": error.error}, message_id)
 
     def _note(self, message: JsonObject) -> None:
-        """Take notice of a notification; only that of a cancellation matters."""
-        if message.get("method") == "notifications/cancelled":
-            cancelled = mcp.params(message).get("requestId")
-            if isinstance(cancelled, str | int):
-                with self._lock:
-                    self._under_way.pop(cancelled, None)
+        """Take notice of a notification; only that of a cancellation matters.
+
+        None is answered, not even with an error: one that is malformed has no effect.
+        """
+        details = message.get("params")
+        if message.get("method") != "notifications/cancelled" or not isinstance(details, dict):
+            return
+
+        cancelled = mcp.as_id(details.get("requestId"))
+        if cancelled is not None:
+            with self._lock:
+                self._under_way.pop(cancelled, None)
 
     def _enqueue(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
         token = mcp.progress_token(message)

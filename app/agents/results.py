@@ -25,8 +25,12 @@ def search_head(
     near: str | None = None,
     changed: int = 0,
     root: Path | None = None,
+    related: str | None = None,
 ) -> Result:
-    """The head of a result that shows the first `count` hits, whose paths are relative to `root`."""
+    """The head of a result that shows the first `count` hits, whose paths are relative to `root`.
+
+    `related` says how many documents are related to a symbol as the query asks.
+    """
     shown = reply.hits[:count]
     if not shown:
         return warned_head(
@@ -37,6 +41,9 @@ def search_head(
     subject = f" near {near[:MAX_SHOWN]}" if near else ""
     text = f"{total}{subject} in {origin_text(reply, shown)}"
     structured = origin_fields(reply, shown)
+    if related is not None:
+        text += f"; {related}"
+        structured["related"] = reply.related
     if root is not None:
         text += f"; paths are below {root}"
         structured["root"] = str(root)

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from purlin.app.shared import Shared
-from purlin.index import builds
 from purlin.index.demo import demos
 from purlin.index.encoder import (
     STATIC_ENCODER,
@@ -69,21 +68,20 @@ class _Running:
 
 
 def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
-    """Return the jobs that make the demo corpora, as far as they are missing.
+    """Return the jobs that make the demo corpora, as far as they are missing or outdated.
 
-    All are built with the static encoder first, so that each can be searched within seconds, then with
+    Those missing are built with the static encoder first, so that each can be searched within seconds, then with
     the encoder in `directory`, which has this `fingerprint`, or for code with the better one there is.
     """
-    manifests = [(demo, builds.active_manifest(home, demo.name)) for demo in demos()]
     jobs = []
     if STATIC_ENCODER.is_dir() and not is_static(directory):
-        missing = [demo for demo, manifest in manifests if manifest is None]
+        missing = [demo for demo in demos() if demo.is_missing(home)]
         jobs += [Job(demo.name, demo.kind, "demo", (STATIC_ENCODER,)) for demo in missing]
 
-    for demo, manifest in manifests:
+    for demo in demos():
         best = encoder_for(demo.kind, directory)
         expected = fingerprint if best == directory else encoder_fingerprint(best)
-        if demo.is_due(manifest, expected):
+        if demo.is_due(home, expected):
             jobs.append(Job(demo.name, demo.kind, "demo", (best,)))
     return jobs
 
@@ -152,6 +150,8 @@ class Builder:
         self._jobs: list[Job] = []
         self._running: _Running | None = None
         self._problems: dict[str, str] = {}
+        # What the last build of each corpus had to say of its sources.
+        self._remarks: dict[str, list[str]] = {}
         self._process: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -217,7 +217,15 @@ class Builder:
             if event["end"] == "failed" and event["message"] != before and not self._closing:
                 _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
             elif event["end"] == "built":
+                self._log_remarks(job.corpus, event.get("remarks", []))
                 self._built(job.corpus)
+
+    def _log_remarks(self, corpus: str, remarks: list[str]) -> None:
+        """Log what a build has to say of its sources, unless the one before said the same."""
+        if remarks != self._remarks.get(corpus, []):
+            for remark in remarks:
+                _log.warning("%s: %s", corpus, remark)
+        self._remarks[corpus] = remarks
 
     def _next(self) -> Job | None:
         """Wait for the next job; None at the end."""

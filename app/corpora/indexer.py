@@ -6,11 +6,12 @@ writes events to standard output:
 
     {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
     {"stage": "read", "done": 256, "total": null}
-    {"end": "built"}
+    {"end": "built", "remarks": []}
 
-`task` is "demo" for a demo corpus, or "repeat" for one whose sources have changed. `end` is
-"built", "unchanged", "busy" or "failed", then with a `message`, and a `trace` of an unexpected
-error. The process ends with its input.
+`task` is "demo" for a demo corpus, or "repeat" for one whose sources, or the rules by which they are
+read, have changed. `end` is "built", then with the build's `remarks` for the log, "unchanged", "busy"
+or "failed", then with a `message`, and a `trace` of an unexpected error. The process ends with its
+input.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from typing import IO, Any, Literal
 
 from purlin.index import builds
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import read_remarks
 from purlin.index.cpus import available_cpus
 from purlin.index.demo import demos
 from purlin.index.encoder import TextEncoder, find_encoder, is_static
 from purlin.index.encoder.tuning import load_tuned
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
-from purlin.index.indexing.repeat import repeat_build, sources_changed
+from purlin.index.indexing.builder import Options
+from purlin.index.indexing.repeat import is_due, repeat_build
 from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
@@ -63,7 +66,8 @@ class Indexer:
             message = f"It cannot be built ({type(error).__name__}); see the log."
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
-            self._write({"end": end})
+            remarks = {"remarks": self._remarks(job["corpus"])} if end == "built" else {}
+            self._write({"end": end, **remarks})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
@@ -71,8 +75,7 @@ class Indexer:
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
             _give_way()
-        manifest = builds.active_manifest(self._home, demo.name)
-        if not demo.is_due(manifest, encoder.fingerprint):
+        if not demo.is_due(self._home, encoder.fingerprint):
             return "unchanged"
 
         build(
@@ -81,19 +84,24 @@ class Indexer:
             demo.kind,
             demo.sources(),
             encoder,
-            origin=(demo.about,),
+            options=Options(origin=(demo.about,)),
             progress=self._progress(),
         )
         return "built"
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
-        """Build a corpus again if its sources changed, with the encoder that made its vectors."""
-        if not sources_changed(self._home, job["corpus"]):
+        """Build a corpus again if that would change it, with the encoder that made its vectors."""
+        if not is_due(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])
         encoder = self._encoder_of(read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
         return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
+
+    def _remarks(self, corpus: str) -> list[str]:
+        """Return what the active build of a corpus has to say of its sources."""
+        directory = builds.current(self._home, corpus)
+        return read_remarks(directory, read_manifest(directory).files).problems()
 
     def _open(self, directory: str) -> TextEncoder:
         if directory not in self._encoders:

@@ -18,7 +18,6 @@ from purlin.app.corpora.building import Builder, Job
 from purlin.index import builds
 from purlin.index.errors import PurlinError
 from purlin.index.indexing.repeat import why_not_repeatable
-from purlin.index.indexing.staleness import local_roots
 from purlin.index.records import Kind
 from purlin.index.sources.files import exists
 from purlin.index.storage import FileState, file_state
@@ -77,14 +76,14 @@ class Watcher:
         watched = {}
         for name in builds.corpora(self._home):
             manifest = builds.active_manifest(self._home, name)
-            if manifest is None or not local_roots(manifest):
+            if manifest is None or not manifest.local_roots:
                 continue
 
             if (reason := why_not_repeatable(manifest)) is not None:
                 self._warn_once(name, f"{name} is not watched: {reason}")
                 continue
 
-            roots = tuple(root for root in local_roots(manifest) if exists(root))
+            roots = tuple(root for root in manifest.local_roots if exists(root))
             watched[name] = (manifest.kind, roots)
 
         return watched

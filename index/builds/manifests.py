@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from purlin.index import versions
 from purlin.index.builds.catalogs import damage_message
 from purlin.index.errors import Damaged, read_problem
 from purlin.index.records import Kind, Secondary, Splitter
@@ -16,6 +17,8 @@ from purlin.index.records import Kind, Secondary, Splitter
 # Changes with whatever an earlier version would misread, so that its servers refuse such a build when
 # they open it.
 MANIFEST_FORMAT = 6
+# Fields that this format did not have at first.
+_ADDED = {"readers"}
 _MAX_MANIFEST_BYTES = 16 * 2**20
 
 
@@ -25,9 +28,9 @@ class Manifest:
 
     `sources` are the absolute paths that were read, or words about them. With `secondary`,
     `base_url` and `columns` they are what `purlin.index.sources.open_source` takes to read them again.
-    `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
-    the version of what they were cut into. An `interim` build serves while the vectors of another
-    encoder are made.
+    `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` and
+    `readers` are the `purlin.index.versions` that they were made by. An `interim` build serves while
+    the vectors of another encoder are made.
     `files` maps a relative path to what `purlin.index.builds.build_files.checksums` returns for it.
     `logged` counts the earlier queries that lead to documents of the build. `dense` is what
     `purlin.index.search.dense.build_index` chose and measured for the base, or an engine's index
@@ -48,6 +51,7 @@ class Manifest:
     lexical_power: float
     segments: tuple[str, ...]
     texts: int
+    readers: str = ""
     interim: bool = False
     demote: bool = True
     logged: int = 0
@@ -63,6 +67,32 @@ class Manifest:
     engine: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the rules of another version made the build: one of the same sources would differ."""
+        made_by = self.texts, self.readers
+        return made_by != (versions.TEXTS, versions.readers(self.kind))
+
+    @property
+    def outdated_warning(self) -> str | None:
+        """What an outdated build lacks, and the command that makes it anew; None for any other."""
+        if not self.is_outdated:
+            return None
+
+        command = "purlin index demo"
+        if self.local_roots:
+            command = f"purlin index build {self.kind} ... --name {self.name}"
+        return (
+            f"Corpus {self.name!r} was made by the rules of another version, so its results may be worse "
+            f"than this version's. Build it again with the command that made it (`{command}`)."
+        )
+
+    @property
+    def local_roots(self) -> list[Path]:
+        """The directories and files that `sources` names; none if it names anything else."""
+        roots = [Path(source) for source in self.sources]
+        return roots if all(root.is_absolute() for root in roots) else []
 
     def to_json(self) -> str:
         """Return one JSON object with the keys in the order above."""
@@ -90,8 +120,9 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
 
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
-    expected = {item.name for item in fields(Manifest)}
-    if values.get("format") != MANIFEST_FORMAT or values.keys() != expected:
+    names = {item.name for item in fields(Manifest)}
+    missing = names - values.keys() - _ADDED
+    if values.get("format") != MANIFEST_FORMAT or missing or not values.keys() <= names:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from purlin.index.builds.manifests import Manifest
+from purlin.index import builds
+from purlin.index.builds.manifests import read_manifest_json
+from purlin.index.errors import PurlinError
 from purlin.index.records import Kind, Skipped, SourceFile
 from purlin.index.sources import open_source
 
@@ -25,14 +28,30 @@ class Demo:
     about: str
     sources: Callable[[], Iterator[SourceFile | Skipped]]
 
-    def is_due(self, active: Manifest | None, fingerprint: str | None) -> bool:
-        """Return whether it is to be built with the encoder of this fingerprint.
-
-        `active` is what there is of its name, which somebody may have made of other sources.
-        """
-        if active is None:
+    def is_missing(self, home: Path) -> bool:
+        """Return whether nothing of its name can be opened, unless that may be somebody's own."""
+        if not builds.exists(home, self.name):
             return True
-        return active.sources == (self.about,) and active.encoder["fingerprint"] != fingerprint
+        if builds.active_manifest(home, self.name) is not None:
+            return False
+
+        # Of another format, or damaged.
+        with contextlib.suppress(PurlinError, ValueError):
+            values = read_manifest_json(builds.current(home, self.name))
+            return values.get("sources") == [self.about]
+        return False
+
+    def is_due(self, home: Path, fingerprint: str | None = None) -> bool:
+        """Return whether it is missing, or was made by other rules or an encoder of another fingerprint.
+
+        What somebody has made of other sources under its name is never due.
+        """
+        manifest = builds.active_manifest(home, self.name)
+        if manifest is None:
+            return self.is_missing(home)
+
+        is_other = fingerprint is not None and manifest.encoder["fingerprint"] != fingerprint
+        return manifest.sources == (self.about,) and (is_other or manifest.is_outdated)
 
 
 def demos() -> tuple[Demo, ...]:

@@ -20,11 +20,9 @@ from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
-from purlin.index.engines.milvus import Connection
 from purlin.index.errors import PurlinError, Worse
 from purlin.index.indexing import gate
 from purlin.index.indexing.builder import RECALL, Builder, Options, Plan
-from purlin.index.indexing.gate import Judgements
 from purlin.index.indexing.unfinished import Unfinished
 from purlin.index.pace import Progress
 from purlin.index.records import Kind, Skipped, SourceFile, Stamp
@@ -42,48 +40,34 @@ def build(
     encoder: TextEncoder,
     *,
     options: Options | None = None,
-    origin: tuple[str, ...] = (),
     progress: Progress | None = None,
-    judged: Judgements | None = None,
-    force: bool = False,
     interim: TextEncoder | None = None,
-    durable: bool = True,
-    engine: Connection | None = None,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
-    `origin` is recorded in the manifest. `progress(stage, finished_count, total)` is called with
-    the stages read, interim, encode, index, log, measure and store. With `judged`, the build and
-    the active one are measured on the same queries. A build that is significantly worse is kept but
-    not activated, and raises Worse, unless `force` is set. So does, before anything more is encoded,
-    a catalogue that has lost more than half of its products: its export may be cut off, or another
-    file.
+    `progress(stage, finished_count, total)` is called with the stages read, interim, encode, index,
+    log, measure and store. A build that measures worse than the active one raises Worse, see `Options`.
+    So does, before anything more is encoded, a catalogue that has lost more than half of its products:
+    its export may be another file. The same holds for records of any kind in a file that ends too early.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
     the next call goes on from it.
 
-    A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
-    small one. If the machine fails soon after, it may be damaged, and has to be made again.
-
     Raises Busy, EngineFailed, StorageFailed, and InvalidInput if the sources have no document, no
     judged document exists, or no query of the log leads to a document.
 
-    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
-
     A build that was ended by anything, even by SIGKILL, leaves the vectors that it has made, and
     the documents once all are read: the next one goes on from them and removes them. If nothing has
-    changed since the active build, that one stays, and its manifest is returned; `force` publishes
-    another one.
+    changed since the active build, that one stays, and its manifest is returned.
     """
-    report = progress or _silent
-    plan = Plan(home, name, kind, options or Options(), origin, report, judged, durable, engine)
+    plan = Plan(home, name, kind, options or Options(), progress or _silent)
 
     with builds.locked(home, name) as directory:
         unfinished = Unfinished(directory)
         try:
             unfinished.keep_only([encoder] if interim is None else [encoder, interim])
-            manifest = _build(plan, directory, sources, encoder, interim, force)
+            manifest = _build(plan, directory, sources, encoder, interim)
         except Worse:
             unfinished.remove()
             raise
@@ -101,12 +85,12 @@ def _build(
     sources: Iterable[SourceFile | Skipped],
     encoder: TextEncoder,
     interim: TextEncoder | None,
-    force: bool,
 ) -> Manifest:
     """Build from the sources, or from an interim build that is made of them first."""
+    options = plan.options
     serves_early = (
         interim is not None
-        and plan.engine is None
+        and options.engine is None
         and interim.fingerprint != encoder.fingerprint
         and plan.name not in builds.corpora(plan.home)
     )
@@ -114,57 +98,58 @@ def _build(
 
     with Builder.open(plan, directory) as builder:
         builder.read(sources, first_encoder)
-        if not force:
-            builder.check_size(builds.active_manifest(plan.home, plan.name))
+        if not options.force:
+            builder.check_complete(builds.active_manifest(plan.home, plan.name))
         if first_encoder is encoder or builder.passages < INTERIM_PASSAGES:
-            return _finish(plan, builder, encoder, force)
+            return _finish(plan, builder, encoder)
 
         manifest = builder.finish(first_encoder, "interim")
-        build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
-        builds.switch(directory, build_name, durable=plan.durable)
+        build_name = builds.publish(builder.directory, manifest.to_json(), durable=options.durable)
+        builds.switch(directory, build_name, durable=options.durable)
 
     with Builder.open(plan, directory) as builder:
         builder.keep_all()
-        return _finish(plan, builder, encoder, force)
+        return _finish(plan, builder, encoder)
 
 
-def _finish(plan: Plan, builder: Builder, encoder: TextEncoder, force: bool) -> Manifest:
+def _finish(plan: Plan, builder: Builder, encoder: TextEncoder) -> Manifest:
     """Encode, measure, publish and activate what was read; raises Worse if it was refused.
 
     A build that is the active one again is not published, unless `force` is set.
     """
+    options = plan.options
     manifest = builder.finish(encoder)
-    if not force and (active_manifest := builder.same_as_active(manifest)) is not None:
+    if not options.force and (active_manifest := builder.same_as_active(manifest)) is not None:
         return active_manifest
 
-    if plan.judged is not None:
+    if options.judged is not None:
         active = _active(plan.home, plan.name)
         measuring = partial(plan.progress, "measure")
         manifest = gate.measure_build(
-            builder.directory, manifest, encoder, plan.judged, active, measuring
+            builder.directory, manifest, encoder, options.judged, active, measuring
         )
-    if force and manifest.judged.get("refused"):
+    if options.force and manifest.judged.get("refused"):
         manifest = replace(manifest, judged={**manifest.judged, "refused": False})
 
-    if plan.engine is not None:
+    if options.engine is not None:
         storing = partial(plan.progress, "store")
-        manifest = hosting.move(plan.engine, builder.directory, manifest, storing)
+        manifest = hosting.move(options.engine, builder.directory, manifest, storing)
         measures = {RECALL: manifest.dense["recall@100"]}
         took_s = round(time.monotonic() - plan.started, 3)
         manifest = replace(manifest, measures=measures, took_s=took_s)
 
     directory = builder.directory.parent
-    build_name = builds.publish(builder.directory, manifest.to_json(), durable=plan.durable)
-    if plan.engine is not None:
+    build_name = builds.publish(builder.directory, manifest.to_json(), durable=options.durable)
+    if options.engine is not None:
         refused = bool(manifest.judged.get("refused"))
         try:
-            hosting.finish(plan.engine, manifest, build_name, active=not refused)
+            hosting.finish(options.engine, manifest, build_name, active=not refused)
         except BaseException:
             # Without its description in the engine it cannot be opened.
             shutil.rmtree(directory / build_name, ignore_errors=True)
             raise
 
-    _activate(directory, build_name, manifest, plan.durable)
+    _activate(directory, build_name, manifest, options.durable)
     return manifest
 
 

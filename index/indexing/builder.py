@@ -8,15 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds, storage
+from purlin.index import builds, storage, versions
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest
+from purlin.index.builds.remarks import (
+    MOST_COLUMNS,
+    MOST_PLACES,
+    REMARKS_FILE,
+    LeftOut,
+    Remarks,
+    column_changes,
+    shown,
+    summarised,
+)
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.engines.milvus import Connection
@@ -43,10 +54,12 @@ from purlin.index.search.store.filters import FieldType
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.search.store.segment_store import Store
 from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, SAMPLED_TEXTS, tokens_per_word
-from purlin.index.texts.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
+from purlin.index.texts.passages import DEFAULT_SPLITTERS, render
 
 # A catalogue of fewer products may lose any number of them.
 GUARDED_PRODUCTS = 20
+# The share of products that a catalogue may lose without a warning.
+MOST_LOST = 0.2
 # The progress of indexing fewer rows is not shown.
 SHOWN_ROWS = 30_000
 RECALL = "dense recall@100"
@@ -62,8 +75,19 @@ class Options:
 
     `dense_weight` None takes the weight tuned for the kind, or a lower one for products in a language
     that the encoder hardly knows. `log` has earlier queries and the documents that they led to.
-    `secondary`, `base_url` and `columns` are those that the sources were opened with; the manifest
-    records them, so that the build can be repeated.
+
+    `origin` says where the sources are, and `secondary`, `base_url` and `columns` are those that they
+    were opened with; the manifest records them, so that the build can be repeated.
+
+    With `judged`, the build and the active one are measured on the same queries. A build that is
+    significantly worse is kept but not activated, unless `force` is set. `force` also publishes a build
+    in which nothing has changed, one that has lost more than half of its products, and one of a file
+    that ends too early.
+
+    A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
+    small one. If the machine fails soon after, it may be damaged, and has to be made again.
+
+    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
     """
 
     splitter: Splitter | None = None
@@ -72,6 +96,11 @@ class Options:
     secondary: Secondary = "demote"
     base_url: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    origin: tuple[str, ...] = ()
+    judged: Judgements | None = None
+    force: bool = False
+    durable: bool = True
+    engine: Connection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +111,7 @@ class Plan:
     name: str
     kind: Kind
     options: Options
-    origin: tuple[str, ...]
     progress: Progress
-    judged: Judgements | None
-    durable: bool
-    engine: Connection | None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -107,6 +132,8 @@ class Builder:
         # Number of segments that stay, and the name of the new one, if any.
         self._kept, self._new_segment = 0, ""
         self._first_skipped: Skipped | None = None
+        self._cut_off: Skipped | None = None
+        self._remarks = Remarks()
 
         # The vectors that are being made, and the encoder that makes them.
         self._encoding: Encoding | None = None
@@ -123,7 +150,9 @@ class Builder:
             builds.staging(directory) as staging_dir,
             storage.storage_errors(),
             # What an engine has is read and encoded anew.
-            Earlier() if plan.engine else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
+            Earlier()
+            if plan.options.engine
+            else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
         ):
             builder = cls(plan, staging_dir, earlier)
             try:
@@ -156,13 +185,15 @@ class Builder:
         )
         listing = reader.read(sources, self._earlier.comparable(encoder), self._unfinished)
         self._kept, self._new_segment = reader.kept, reader.segment
-        self._first_skipped = reader.first_skipped
+        self._first_skipped, self._cut_off = reader.first_skipped, reader.cut_off
         self._describe(listing)
+        self._remarks = self._remarks_on(reader)
         plan.progress("read", self._content.documents, self._content.documents)
 
         # A build that is killed while it encodes or makes a graph is not to read the sources again.
         makes_graph = reader.segment == BASE and self.passages > dense.EXACT_ROWS
-        if (encoding.takes_long or makes_graph) and not reader.failed:
+        is_whole = not reader.failed and reader.cut_off is None
+        if (encoding.takes_long or makes_graph) and is_whole:
             entries = build_files.checksums(self.directory, self._linked)
             prefix = f"{reader.segment}/"
             files = {
@@ -172,10 +203,12 @@ class Builder:
             }
             self._linked |= files
             reading = Reading(reader.key, reader.kept, reader.segment, self.passages, files)
-            self._unfinished.save(reading, self.directory, durable=plan.durable)
+            self._unfinished.save(reading, self.directory, durable=plan.options.durable)
 
-    def check_size(self, active: Manifest | None) -> None:
-        """Raise Worse if most of the active build's products are gone."""
+    def check_complete(self, active: Manifest | None) -> None:
+        """Raise Worse if a file ends too early, or if most of the active build's products are gone."""
+        if self._cut_off is not None:
+            raise Worse(self._cut_off_message(self._cut_off, active))
         if active is None or not self._plan.kind == active.kind == "product":
             return
 
@@ -193,6 +226,7 @@ class Builder:
         """Take over the documents and postings of the earlier build as they are."""
         self._kept = len(self._earlier.segments)
         self._describe(self._earlier.listing)
+        self._remarks = self._earlier.remarks
 
     def finish(self, encoder: TextEncoder, stage: str = "encode") -> Manifest:
         """Write the vectors and everything else of the encoder, and return the manifest."""
@@ -205,6 +239,7 @@ class Builder:
             fusion = self._fusion(documents, encoder)
 
         self_check.write_self_check(self.directory, encoder)
+        self._remarks.save(self.directory)
         plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         return Manifest(
@@ -214,7 +249,8 @@ class Builder:
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
             segments=self._names,
-            texts=TEXTS_VERSION,
+            texts=versions.TEXTS,
+            readers=versions.readers(plan.kind),
             documents=content.documents,
             passages=content.passages,
             skipped=content.skipped,
@@ -224,7 +260,7 @@ class Builder:
             dense_weight=fusion.dense_weight,
             lexical_power=fusion.lexical_power,
             demote=options.secondary == "demote",
-            sources=plan.origin,
+            sources=options.origin,
             secondary=options.secondary,
             base_url=options.base_url,
             columns=dict(options.columns),
@@ -240,9 +276,12 @@ class Builder:
         if active is None:
             return None
 
-        files = {name: entry for name, entry in active.files.items() if name != gate.JUDGED_FILE}
+        # What a build remarks on may be that it differs from the one before.
+        apart = (gate.JUDGED_FILE, REMARKS_FILE)
+        files = {name: entry for name, entry in active.files.items() if name not in apart}
         again = replace(
             manifest,
+            files={name: entry for name, entry in manifest.files.items() if name not in apart},
             created_at=active.created_at,
             took_s=active.took_s,
             reused=active.reused,
@@ -278,7 +317,8 @@ class Builder:
         self._link(lambda file: file not in VECTOR_FILES)
         listing.save(self.directory)
         with self._stores() as stores:
-            skipped = len(segments.left_out(listing, stores))
+            left_out = segments.left_out(listing, stores)
+            skipped = len(left_out)
             if not stores:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
 
@@ -295,7 +335,9 @@ class Builder:
             passages = sum(len(store.document_of) for store in stores)
             if documents.everything is not None:
                 passages = int(np.count_nonzero(documents.everything))
-            self._content = _Content(field_types, order, len(documents), passages, skipped)
+            self._content = _Content(
+                field_types, order, len(documents), passages, skipped, summarised(left_out)
+            )
             if not len(documents):
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
@@ -324,6 +366,16 @@ class Builder:
             )
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
+    def _cut_off_message(self, end: Skipped, active: Manifest | None) -> str:
+        place = f"{end.path}:{end.line}" if end.line else end.path
+        stays = "nothing was built" if active is None else "the active build stays"
+        message = (
+            f"{place} {end.reason}. The file ends there too early, or cannot be read any further, so "
+            f"{stays}. Export it again, under another name until it is complete; --force takes what "
+            "is there."
+        )
+        return message.encode(errors="replace").decode()
+
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""
         first = self._first_skipped
@@ -338,11 +390,32 @@ class Builder:
         log = self._plan.options.log
         query_log.check_log(log, documents.rows_of({logged.document for logged in log}))
 
-        if self._plan.judged is not None:
+        if self._plan.options.judged is not None:
             # Documents that the build has lost are judged, too.
-            relevant = self._plan.judged.relevant_ids
+            relevant = self._plan.options.judged.relevant_ids
             available = documents.rows_of(relevant).keys() | self._earlier.existing_ids(relevant)
-            gate.check_judged_documents(self._plan.judged, available)
+            gate.check_judged_documents(self._plan.options.judged, available)
+
+    def _remarks_on(self, reader: SourceReader) -> Remarks:
+        """Return what is to be said of the sources that were read."""
+        columns = {
+            standard: tuple(map(shown, islice(names, MOST_COLUMNS)))
+            for standard, names in reader.columns.items()
+        }
+        warnings = list(column_changes(self._earlier.remarks.columns, columns))
+        if reader.untitled:
+            tables = ", ".join(map(shown, islice(reader.untitled, MOST_PLACES)))
+            warnings.append(
+                f"no column serves as title, so products are titled by their texts: {tables}; "
+                '--column title="COLUMN" assigns one'
+            )
+
+        active, now = self._earlier.manifest, self._content.documents
+        if self._plan.kind == "product" and active is not None:
+            lost = active.documents - now
+            if active.documents >= GUARDED_PRODUCTS and lost > MOST_LOST * active.documents:
+                warnings.append(f"{now:,} products, {lost:,} fewer than in the build before")
+        return Remarks(columns, self._content.left_out, tuple(warnings))
 
     # ---- vectors
 
@@ -466,3 +539,4 @@ class _Content:
     documents: int = 0
     passages: int = 0
     skipped: int = 0
+    left_out: tuple[LeftOut, ...] = ()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from purlin.index import builds
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import Remarks, read_remarks
 from purlin.index.encoder import TextEncoder, self_check
 from purlin.index.errors import PurlinError
 from purlin.index.records import Kind
@@ -57,6 +58,7 @@ class Earlier:
     directory: Path | None = None
     manifest: Manifest | None = None
     listing: Listing = field(default_factory=Listing)
+    remarks: Remarks = field(default_factory=Remarks)
     segments: Sequence[EarlierSegment] = ()
     # Encoder fingerprint -> whether its vectors are those stored here.
     _comparable: dict[str, bool] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class Earlier:
             manifest = read_manifest(directory)
             files = build_files.Files(directory, manifest.files)
             listing = read_listing(directory, files.read)
+            remarks = read_remarks(directory, manifest.files, files.read)
             files.check_others()
         except PurlinError:
             return cls()
@@ -80,7 +83,7 @@ class Earlier:
             EarlierSegment(directory / segment, Store(directory / segment, kind))
             for segment in manifest.segments
         ]
-        return cls(directory, manifest, listing, segments)
+        return cls(directory, manifest, listing, remarks, segments)
 
     def __enter__(self) -> Self:
         return self

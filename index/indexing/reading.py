@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from purlin.index import versions
 from purlin.index.builds.manifests import MANIFEST_FORMAT
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.ahead import Item, read_ahead
@@ -17,12 +18,11 @@ from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.segment import SegmentWriter, prepare
 from purlin.index.indexing.unfinished import Unfinished
 from purlin.index.pace import Progress
-from purlin.index.records import Document, Skipped, SourceFile, Splitter
+from purlin.index.records import PART, Document, Skipped, SourceFile, Splitter
 from purlin.index.search.lexical.languages import ENGLISH, Language
 from purlin.index.search.segments import BASE, DELTA
 from purlin.index.search.store.listing import IndexedFile, Listing, read_listing
 from purlin.index.storage.digests import DigestMap, digest
-from purlin.index.texts.passages import TEXTS_VERSION
 
 _T = TypeVar("_T")
 
@@ -66,6 +66,12 @@ class SourceReader:
         self.kept = 0
         self.segment = ""
         self.first_skipped: Skipped | None = None
+        # Where a file ends too early, the first such place.
+        self.cut_off: Skipped | None = None
+        # Standard column of products -> all columns that serve as it; and the files that have none of
+        # them for the title.
+        self.columns: dict[str, dict[str, None]] = {}
+        self.untitled: dict[str, None] = {}
         # Whether some file failed in a way that may not repeat.
         self.failed = False
         # Documents that no earlier build had.
@@ -123,7 +129,7 @@ class SourceReader:
     def _begin_key(self, comparable: bool) -> None:
         directory = self._earlier.directory
         earlier = directory.name if directory is not None else None
-        facts = (MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
+        facts = (MANIFEST_FORMAT, versions.TEXTS, self._splitter, earlier, comparable)
         self._key.update(repr(facts).encode())
 
     def _read(self, entries: Iterable[_Entry]) -> Listing:
@@ -132,7 +138,7 @@ class SourceReader:
         with closing(self._with_items(entries)) as contents:
             for position, (entry, items) in enumerate(contents):
                 if isinstance(entry, Skipped):
-                    self.first_skipped = self.first_skipped or entry
+                    self._note(entry)
                     skipped.append(entry)
                 # A file whose document gave way to that of an earlier file has no position any more.
                 elif (
@@ -156,6 +162,12 @@ class SourceReader:
             if is_large and self._processes > 1 and self._language is ENGLISH:
                 yield from read_ahead(remaining, self._splitter, self._processes)
 
+    def _note_columns(self, source: SourceFile) -> None:
+        for standard, names in source.columns.items():
+            self.columns.setdefault(standard, {}).update(dict.fromkeys(names))
+        if source.columns and "title" not in source.columns:
+            self.untitled[source.path.partition(PART)[0]] = None
+
     # ---- what stays
 
     def _entry(self, source: SourceFile | Skipped) -> _Entry:
@@ -165,6 +177,7 @@ class SourceReader:
             self._key.update(facts.encode())
             return source
 
+        self._note_columns(source)
         self._key.update(ascii((source.path, source.digest, source.stamp)).encode())
         file = self._earlier.files.get(source.path)
         if file is None or file.digest != source.digest:
@@ -205,7 +218,7 @@ class SourceReader:
         return (
             manifest is not None
             and manifest.splitter == self._splitter
-            and manifest.texts == TEXTS_VERSION
+            and manifest.texts == versions.TEXTS
         )
 
     # ---- what is added
@@ -293,8 +306,13 @@ class SourceReader:
         return False
 
     def _skip(self, writer: SegmentWriter, skipped: Skipped, number: int) -> None:
-        self.first_skipped = self.first_skipped or skipped
+        self._note(skipped)
         writer.store.add_skipped(skipped, number)
+
+    def _note(self, skipped: Skipped) -> None:
+        self.first_skipped = self.first_skipped or skipped
+        if skipped.cut_off:
+            self.cut_off = self.cut_off or skipped
 
     def _owner(self, document_id: str, key: bytes, position: int) -> int | None:
         """Number of the file that has this id already, -1 for one of the base, or None."""

@@ -10,7 +10,7 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import build, file_digests
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
+from purlin.index.indexing.staleness import MAX_FILES, find_staleness
 from purlin.index.pace import Progress
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import open_source
@@ -18,7 +18,7 @@ from purlin.index.sources import open_source
 
 def why_not_repeatable(manifest: Manifest) -> str | None:
     """Return why a build cannot be repeated from its manifest alone, or None if it can."""
-    if not local_roots(manifest):
+    if not manifest.local_roots:
         return "its manifest names no directories or files"
     if manifest.logged:
         return "it has a query log, which only `purlin index build --query-log` gives it"
@@ -27,16 +27,20 @@ def why_not_repeatable(manifest: Manifest) -> str | None:
     return None
 
 
-def sources_changed(home: Path, name: str) -> bool:
-    """Return whether the sources of the active build differ from it, by names and times alone.
+def is_due(home: Path, name: str) -> bool:
+    """Return whether the active build was made by other rules than today's, or of other sources.
 
-    Raises NotFound if a source is missing, so that it is not mistaken for deleted files.
+    Sources are compared by names and times alone. Raises NotFound if a source is missing, so that it
+    is not mistaken for deleted files.
     """
     directory = builds.current(home, name)
     manifest = read_manifest(directory)
-    missing = [str(root) for root in local_roots(manifest) if not root.exists()]
+    missing = [str(root) for root in manifest.local_roots if not root.exists()]
     if missing:
         raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
+
+    if manifest.is_outdated:
+        return True
 
     names = read_listing(directory).names(MAX_FILES)
     staleness = find_staleness(manifest, *names)
@@ -57,7 +61,7 @@ def repeat_build(
     if (reason := why_not_repeatable(manifest)) is not None:
         raise InvalidInput(f"Corpus {name!r} cannot be built again by itself: {reason}.")
 
-    roots = local_roots(manifest)
+    roots = manifest.local_roots
     sources = open_source(
         manifest.kind,
         roots,
@@ -72,14 +76,6 @@ def repeat_build(
         secondary=manifest.secondary,
         base_url=manifest.base_url,
         columns=manifest.columns,
-    )
-    return build(
-        home,
-        name,
-        manifest.kind,
-        sources,
-        encoder,
-        options=options,
         origin=manifest.sources,
-        progress=progress,
     )
+    return build(home, name, manifest.kind, sources, encoder, options=options, progress=progress)

@@ -57,7 +57,7 @@ def find_staleness(
 
     Returns None if the manifest does not name directories or files, as for the demo corpora.
     """
-    roots = local_roots(manifest)
+    roots = manifest.local_roots
     if not roots:
         return None
 
@@ -79,7 +79,7 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
     `names` are those of `Location.path`. None counts as changed if the sources are no local files,
     as for the demo corpora, or cannot be reached at all.
     """
-    roots = local_roots(manifest)
+    roots = manifest.local_roots
 
     try:
         if not roots or not all(root.exists() for root in roots):
@@ -93,7 +93,7 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
 
 def is_single_file(manifest: Manifest) -> bool:
     """Return whether all documents come from one file that can be reached."""
-    roots = local_roots(manifest)
+    roots = manifest.local_roots
     try:
         return len(roots) == 1 and roots[0].is_file()
     except OSError:
@@ -105,12 +105,6 @@ def _has_changed(path: Path, began: float) -> bool:
         return path.stat().st_ctime > began + _TICK_S
     except (FileNotFoundError, NotADirectoryError):
         return True
-
-
-def local_roots(manifest: Manifest) -> list[Path]:
-    """Return the directories and files that the manifest names; none if it names anything else."""
-    roots = [Path(source) for source in manifest.sources]
-    return roots if all(root.is_absolute() for root in roots) else []
 
 
 def _began(manifest: Manifest) -> float:

@@ -121,11 +121,7 @@ def _signature(document: Document) -> str:
 
 def signature_parameters(signature: str) -> list[Parameter]:
     """Return the parameters of all lines of a signature, each name once, at most MAX_PARAMETERS."""
-    parameters: dict[str, Parameter] = {}
-
-    for parameter in _parameters_of_lines(signature):
-        parameters.setdefault(parameter.name, parameter)
-    return list(islice(parameters.values(), MAX_PARAMETERS))
+    return [first for first, *_ in islice(overloads(signature).values(), MAX_PARAMETERS)]
 
 
 def overloads(signature: str) -> dict[str, tuple[Parameter, ...]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
+from purlin.index.builds.remarks import read_remarks
 from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
@@ -34,7 +35,7 @@ from purlin.index.search.ranking import feedback, query_log
 from purlin.index.search.ranking.fusion import Fusion
 from purlin.index.search.ranking.lengths import SHORT
 from purlin.index.search.ranking.named_rows import NamedRows
-from purlin.index.search.ranking.places import distance, innermost
+from purlin.index.search.ranking.places import distance, innermost, without_frames
 from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Clock, Query, Ranked
 from purlin.index.search.ranking.retrievers import Retrievers
@@ -65,8 +66,9 @@ class SearchResult:
     `timings_ms` maps a step (encode, dense, lexical, fuse, fetch, read) to its milliseconds.
     `warning` is present if only one of two retrievers answered, if the reranker was too slow, or if
     scores of different encoders were compared, `corrected` if the query was searched in another
-    spelling. If several corpora were searched, each hit names its own, and `corpora` has them in
-    the order of the search.
+    spelling. Of a query for what uses a symbol, tests it or inherits from it, `related` counts the
+    documents that do, among the 200 nearest ones. If several corpora were searched, each hit names
+    its own, and `corpora` has them in the order of the search.
     """
 
     hits: tuple[Hit, ...]
@@ -75,6 +77,7 @@ class SearchResult:
     warning: str | None = None
     corrected: str | None = None
     corpora: tuple[SearchedCorpus, ...] = ()
+    related: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Corpus:
         if self_check.SELF_CHECK_FILE in manifest.files:
             self.drift = self_check.drift(directory, encoder, files.read)
         self._listing = files.read(directory / LISTING_FILE)
+        self.remarks = read_remarks(directory, manifest.files, files.read)
         files.check_others()
 
         self.name = manifest.name
@@ -187,8 +191,9 @@ class Corpus:
 
     @property
     def warning(self) -> str | None:
-        """Warning if this machine's vectors differ too much from the build's, or None."""
-        return None if self.drift is None else self_check.drift_warning(self.name, self.drift)
+        """Why results are worse than they could be: another machine's vectors, other rules; or None."""
+        drift = None if self.drift is None else self_check.drift_warning(self.name, self.drift)
+        return " ".join(filter(None, [drift, self.manifest.outdated_warning])) or None
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""
@@ -236,7 +241,14 @@ class Corpus:
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
         warning = ranked.warning or self.filter_warning(ranked, filter)
-        return SearchResult(hits, ranked.total, clock.laps, warning, ranked.corrected)
+        return SearchResult(
+            hits,
+            ranked.total,
+            clock.laps,
+            warning,
+            ranked.corrected,
+            related=ranked.related,
+        )
 
     def rank(
         self,
@@ -402,14 +414,15 @@ class Corpus:
         clock.lap("filter")
 
         named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
-        text = query if len(named) else self._corrected(query)
-        prepared = Query(text, query, mode, allowed, documents)
+        written = without_frames(query) if len(named) and self._has_model else query
+        text = written if len(named) else self._corrected(query)
+        prepared = Query(text, written, mode, allowed, documents)
         prepared.named = self._passing(named, allowed)
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
 
         if mode != "lexical":
-            self._add_vector(prepared, vector)
+            self._add_vector(prepared, vector if written == query else None)
         clock.lap("encode")
         if prepared.vector is not None and self._log is not None:
             prepared.nearness = self._log.nearness(prepared.vector)

@@ -72,7 +72,15 @@ def search_corpora(
     warnings = [_warning(corpora, mode), *(ranked.warning for ranked in rankings if ranked)]
     warnings.append(_filter_warning(corpora, rankings, filter))
     warning = " ".join(text for text in warnings if text) or None
-    return SearchResult(hits, total, timings, warning, corpora=searched)
+    related = [ranked.related for ranked in rankings if ranked and ranked.related is not None]
+    return SearchResult(
+        hits,
+        total,
+        timings,
+        warning,
+        corpora=searched,
+        related=sum(related) if related else None,
+    )
 
 
 def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
@@ -147,8 +155,8 @@ def _rankings(
             rankings.append(None)
             refused = refused or error
             continue
-        # The vector of a corrected query is not that of the query as it was written.
-        if ranked.corrected is None:
+        # The vector of a corrected query, or of a trace's message, is not that of the query itself.
+        if ranked.query.text == query:
             vectors[encoder] = ranked.query.vector
         rankings.append(ranked)
     if refused and not any(rankings):

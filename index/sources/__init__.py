@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import (
     KINDS,
@@ -19,9 +20,6 @@ from purlin.index.records import (
     Stamp,
     is_text,
 )
-
-# Raise it whenever documents of a corpus with several paths come out differently: part of digests.
-_PREFIX_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +202,12 @@ def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skip
             else:
                 yield _prefixed_document(record, prefix)
 
-    return SourceFile(f"{prefix}/{file.path}", file.digest + _digest_end(prefix), read, file.stamp)
+    digest = file.digest + _digest_end(prefix)
+    return replace(file, path=f"{prefix}/{file.path}", digest=digest, read=read)
 
 
 def _digest_end(prefix: str) -> str:
-    return f" {_PREFIX_VERSION} {prefix}"
+    return f" {versions.PREFIXES} {prefix}"
 
 
 def _prefixed_document(document: Document, prefix: str) -> Document:

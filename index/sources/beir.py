@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from purlin.index.sources.encodings import valid_text
@@ -23,7 +24,6 @@ from purlin.index.sources.parts import cut, part_files
 from purlin.index.sources.tables import Row, identified, read_rows
 from purlin.index.storage.digests import DigestMap, digest
 
-VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")
 MAX_ID_CHARS = 2000
 MAX_RECORD_FIELDS = 500
@@ -51,15 +51,14 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
 
     A long one comes in parts, see `purlin.index.sources.parts`.
     """
-    # Not at the top, since it takes longer than listing a directory, which asks `is_corpus`. Nor in
-    # the generator, which runs while a build is under way: lxml loses a Ctrl-C that comes while it
-    # is being imported.
-    from purlin.index.sources.products import catalogue
+    if kind == "product":
+        # Before the build begins: lxml loses a Ctrl-C that comes while it is being imported.
+        from purlin.index.sources.products import records  # noqa: F401
 
-    return _files(path, kind, catalogue.VERSION)
+    return _files(path, kind)
 
 
-def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile | Skipped]:
+def _files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     before, name = file_stamp(path), path.name
     try:
         with path.open("rb") as stream:
@@ -69,8 +68,8 @@ def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile 
         return
 
     def digest_of(content: str) -> str:
-        # The product reader's version is part of it, since `_product_document` goes through that.
-        facts = f"beir {VERSION} {product_version} {kind} {name} {content}"
+        # `_product_document` goes through the reader of catalogues.
+        facts = f"beir {versions.BEIR} {versions.CATALOGUES} {kind} {name} {content}"
         return hashlib.sha256(facts.encode()).hexdigest()
 
     def read(rows: _Rows) -> Iterator[Document | Skipped]:

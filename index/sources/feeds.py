@@ -130,7 +130,8 @@ class _Feed:
         except (expat.ExpatError, ValueError, LookupError, InvalidInput) as error:
             yield from self._take_rows()
             reason = f"{_reason(error)}; the products after it are left out, too"
-            yield Skipped(self._name, reason, parser.CurrentLineNumber)
+            line = parser.CurrentLineNumber
+            yield Skipped(self._name, reason, line, cut_off=self._has_products)
             return
 
         yield from self._take_rows()

@@ -8,10 +8,11 @@ time when the part was last read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from purlin.index.records import PART, Document, Skipped, SourceFile
@@ -71,8 +72,9 @@ def part_files(
     open_file: Callable[[], Iterator[_T]],
     read: Callable[[Callable[[], Iterator[_T]]], Iterator[Document | Skipped]],
     digest_of: Callable[[str], str],
+    columns: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Iterator[SourceFile]:
-    """Yield each part of a file as a file of its own.
+    """Yield each part of a file, which has these `columns`, as a file of its own.
 
     `open_file` yields the records of the whole file, `read` makes documents of those that the
     function given to it yields, and `digest_of` adds the reader's version and options to a name.
@@ -80,7 +82,8 @@ def part_files(
     records = Records(open_file)
     for part in parts:
         part_read = partial(read, partial(records.read, part))
-        yield SourceFile(f"{name}{PART}{part.name}", digest_of(part.name), part_read)
+        part_name = f"{name}{PART}{part.name}"
+        yield SourceFile(part_name, digest_of(part.name), part_read, columns=columns)
 
 
 class Records(Generic[_T]):

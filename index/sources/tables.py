@@ -15,7 +15,7 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -35,6 +35,16 @@ MAX_NAME_CHARS = 1_000
 _CHUNK_CHARS = 1 << 16
 _SHOWN_CHARS = 100
 _IS_HEADER = "the first line of a table is its header; delete what stands before it"
+# What reading a file may raise that is cut off, damaged, or of another format than its name says.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    ArithmeticError,
+    NotImplementedError,
+    zlib.error,
+    InvalidInput,
+)
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 # Files of spreadsheets, which are read as what they export.
 _WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
@@ -50,6 +60,8 @@ _RECORDS_NAMES = words(
     "products items articles records rows entries results data hits docs documents catalog "
     "catalogue listings produkte artikel produits productos prodotti producten texts"
 )
+# What `open_text` makes of the bytes of a character that the end of a file cuts.
+_HALF_CHARACTER = re.compile("[\udc80-\udcff]$")
 # The only column of the rows of `read_lines`.
 LINE = "line"
 
@@ -150,19 +162,16 @@ def _while_readable(
             yield row
         if row is None:
             yield Skipped(name, "holds no rows")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        ArithmeticError,
-        NotImplementedError,
-        zlib.error,
-        InvalidInput,
-    ) as error:
+    except _UNREADABLE as error:
         # `row` is the last one that could be read.
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
         yield Skipped(
-            name, f"cannot be read from here on: {error}", number + 1, passing=is_transient(error)
+            name,
+            f"cannot be read from here on: {error}",
+            number + 1,
+            passing=is_transient(error),
+            # A gzip that is cut off may not give a single row.
+            cut_off=row is not None or isinstance(error, EOFError),
         )
 
 
@@ -173,11 +182,17 @@ def _is_workbook(path: Path) -> bool:
 
 
 def has_decimal_commas(path: Path) -> bool:
-    """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number."""
+    """Whether a CSV is separated by semicolons, as spreadsheets save it where 9,80 is a number.
+
+    False for a file that cannot be read: its rows will say why.
+    """
     if table_format(path) != ".csv":
         return False
-    with open_text(path, _encoding(path)) as handle:
-        return _delimiter(_CsvLines(handle), ".csv") == ";"
+    try:
+        with open_text(path, _encoding(path)) as handle:
+            return _delimiter(_CsvLines(handle), ".csv") == ";"
+    except _UNREADABLE:
+        return False
 
 
 @contextmanager
@@ -223,11 +238,13 @@ def _encoding_at(path: Path, stamp: Stamp | None) -> str:
 
 def _is_utf8(stream: io.BufferedReader | gzip.GzipFile) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
+    is_ascii = True
 
     try:
         while chunk := stream.read(_CHUNK_CHARS):
-            decoder.decode(chunk)
-        decoder.decode(b"", final=True)
+            is_ascii = decoder.decode(chunk).isascii() and is_ascii
+        # Where a file is cut off, its last character may be incomplete.
+        decoder.decode(b"", final=is_ascii)
     except UnicodeDecodeError:
         return False
 
@@ -241,6 +258,11 @@ def text_lines(handle: IO[str]) -> Iterator[str]:
         while len(rest) > MAX_ROW and not rest.endswith(("\n", "\r")):
             rest = handle.readline(MAX_ROW + 1)
         yield line
+
+
+def _is_cut_off(line: str) -> bool:
+    """Whether a line that is no whole row ends with its file instead of a line end."""
+    return not line.endswith(("\n", "\r"))
 
 
 def _lines(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -268,7 +290,8 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
     try:
         record = json.loads(line, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
-        return Skipped(name, f"is not valid JSON: {error}", number)
+        reason = f"is not valid JSON: {error}"
+        return Skipped(name, reason, number, cut_off=_is_cut_off(line))
 
     return _row_or_skipped(record, name, number)
 
@@ -306,7 +329,8 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
                 chunk = handle.read(_CHUNK_CHARS) if may_be_cut else ""
                 if not chunk:
                     reason = TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
-                    yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
+                    reason = f"{reason}; the rows after it are left out, too"
+                    yield Skipped(name, reason, number, cut_off=number > 1)
                     return
                 buffer += chunk
                 continue
@@ -391,6 +415,19 @@ class _CsvLines:
         self._returned.extendleft(reversed(lines))
         return ""
 
+    @property
+    def at_end(self) -> bool:
+        """Whether no line is left."""
+        if not self._returned:
+            with suppress(StopIteration):
+                self._returned.append(self._next_from_file())
+        return not self._returned
+
+    @property
+    def ends_in_row(self) -> bool:
+        """Whether the file ends with this row, and without a line end."""
+        return _is_cut_off(self._row_lines[-1]) and self.at_end
+
 
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
@@ -402,6 +439,8 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
         width = 0
         # The header, until a row was read: a first row of another width may be the header itself.
         header = ""
+        # Whether a quote is open since a row after which none could be read.
+        is_unclosed = False
 
         for number in count(1):
             lines.start_row()
@@ -410,7 +449,11 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             except StopIteration:
                 return
             except (csv.Error, InvalidInput) as error:
-                yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
+                swallows_rest = lines.at_end
+                reason = f"is not valid CSV: {error}{lines.give_back(1)}"
+                is_cut_off = lines.ends_in_row or (is_unclosed and lines.at_end)
+                yield Skipped(name, reason, number, cut_off=is_cut_off)
+                is_unclosed |= swallows_rest and not lines.at_end
                 continue
 
             if not any(cells):
@@ -420,11 +463,17 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
                 columns, width = {column: cells.index(column) for column in cells}, len(cells)
                 header = f" ({reader.dialect.delimiter.join(cells)[:_SHOWN_CHARS]!r}: {_IS_HEADER})"
                 continue
-            if len(cells) == width:
-                yield Row(number, {column: cells[index] for column, index in columns.items()})
-            else:
+            if len(cells) != width:
                 reason = f"has {len(cells)} cells where the header has {width}{header}"
-                yield Skipped(name, reason + lines.give_back(1), number)
+                reason += lines.give_back(1)
+                is_cut_off = lines.ends_in_row and len(cells) < width
+                is_cut_off |= is_unclosed and lines.at_end
+                yield Skipped(name, reason, number, cut_off=is_cut_off)
+            elif _HALF_CHARACTER.search(cells[-1]) and lines.ends_in_row:
+                yield Skipped(name, "ends in the middle of a character", number, cut_off=True)
+            else:
+                yield Row(number, {column: cells[index] for column, index in columns.items()})
+                is_unclosed = False
             header = ""
 
 

@@ -97,11 +97,11 @@ def storage_errors() -> Iterator[None]:
 
 def _storage_message(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    # FAISS has no error number. An OSError's text is not searched: it names a path.
+    # FAISS and numpy give no error number. The text beside one is not searched: it names a path.
     text = str(error) if number is None else ""
 
     full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if full or "No space" in text:
+    if full or "No space" in text or " requested and " in text:
         return (
             f"The disk is full or a size limit was reached ({error}). "
             "Free some space or set PURLIN_HOME elsewhere."
@@ -120,7 +120,8 @@ def _storage_message(error: Exception) -> str:
 def exclusive(directory: Path, busy: str, *, create: bool = False) -> Iterator[None]:
     """Lock a directory while the block runs, which may remove it; `create` makes a missing one.
 
-    Raises Busy with the message `busy` if another process holds the lock.
+    Raises Busy with the message `busy` if another process holds the lock, and StorageFailed if the
+    directory cannot be made or its file system has no locks.
     """
     handle = None
     while handle is None:
@@ -150,6 +151,12 @@ def _lock(directory: Path, busy: str, *, create: bool) -> int | None:
         is_kept = _is_at(directory, handle)
     except BlockingIOError:
         raise Busy(busy) from None
+    except OSError as error:
+        # As network drives say that are mounted without locks.
+        raise StorageFailed(
+            f"{directory} cannot be locked ({error}). Mount its file system with locks, or set "
+            "PURLIN_HOME (PURLIN_CACHE for searches of directories) to another one."
+        ) from error
     finally:
         if not is_kept:
             os.close(handle)

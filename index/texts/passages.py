@@ -16,9 +16,6 @@ from purlin.index.records import Document, Kind, Passage, Span, Splitter
 from purlin.index.texts.product_fields import plain, searched_values, spellings
 from purlin.index.texts.quantities import in_one_spelling
 
-# Raised when `split`, `render`, `lexical_text`, the tokens of BM25, the values that filters compare or
-# what is stored of a document are anything else: builds then take over no passages of earlier ones.
-TEXTS_VERSION = 9
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.
 LONG_WORD_CHARS = 40

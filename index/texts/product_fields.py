@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Value
 from purlin.index.texts.quantities import unit_of
@@ -28,6 +29,14 @@ _CODE_NAME = re.compile(
     # In Japanese, without the marks of its kana, as `key_of` writes them: numbers of models, JAN codes.
     r"|(?:メーカー)?型番|janコート"
 )
+# Numbers of other makers for the same part, often several in a cell; and several codes of one product.
+_REFERENCES_NAME = re.compile(
+    r"(?:\w*_)?(?:oem?|cross_?ref(?:erence)?|interchange|supersede[sd]|replaces|ersetzt)s?(?:_(?:code|no|nr|number)s?)?"
+    r"|(?:\w*_)?(?:part|model|item|article|original|reference|replacement|alternat(?:iv)?e|equivalent)_?(?:codes|nos|numbers)"
+    # In German and French.
+    r"|(?:\w*_)?(?:oem?|vergleichs|referenz|original|ersatzteil)_?(?:teile_?)?(?:nr|nummern?)"
+    r"|references?_(?:oem?|origine|constructeur|equivalentes?)"
+)
 _OPTION_NAME = re.compile(
     r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|størrelse|storrelse|farve|farge|tamanho|cor|rozmiar|kolor|velikost|barva|サイス|色|カラー)"
 )
@@ -40,6 +49,7 @@ _TRAIT_NAME = re.compile(
     r"|autor(?:es)?|editorial|subtitulo|genero|estampado|etiquetas|sabor"
     r"|autor[ei]|editore|sottotitolo|genere|materiale|fantasia|stagione|gusto"
     r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak"
+    r"|subjects?|topics?|fits|fitment|vehicles?|compatib(?:ility|le_(?:with|models?|vehicles?))|passend_f(?:ue|u)r|fahrzeuge?"
     r"|forfattare|forlag|kon|sasong|monster|smak|doft|køn|kjønn|sæson|sesong|mønster|wydawnictwo|plec|sezon|wzor|zapach|nakladatelstvi|pohlavi|sezona|prichut)"
 )
 # Where a word of a name begins within it: partNumber.
@@ -50,6 +60,12 @@ ICECAT = re.compile(r"attr_([tnb])_(?=.)")
 # Lengths of a GTIN, which is written with as many leading zeros as a form has room for.
 _BARCODE_DIGITS = (12, 13, 14)
 _BARCODE = re.compile(r"0*([1-9][0-9]{9,13})")
+# A code in pieces that are words of their own, as in 1K0 615/301, is found as one word, too. Pieces
+# between hyphens or dots are joined anyway.
+_IN_PIECES = re.compile(r"(?=.{3,32}$)(?=.*[0-9])(?=.*[ /])[^\W_]+(?:[ /.-][^\W_]+)+")
+# With what comes before the check digit.
+_ISBN = re.compile(r"(?:978)?([0-9]{9})[0-9X]")
+_ISBN_SEPARATOR = re.compile(r"(?<=[0-9])[- ](?=[0-9Xx])")
 
 
 def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
@@ -68,7 +84,12 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
             continue
 
         if is_code(name):
-            yield " ".join(spelling for code in _codes(value) for spelling in spellings(code))
+            codes = _codes(value)
+            # Attributes tell of models in words: "HD Graphics 620".
+            joined = (
+                [] if is_attribute else map(letters_and_digits, filter(_IN_PIECES.fullmatch, codes))
+            )
+            yield " ".join([*chain.from_iterable(map(spellings, codes)), *joined])
         else:
             _, unit = without_unit(name, fields, units)
             yield plain(value) if unit == "" else f"{plain(value)} {plain(unit)}"
@@ -107,7 +128,13 @@ def has_trait_name(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_code(name: str) -> bool:
     """Whether a field has codes, by the last part of its name: `EAN`, `variants.sku`."""
-    return any(map(_CODE_NAME.fullmatch, _last_keys(name)))
+    return any(map(_CODE_NAME.fullmatch, _last_keys(name))) or lists_codes(name)
+
+
+@lru_cache(maxsize=4096)
+def lists_codes(name: str) -> bool:
+    """Whether a field has several codes, such as the numbers that other makers give a part."""
+    return any(map(_REFERENCES_NAME.fullmatch, _last_keys(name)))
 
 
 def _last_keys(name: str) -> tuple[str, ...]:
@@ -133,11 +160,28 @@ def letters_and_digits(code: str) -> str:
 
 
 def spellings(code: str) -> list[str]:
-    """The code, and a barcode also with as many leading zeros as scanners and feeds write."""
+    """The code, and a barcode also with as many leading zeros as scanners and feeds write.
+
+    The number of a book has its forms of 10 and of 13 digits, without hyphens.
+    """
     barcode = _BARCODE.fullmatch(code)
-    if barcode is None:
-        return [code]
-    return list(dict.fromkeys([code, barcode[1], *map(barcode[1].zfill, _BARCODE_DIGITS)]))
+    zeros = [barcode[1], *map(barcode[1].zfill, _BARCODE_DIGITS)] if barcode else []
+    return list(dict.fromkeys([code, *zeros, *_isbn(code)]))
+
+
+def _isbn(code: str) -> list[str]:
+    """The ISBN of 13 digits and the one of 10, if the code is either and its check digit is right."""
+    written = _ISBN_SEPARATOR.sub("", code).upper()
+    match = _ISBN.fullmatch(written)
+    if match is None:
+        return []
+
+    long_start = f"978{match[1]}"
+    weighted = sum(int(digit) * (1 + index % 2 * 2) for index, digit in enumerate(long_start))
+    isbn13 = f"{long_start}{-weighted % 10}"
+    check = -sum(int(digit) * (10 - index) for index, digit in enumerate(match[1])) % 11
+    isbn10 = f"{match[1]}{'X' if check == 10 else check}"
+    return [isbn13, isbn10] if written in (isbn13, isbn10) else []
 
 
 def units_of(fields: Mapping[str, Value]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
-from purlin.index import builds, cache
+from purlin.index import builds, cache, versions
 from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.file_filters import content_filter, with_language_names
@@ -39,7 +39,6 @@ from purlin.index.search.store.filters import Condition, Filter, beginning_with
 from purlin.index.search.store.listing import Listing
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
-from purlin.index.texts.passages import TEXTS_VERSION
 from purlin.index.workspaces import repositories
 from purlin.index.workspaces.changes import Changes, unread_note
 
@@ -265,7 +264,7 @@ class Workspace:
         indexed = self._corpus.listing if self._corpus is not None else Listing()
         sources = self._list(indexed)
 
-        has_texts = self._corpus is not None and self._corpus.manifest.texts == TEXTS_VERSION
+        has_texts = self._corpus is not None and self._corpus.manifest.texts == versions.TEXTS
         changes = Changes.between(self.root, sources, indexed) if has_texts else None
         return active, sources, changes
 
@@ -335,6 +334,7 @@ class Workspace:
     def _build(self, sources: list[SourceFile | Skipped], progress: Progress | None) -> None:
         # Imported here, since most searches find nothing to index.
         from purlin.index.indexing.build import build
+        from purlin.index.indexing.builder import Options
 
         started = time.monotonic()
         is_new = self._name not in builds.corpora(self._home)
@@ -349,10 +349,9 @@ class Workspace:
             self.kind,
             sources,
             self._encoder,
-            origin=(origin.root,),
-            progress=progress,
             # An index of the cache that a failing machine damaged is made again.
-            durable=False,
+            options=Options(origin=(origin.root,), durable=False),
+            progress=progress,
         )
         self._open()
         origin.write(self._state)

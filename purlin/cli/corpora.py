@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purlin.cli import terminal
-from purlin.index.builds.manifests import read_manifest
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
@@ -31,6 +30,7 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
     released one.
     """
     from purlin.index import builds
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.engines.hosting import open_corpus
 
     # By the fingerprint that a build names.

@@ -24,7 +24,6 @@ from purlin.cli.console import (
     progress_bars,
 )
 from purlin.cli.corpora import open_corpora, parse_filter
-from purlin.index.builds.catalogs import CLASSIFIERS
 
 if TYPE_CHECKING:
     from purlin.index.classify.labelled import LabelledRow
@@ -147,6 +146,7 @@ def evaluate_classify(
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
     from purlin.index import builds
+    from purlin.index.builds.catalogs import CLASSIFIERS
     from purlin.index.classify.labelled import check_truth, read_labelled
     from purlin.index.classify.text_warnings import text_warnings
     from purlin.index.classify.texts import read_label_lines

@@ -23,11 +23,11 @@ from purlin.cli.console import (
     progress_bars,
     undone_if_interrupted,
 )
-from purlin.index.builds import build_files
-from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 
 if TYPE_CHECKING:
+    from purlin.index.builds.manifests import Manifest
+    from purlin.index.builds.remarks import Remarks
     from purlin.index.encoder import TextEncoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.builder import Options
@@ -133,24 +133,26 @@ def index_build(
     from purlin.index.search.ranking.query_log import read_log
 
     log = read_log(query_log) if query_log else []
-    options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []))
-    judged = _judgements(queries, qrels, measure)
     engine = Connection.of(milvus) if backend == "milvus" else None
+    options = Options(splitter, dense_weight, log, secondary, base_url, _columns(column or []),
+                      origin=tuple(str(path.absolute()) for path in paths),
+                      judged=_judgements(queries, qrels, measure), force=force, engine=engine)  # fmt: skip
     digests = {} if engine else file_digests(home, name)
     sources, unassigned = _open_sources(kind, paths, options, digests)
     chosen = open_encoder(encoder, purpose=kind, tuned=True, ray=ray)
 
     active = builds.active_manifest(home, name)
-    origin = tuple(str(path.absolute()) for path in paths)
     with _shown_progress(home, name) as progress:
-        manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
-                         judged=judged, force=force, interim=_interim_encoder(engine), engine=engine)  # fmt: skip
+        manifest = build(home, name, kind, sources, chosen, options=options, progress=progress,
+                         interim=_interim_encoder(engine))  # fmt: skip
 
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
     else:
         _report_build(manifest)
         _report_inputs(manifest, options, unassigned)
+        for line in _remarks(home, name, manifest).lines():
+            out.print(line)
 
 
 def _open_sources(
@@ -206,6 +208,14 @@ def _report_inputs(manifest: Manifest, options: Options, unassigned: Unassigned 
         out.print(f"query log: {logged:,} of {total:,} queries lead to its documents")
     for line in unassigned.remarks() if unassigned else ():
         out.print(line)
+
+
+def _remarks(home: Path, name: str, manifest: Manifest) -> Remarks:
+    """Return what the active build of a corpus has to say of its sources."""
+    from purlin.index import builds
+    from purlin.index.builds.remarks import read_remarks
+
+    return read_remarks(builds.current(home, name), manifest.files)
 
 
 def _columns(assignments: list[str]) -> dict[str, str]:
@@ -268,6 +278,7 @@ def index_list(home: Home = HOME) -> None:
     Example: purlin index list
     """
     from purlin.index import builds
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.errors import Damaged
 
     table = Table(
@@ -304,6 +315,8 @@ def index_show(
     Example: purlin index show code --skipped 100
     """
     from purlin.index import builds
+    from purlin.index.builds import build_files
+    from purlin.index.builds.manifests import read_manifest
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search import segments
     from purlin.index.search.store.listing import read_listing
@@ -330,6 +343,8 @@ def index_show(
         with closing(segments.open_documents(directory, manifest)) as documents:
             names = sorted(documents.field_types)
             left_out = segments.left_out(read_listing(directory), documents.stores)
+    for line in _remarks(home, name, manifest).lines():
+        out.print(line)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]
     for file in listed:
@@ -393,24 +408,29 @@ def index_attach(
 
 @app.command("demo")
 def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
-    """Build those of the demo corpora that are missing.
+    """Build those of the demo corpora that are missing, or that an earlier version made.
 
     Example: purlin index demo
     """
-    from purlin.index import builds
     from purlin.index.demo import demos
     from purlin.index.indexing.build import build
 
-    missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
-    for number, demo in enumerate(missing, 1):
+    due = [demo for demo in demos() if demo.is_due(home)]
+    for number, demo in enumerate(due, 1):
         out.print(
-            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
+            f"building demo corpus {number} of {len(due)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
         loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)
         sources = demo.sources()
         with undone_if_interrupted(), progress_bars() as progress:
             manifest = build(
-                home, demo.name, demo.kind, sources, loaded, origin=(demo.about,), progress=progress
+                home,
+                demo.name,
+                demo.kind,
+                sources,
+                loaded,
+                options=Options(origin=(demo.about,)),
+                progress=progress,
             )
         _report_build(manifest)

@@ -230,8 +230,15 @@ def test_probes_answer_head(client: TestClient, path: str) -> None:
     assert client.head(path).status_code == 200
 
 
+def test_a_server_describes_itself_only_when_that_is_requested(tmp_path: Path) -> None:
+    app = create_app(Settings(home=tmp_path))
+    assert app.openapi_schema is None
+    assert TestClient(app).get("/openapi.json").json() == app.openapi_schema
+
+
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
+    assert openapi["paths"]["/search"]["post"]["operationId"] == "search"
     schemas = openapi["components"]["schemas"]
     for path in openapi["paths"].values():
         for operation in path.values():
@@ -249,6 +256,23 @@ def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     assert schemas["FieldError"]["required"] == ["field", "message"]
     assert schemas["SearchRequest"]["properties"]["k"]["maximum"] == 1000
     assert not schemas["SearchRequest"]["additionalProperties"]
+
+
+def test_values_of_the_description_differ_in_more_than_case(client: TestClient) -> None:
+    """Generators of clients name a constant after each, and end at two of one name."""
+    lists: list[list[Any]] = []
+
+    def collect(value: Any) -> None:
+        for child in value.values() if isinstance(value, dict) else value:
+            if isinstance(child, dict | list):
+                collect(child)
+        if isinstance(value, dict) and isinstance(value.get("enum"), list):
+            lists.append(value["enum"])
+
+    collect(client.get("/openapi.json").json()["components"])
+    assert ["hybrid", "dense", "lexical"] in lists
+    for values in lists:
+        assert len({str(value).casefold() for value in values}) == len(values), values
 
 
 def test_create_app_reads_no_files(tmp_path: Path) -> None:

@@ -230,6 +230,22 @@ def test_key_that_no_header_can_hold_is_refused_unseen(
     assert key.strip() not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [
+        *({"timeout_s": seconds} for seconds in (0, -1, float("nan"), float("inf"))),
+        *({"max_wait_s": seconds} for seconds in (-1, float("nan"))),
+    ],
+)
+@pytest.mark.parametrize("client_type", [Client, AsyncClient])
+def test_time_that_is_none_is_refused(
+    client_type: type[Client | AsyncClient], limit: dict[str, float]
+) -> None:
+    """Else a call would fail in the network's code, or be repeated forever."""
+    with pytest.raises(ValueError, match=f"{next(iter(limit))} is"):
+        client_type(**limit)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "localhost", "", "ftp://localhost"])
 @pytest.mark.parametrize("client_type", [Client, AsyncClient])
 def test_address_without_http_is_refused(client_type: type[Client | AsyncClient], url: str) -> None:

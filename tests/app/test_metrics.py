@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from purlin.index.errors import Worse
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.gate import Judgements
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
@@ -166,7 +167,7 @@ def test_unused_builds_are_reported(client: TestClient, home: Path) -> None:
     judged = Judgements({"q": "sort numbers"}, {"q": {FUNCTIONS[1].id: 1.0}})
     worse = [source("all", numbered(3, "other"))]
     with pytest.raises(Worse):
-        build(home, "code", "code", worse, HashEncoder(), judged=judged)
+        build(home, "code", "code", worse, HashEncoder(), options=Options(judged=judged))
 
     client.post("/search", json=SEARCH)
 

@@ -81,7 +81,7 @@ def test_replies_conform_to_the_description(described: tuple[Server, dict[str, A
 
 KEPT = [Document("kept", "reference", "kept", "It does not change.")]
 _BUILDER = """
-import shutil, sys
+import os, shutil, sys
 from pathlib import Path
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import build
@@ -94,13 +94,15 @@ CHANGES = (
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod",
     "os.link", "shutil.rmtree",
 )
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 home, moments = Path(sys.argv[1]), Path(sys.argv[2])
 copies = 0
 watching = True
 
-def copy_before_change(event, _):
+def copy_before_change(event, arguments):
     global copies, watching
-    if watching and event in CHANGES:
+    reads = event == "open" and not arguments[2] & WRITES
+    if watching and event in CHANGES and not reads:
         watching = False
         shutil.copytree(home, moments / f"{copies:04}")
         copies += 1

@@ -11,6 +11,7 @@ import pytest
 from purlin.index import builds
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.staleness import find_staleness
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
@@ -124,7 +125,14 @@ def test_a_part_is_not_stale_as_a_file_of_its_name_would_be(
     shop.mkdir()
     write(shop / "a.csv", rows())
     origin = (str(shop),)
-    build(tmp_path, "c", "product", open_source("product", [shop]), encoder, origin=origin)
+    build(
+        tmp_path,
+        "c",
+        "product",
+        open_source("product", [shop]),
+        encoder,
+        options=Options(origin=origin),
+    )
     active = builds.current(tmp_path, "c")
     read_names, skipped = read_listing(active).names(10)
     assert read_names == list(names("product", [shop])) == ["a.csv"]

@@ -118,7 +118,7 @@ def serving(installed: Environment, cwd: Path) -> Iterator[Client]:
         cwd=cwd,
         env=installed.variables,
     )
-    with process, Client(f"http://127.0.0.1:{port}") as client:
+    with process, Client(f"http://127.0.0.1:{port}", max_wait_s=120) as client:
         try:
             until(client.health)
             yield client

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind, Secondary
 from purlin.index.sources import open_source
 from tests.support.hash_encoder import HashEncoder
@@ -16,7 +17,12 @@ def build_sources(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "
     """Build a corpus "c" that records where its sources are, older than what is written next."""
     origin = tuple(str(root.absolute()) for root in roots)
     build(
-        home, "c", kind, open_source(kind, roots, secondary=secondary), HashEncoder(), origin=origin
+        home,
+        "c",
+        kind,
+        open_source(kind, roots, secondary=secondary),
+        HashEncoder(),
+        options=Options(origin=origin),
     )
     # What is written sooner may pass for older than a build that was made in no time.
     time.sleep(2 * staleness._TICK_S)

@@ -71,7 +71,15 @@ def build_client_wheel(directory: Path) -> Path:
 
 
 def _build(sources: Path, directory: Path) -> Path:
-    options = ["--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet"]
+    # To compress the models takes as long as all else.
+    stored = "--config-settings=--build-option=--compression=stored"
+    options = [
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "--quiet",
+        stored,
+    ]
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", directory, sources],
         check=True,

@@ -1,8 +1,9 @@
-"""Graphs that are traced once for each architecture, since torch takes seconds for each."""
+"""Graphs that are traced once for each architecture, by one process for all: torch takes seconds for each."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from purlin.training.exporting.graphs import trace
+from tests.support.processes import alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class TracedOnce:
     Every export compares its graph with its checkpoint, so a wrong weight would be noticed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._traced: dict[str, _Traced | None] = {}
 
     def __call__(
@@ -41,9 +44,17 @@ class TracedOnce:
         """Write a module as an ONNX graph, as `trace` does."""
         architecture = _architecture(graph, transformer, outputs)
         if architecture not in self._traced:
-            with _distinct_weights(graph):
-                trace(graph, transformer, path, outputs)
-                self._traced[architecture] = _read(path, graph)
+            stored = self._directory / f"{architecture}.onnx"
+            weights_file = stored.with_suffix(".json")
+            with alone(stored.with_suffix(".lock")):
+                if not weights_file.exists():
+                    with _distinct_weights(graph):
+                        trace(graph, transformer, stored, outputs)
+                        weights_file.write_text(json.dumps(_weights(stored, graph)))
+            weights = json.loads(weights_file.read_text())
+            self._traced[architecture] = (
+                None if weights is None else _Traced(onnx.load(stored), weights)
+            )
 
         traced = self._traced[architecture]
         if traced is None:
@@ -68,12 +79,17 @@ def _architecture(graph: torch.nn.Module, transformer: Any, outputs: Sequence[st
         {
             name: value
             for name, value in vars(module).items()
-            if isinstance(value, str | int | float) and name != "name_or_path"
+            # A private one may be the card of the checkpoint, with its prompts.
+            if isinstance(value, str | int | float)
+            and not name.startswith("_")
+            and name != "name_or_path"
         }
         for module in graph.modules()
     ]
+    config = json.loads(transformer.config.to_json_string())
+    config.pop("initializer_range", None)
     shapes = [(name, weight.shape, weight.dtype) for name, weight in graph.state_dict().items()]
-    parts = [repr(graph), transformer.config.to_json_string(), settings, shapes, list(outputs)]
+    parts = [repr(graph), config, settings, shapes, list(outputs)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -91,8 +107,8 @@ def _distinct_weights(graph: torch.nn.Module) -> Iterator[None]:
         graph.load_state_dict(own)
 
 
-def _read(path: Path, graph: torch.nn.Module) -> _Traced | None:
-    """The graph with the names of its weights; None if one is in it in another form."""
+def _weights(path: Path, graph: torch.nn.Module) -> dict[str, tuple[str, bool]] | None:
+    """The weight of each constant in a graph's file; None if one is in it in another form."""
     model = onnx.load(path)
     forms: dict[bytes, tuple[str, bool]] = {}
     for name, weight in graph.state_dict().items():
@@ -107,7 +123,7 @@ def _read(path: Path, graph: torch.nn.Module) -> _Traced | None:
             weights[constant.name] = weight_form
         elif values.size > 1 and values.dtype == np.float32:
             return None
-    return _Traced(model, weights)
+    return weights
 
 
 def _key(values: NDArray[Any]) -> bytes:

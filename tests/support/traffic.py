@@ -31,6 +31,9 @@ HOST = "127.0.0.1"
 
 # A server that is not ready after this long has failed, even on a busy machine.
 START_S = 240.0
+# A command that has not ended after this long hangs. On a machine that others kept busy, two processes
+# needed three minutes to import torch, and were still at work after four.
+RUN_S = 900.0
 # How long a client repeats a request.
 RETRY_S = 60.0
 
@@ -57,7 +60,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=RUN_S,
     )
 
 

@@ -14,7 +14,7 @@ from purlin.index.errors import NotFound
 from purlin.training.config import load_recipe
 from purlin.training.loop.metrics import METRICS
 from tests.support.paths import ROOT
-from tests.support.traffic import free_port, run
+from tests.support.traffic import run
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -22,8 +22,12 @@ TWO_PROCESSES = """
 import importlib, os, sys
 from pathlib import Path
 
+from tests.support.traffic import free_port
+
 module, name, *arguments = sys.argv[1:]
 function = getattr(importlib.import_module(module), name)
+# Chosen late: somebody else might take it while modules are imported.
+os.environ["MASTER_PORT"] = str(free_port())
 second = os.fork()
 os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if second else "1"
 function(*map(Path, arguments))
@@ -78,10 +82,9 @@ def run_two_processes(function: Callable[..., object], *arguments: Path) -> None
 
     Its module is imported once: the second process is a copy of the first.
     """
-    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    group = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     names = (function.__module__, function.__qualname__)
-    _run("-c", TWO_PROCESSES, *names, *arguments, **group, **sizes)
+    _run("-c", TWO_PROCESSES, *names, *arguments, **group)
 
 
 def _run(*arguments: object, **environment: str) -> str:

@@ -13,39 +13,26 @@ can add to a score. Then it looks up in the unread tiers only the rows that can 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
 from itertools import accumulate, islice
-from operator import and_
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.search.arrays import LexicalScores, Mask, Rows
-from purlin.index.search.lexical.postings import B, Postings, Tier, mean_length
-from purlin.index.search.lexical.spelling import (
-    LONGEST_WORD,
-    MOST_CODES,
-    corrected,
-    fewest_in_stem,
-    most_edits,
-    words_near,
-)
-from purlin.index.search.lexical.tokens import FEWEST_IN_PART, ends_compounds, tokens
+from purlin.index.search.lexical.postings import B, Postings, Tier, common_rows, mean_length
+from purlin.index.search.lexical.spelling import corrected
+from purlin.index.search.lexical.tokens import tokens
+from purlin.index.search.lexical.vocabulary import Vocabulary
 
 K1 = 1.2
 # If a filter leaves no more rows than this, all of them are scored.
 _FEW = 4096
 # Bounds have this margin per token, because the sum of floats depends on their order.
 _ROUNDING = 1e-6
-_COUNTED_TOKENS = 65_536
-_CORRECTED_WORDS = 4096
-_ROWS_PER_OCCURRENCE = 50_000
-# So many compounds that end with a word are searched by it; each counts this share of what the word does.
-_MOST_COMPOUNDS = 16
+# A compound that ends with a word counts this share of what the word does.
 _COMPOUND_SHARE = 0.5
 # Only the first tokens of a query are searched in compounds: each lookup reads the whole vocabulary.
 _MOST_IN_COMPOUNDS = 32
@@ -121,30 +108,20 @@ class Lexical:
     def __init__(self, segments: Sequence[Postings], live: Mask | None = None) -> None:
         lengths = np.concatenate([segment.lengths for segment in segments])
         self.rows = len(lengths)
-        # That of all segments.
-        self.language = segments[0].language
+        self.vocabulary = Vocabulary(segments, live)
+        self.language = self.vocabulary.language
         self._segments = segments
         self._starts = [0, *accumulate(map(len, segments))]
 
         self._live = live
-        live_lengths = lengths if live is None else lengths[live]
-        self._count = len(live_lengths)
-        self._mean = mean_length(live_lengths)
+        self._mean = mean_length(lengths if live is None else lengths[live])
         # The part of the denominator that does not depend on the token.
         self._norms = (K1 * (1.0 - B + B * lengths / self._mean)).astype(np.float32)
-        self._removed = [
-            np.zeros(0, np.int32)
-            if live is None
-            else np.flatnonzero(~live[start:end]).astype(np.int32)
-            for start, end in zip(self._starts, self._starts[1:], strict=False)
-        ]
         self._local = threading.local()
-        # Where rows were removed, a token's postings are read to count those left.
-        self.df = lru_cache(_COUNTED_TOKENS)(self._df)
-        self.nearest = lru_cache(_CORRECTED_WORDS)(self._nearest)
-        self.completion = lru_cache(_CORRECTED_WORDS)(self._completion)
-        self.codes = lru_cache(_CORRECTED_WORDS)(self._codes)
-        self.compounds = lru_cache(_CORRECTED_WORDS)(self._compounds)
+
+    def corrected(self, query: str) -> str:
+        """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
+        return corrected(query, self.vocabulary)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
@@ -152,95 +129,22 @@ class Lexical:
         The idf is the most that the token can add to a BM25 score. A token that passages have only in
         compounds is as frequent as these.
         """
-        weights = {}
+        weights, vocabulary = {}, self.vocabulary
         for position, token in enumerate(dict.fromkeys(tokens(query, self.language))):
-            df = self.df(token)
+            df = vocabulary.df(token)
             if not df and position < _MOST_IN_COMPOUNDS:
-                df = min(sum(map(self.df, self.compounds(token))), self._count)
-            weights[token] = float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
+                df = min(sum(map(vocabulary.df, vocabulary.compounds(token))), vocabulary.count)
+            weights[token] = float(np.log1p((vocabulary.count - df + 0.5) / (df + 0.5)))
         return weights
-
-    def _df(self, token: str) -> int:
-        """Count the live rows that have the token."""
-        df = 0
-        for segment, removed in zip(self._segments, self._removed, strict=True):
-            for tier in segment.tiers(token):
-                df += tier.count
-                if len(removed):
-                    df -= len(_common(removed, segment.read(tier)[0])[0])
-        return df
-
-    # ---- vocabulary
-
-    def corrected(self, query: str) -> str:
-        """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
-        return corrected(query, self)
-
-    def together(self, *tokens: str) -> int:
-        """Count the live rows that have all tokens."""
-        masks = (self._having([token], self._live) for token in tokens)
-        return int(np.count_nonzero(reduce(and_, masks)))
-
-    def _row_counts(self, words_of: Callable[[Postings], Mapping[bytes, int]]) -> Counter[bytes]:
-        """Count the rows, also those removed since, of some words of the segments."""
-        row_counts: Counter[bytes] = Counter()
-        for segment in self._segments:
-            row_counts.update(words_of(segment))
-        return row_counts
-
-    def _by_frequency(self, words_of: Callable[[Postings], Mapping[bytes, int]]) -> Iterator[str]:
-        """Yield some words of the segments, those of most rows first."""
-        row_counts = self._row_counts(words_of)
-        ranked = sorted(row_counts, key=lambda token: (-row_counts[token], token))
-        return map(bytes.decode, ranked)
-
-    def _nearest(self, word: str) -> str | None:
-        """Return the word fewest edits away, whose stem some live row has; of several, that of most rows."""
-        most = most_edits(word)
-        # Among very many texts, tokens that only few have are mostly misspellings, and they are many.
-        fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
-        sizes = range(fewest_in_stem(word, self.language), len(word) + most + 1)
-        row_counts = self._row_counts(
-            lambda segment: segment.words_like(word[0], sizes, fewest_rows)
-        )
-
-        distances = words_near(word, list(row_counts), self.language)
-        ranked = sorted(
-            (distance, -row_counts[token], spelled, token.decode())
-            for (token, spelled), distance in distances.items()
-        )
-        # A token whose rows have all been removed does not count.
-        return next((spelled for *_, spelled, token in ranked if self.df(token)), None)
-
-    def _completion(self, word: str) -> str | None:
-        """The token that begins with a word; of several the most frequent."""
-        sizes = range(len(word), LONGEST_WORD + 1)
-        tokens = self._by_frequency(lambda segment: segment.words_like(word, sizes, 1))
-        return next(filter(self.df, tokens), None)
-
-    def _codes(self, beginning: str) -> list[str]:
-        """Return some codes that begin with these letters and digits, those of most rows first."""
-        sizes = range(len(beginning) + 1, LONGEST_WORD + 1)
-        codes = self._by_frequency(
-            lambda segment: segment.words_like(beginning, sizes, 1, digits=True)
-        )
-        return list(islice(filter(self.df, codes), MOST_CODES))
-
-    def _compounds(self, token: str) -> tuple[str, ...]:
-        """Return the tokens that end with a token, the most frequent first; in most languages none."""
-        if not ends_compounds(token, self.language):
-            return ()
-        compounds = self._by_frequency(lambda segment: segment.words_ending(token, FEWEST_IN_PART))
-        return tuple(islice(filter(self.df, compounds), _MOST_COMPOUNDS))
 
     def _terms(self, weights: Mapping[str, float]) -> list[_Term]:
         """Return the tokens of a query and the compounds that end with them, each with its weight."""
         terms = [_Term(token, token, weight) for token, weight in weights.items()]
         for token, weight in islice(weights.items(), _MOST_IN_COMPOUNDS):
-            share = _COMPOUND_SHARE if self.df(token) else 1.0
+            share = _COMPOUND_SHARE if self.vocabulary.df(token) else 1.0
             terms += [
                 _Term(token, compound, weight * share)
-                for compound in self.compounds(token)
+                for compound in self.vocabulary.compounds(token)
                 if compound not in weights
             ]
         return terms
@@ -340,9 +244,9 @@ class Lexical:
 
             # The shorter list is looked up in the longer one; both ascend.
             if len(rows) <= len(tier_rows):
-                positions, entries = _common(rows, tier_rows)
+                positions, entries = common_rows(rows, tier_rows)
             else:
-                entries, positions = _common(tier_rows, rows.astype(np.int32))
+                entries, positions = common_rows(tier_rows, rows.astype(np.int32))
             sums[positions] += self._gains(token.idf, rows[positions], counts[entries])
 
         # The sums are complete but for their rounding, unless all rows are needed anyway.
@@ -411,23 +315,13 @@ class Lexical:
             local = rows[own] - start
             for tier in segment.tiers(token):
                 tier_rows, counts = segment.read(tier)
-                positions, entries = _common(local, tier_rows)
+                positions, entries = common_rows(local, tier_rows)
                 yield own[positions], counts[entries]
 
     def matching(self, weights: Mapping[str, float], allowed: Mask | None = None) -> Rows:
         """Return all rows with any of the tokens, in ascending order."""
         terms = [each.term for each in self._terms(weights)]
-        return np.flatnonzero(self._having(terms, self._live if allowed is None else allowed))
-
-    def _having(self, tokens: Iterable[str], allowed: Mask | None) -> Mask:
-        """Mask (rows,) of the allowed rows with any of the tokens."""
-        # `np.unique` of their rows takes a second where frequent words match a million.
-        mask = np.zeros(self.rows, dtype=np.bool_)
-        for token in tokens:
-            for number, segment in enumerate(self._segments):
-                for tier in segment.tiers(token):
-                    mask[self._read(number, tier)[0]] = True
-        return mask if allowed is None else mask & allowed
+        return np.flatnonzero(self.vocabulary.having(terms, allowed))
 
     def explain(self, weights: Mapping[str, float], rows: Rows) -> list[dict[str, float]]:
         """Map, for each of the rows, each token that adds to its score to what it adds.
@@ -445,17 +339,6 @@ class Lexical:
                     parts[position][token] = parts[position].get(token, 0.0) + part
 
         return parts
-
-
-def _common(
-    candidates: NDArray[np.integer], rows: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions (m,) of candidates that are among ascending rows, and their positions there."""
-    entries = rows.searchsorted(candidates.astype(np.int32, copy=False))
-    positions = (
-        np.flatnonzero(rows.take(entries, mode="clip") == candidates) if len(rows) else entries[:0]
-    )
-    return positions, entries[positions]
 
 
 def top(scores: LexicalScores, depth: int) -> Rows:

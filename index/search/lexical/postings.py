@@ -273,3 +273,14 @@ def _words(
         token = content[start:end]
         if token.isalpha() or (digits and token.isalnum()):
             yield token, count
+
+
+def common_rows(
+    candidates: NDArray[np.integer], rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions (m,) of candidates that are among ascending rows, and their positions there."""
+    entries = rows.searchsorted(candidates.astype(np.int32, copy=False))
+    positions = (
+        np.flatnonzero(rows.take(entries, mode="clip") == candidates) if len(rows) else entries[:0]
+    )
+    return positions, entries[positions]

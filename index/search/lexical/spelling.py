@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from purlin.index.search.lexical.edits import nearest_form
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import FEWEST_IN_PART, fold, matches, split
+from purlin.index.search.lexical.vocabulary import LONGEST_WORD, Vocabulary
 from purlin.index.texts.quantities import quantities
 
-# It imports this module.
-if TYPE_CHECKING:
-    from purlin.index.search.lexical.bm25 import Lexical
-
 # Words of fewer letters have too many others one edit away.
-_FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
+_FEWEST_LETTERS = 5
 # Fewer letters begin too many words.
 _FEWEST_BEGUN = 3
-# So many codes replace the beginning of one.
-MOST_CODES = 8
 # At least so many passages must have both parts of a compound; a single one may have them by chance.
 _FEWEST_TOGETHER = 2
 # So many words are looked up, each of which reads all tokens with its first letter, and so many pairs.
 _MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
 # A word by itself: parts of codes, addresses and names with hyphens stay as they are.
-LONGEST_WORD = 32
 _WORD = re.compile(rf"(?<![\w'’./-])[^\W\d_]{{3,{LONGEST_WORD}}}(?![\w'’/-]|\.\w)")
 # What may be a code without separators, which few digits are not.
 _CODE = re.compile(
@@ -39,11 +30,9 @@ _CODE = re.compile(
 )
 # A part of a code between blanks.
 _PIECE = re.compile(r"(?<!\S)[a-z0-9]+(?!\S)")
-# What the English stemmer replaces by i.
-_Y_ENDINGS = ("y", "ies", "ied")
 
 
-def corrected(query: str, vocabulary: Lexical) -> str:
+def corrected(query: str, vocabulary: Vocabulary) -> str:
     """Return the query as it should be searched; the same if all its words are in the vocabulary.
 
     A word that no passage has, not even in compounds, is replaced by the two words that it consists of,
@@ -104,7 +93,7 @@ def as_written(
     return _WORD.sub(written, text)
 
 
-def _with_whole_codes(query: str, vocabulary: Lexical) -> str:
+def _with_whole_codes(query: str, vocabulary: Vocabulary) -> str:
     """Return the query with the codes that begin with a word of it in place of that word.
 
     A word of which some passage has all parts stays: "xps8700" finds "XPS 8700" by these.
@@ -121,7 +110,7 @@ def _with_whole_codes(query: str, vocabulary: Lexical) -> str:
     return _CODE.sub(completed, query, count=_MOST_LOOKED_UP)
 
 
-def _catalogue_spelling(word: str, vocabulary: Lexical, *, is_last: bool) -> str | None:
+def _catalogue_spelling(word: str, vocabulary: Vocabulary, *, is_last: bool) -> str | None:
     """Return an unknown word in the passages' spelling; None if they have nothing like it.
 
     None also for a word that some compounds end with, which are searched by it.
@@ -136,7 +125,7 @@ def _catalogue_spelling(word: str, vocabulary: Lexical, *, is_last: bool) -> str
     return _completed(word, vocabulary) if is_last else None
 
 
-def _two_words(word: str, vocabulary: Lexical) -> str:
+def _two_words(word: str, vocabulary: Vocabulary) -> str:
     """Return the word as the two words that most passages have together; empty if it has no such parts."""
     language = vocabulary.language
     counts = {}
@@ -152,13 +141,13 @@ def _two_words(word: str, vocabulary: Lexical) -> str:
     return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
 
 
-def _completed(word: str, vocabulary: Lexical) -> str | None:
+def _completed(word: str, vocabulary: Vocabulary) -> str | None:
     """Return the most frequent word that begins with this one; None if no passage has one."""
     token = vocabulary.completion(word.lower())
-    return None if token is None else _word_of(token, word.lower(), vocabulary.language)
+    return None if token is None else nearest_form(token, word.lower(), vocabulary.language)
 
 
-def _compounds(text: str, vocabulary: Lexical) -> Iterator[str]:
+def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield the compound of each two words, if more passages have it than have both words."""
     language = vocabulary.language
     fewest = 1 if language.links else _FEWEST_TOGETHER
@@ -181,7 +170,7 @@ def _compounds(text: str, vocabulary: Lexical) -> Iterator[str]:
             yield best
 
 
-def _joined_codes(text: str, vocabulary: Lexical) -> Iterator[str]:
+def _joined_codes(text: str, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield the code of each two pieces, if more passages have it than have both: "4345 9433", "10 000"."""
     pieces = list(_PIECE.finditer(text.lower()))[: _MOST_PAIRS + 1]
     for first, second in pairwise(pieces):
@@ -221,84 +210,3 @@ def _joined(first: str, second: str, language: Language) -> Iterator[str]:
     # In "Tisch für den Garten" the word that says what it is comes first, in a compound last.
     for link in language.links:
         yield second + link + first
-
-
-def most_edits(word: str) -> int:
-    """Return how many edits the nearest token may be away from a word."""
-    return 2 if len(word) >= _FEWEST_FOR_TWO_EDITS else 1
-
-
-def fewest_in_stem(word: str, language: Language) -> int:
-    """Return the fewest letters that the stem of a word near this one has."""
-    longest_ending = max(map(len, language.endings))
-    return max(len(word) - most_edits(word) - longest_ending, FEWEST_IN_PART)
-
-
-def words_near(
-    word: str, stems: Sequence[bytes], language: Language
-) -> dict[tuple[bytes, str], int]:
-    """Map (stem, word) to the edits between that word and this one, if these are few enough."""
-    most = most_edits(word)
-    # The last letter of a stem may stand for another: memori for memory.
-    _, of_beginnings = _edits(word, [stem.removesuffix(b"i") for stem in stems])
-    near = [stems[row] for row in np.flatnonzero(of_beginnings <= most).tolist()]
-    forms = [(stem, form) for stem in near for form in _forms(stem.decode(), language)]
-    distances = edits(word, [form.encode() for _, form in forms]).tolist()
-
-    return {
-        (stem, form): distance
-        for (stem, form), distance in zip(forms, distances, strict=True)
-        if distance <= most and split(form, language) == (stem.decode(),)
-    }
-
-
-def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
-    """Return for each token (n,) how many letters differ: added, left out, replaced or swapped with the next."""
-    return _edits(word, tokens)[0]
-
-
-def _edits(word: str, tokens: Sequence[bytes]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """Return the edits (n,) of the word, and those of the beginning of the word that has fewest."""
-    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-    width = int(lengths.max(initial=0))
-    padded = b"".join(token.ljust(width, b"\0") for token in tokens)
-    # (width, n), so that a letter of all tokens is contiguous.
-    letters = np.frombuffer(padded, np.uint8).reshape(len(tokens), width).T.copy()
-
-    before = np.zeros((width + 1, len(tokens)), np.int8)
-    last = np.repeat(np.arange(width + 1, dtype=np.int8)[:, None], len(tokens), axis=1)
-    columns = np.arange(len(tokens))
-    of_beginnings = last[lengths, columns]
-    codes = word.encode()
-    for number, code in enumerate(codes):
-        row = np.empty_like(last)
-        row[0] = number + 1
-        np.minimum(last[:-1] + (letters != code), last[1:] + np.int8(1), out=row[1:])
-        if number:
-            swapped = (letters[1:] == codes[number - 1]) & (letters[:-1] == code)
-            np.minimum(row[2:], before[:-2] + np.int8(1), out=row[2:], where=swapped)
-        for column in range(width):
-            np.minimum(row[column + 1], row[column] + np.int8(1), out=row[column + 1])
-        before, last = last, row
-        np.minimum(of_beginnings, last[lengths, columns], out=of_beginnings)
-
-    return last[lengths, columns], of_beginnings
-
-
-def _word_of(token: str, word: str, language: Language) -> str:
-    """Return the word with this stem that is nearest to `word`, since encoders and people do not read stems."""
-    words = [form for form in _forms(token, language) if split(form, language) == (token,)]
-    if not words:
-        return token
-    distances = edits(word, [form.encode() for form in words])
-    return words[int(distances.argmin())]
-
-
-def _forms(stem: str, language: Language) -> Iterator[str]:
-    """Yield what may be the words with this stem."""
-    for ending in language.endings:
-        # No ending begins with the e that its stem ends with, but coffee has one.
-        if ending == "e" or not (stem.endswith("e") and ending.startswith("e")):
-            yield stem + ending
-    for ending in _Y_ENDINGS:
-        yield stem[:-1] + ending

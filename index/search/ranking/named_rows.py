@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,23 +37,20 @@ _MOST_CODES = 20  # of a query, each of which is looked up
 _PIECE = re.compile(r"[^\W_]+")
 _MOST_PIECES, _MOST_PIECES_OF_CODE = 24, 6
 _MAX_CODED = 200  # passages by one field
+_MAX_OF_NAME = 500  # passages of what has the name of a function in a stack trace
 
 
+@dataclass(frozen=True, slots=True)
 class NamedRows:
-    """Finds the passages of a corpus that a query names exactly."""
+    """Finds the passages of a corpus that a query names exactly.
 
-    def __init__(
-        self,
-        kind: Kind,
-        documents: DocumentStore,
-        lexical: LexicalRetriever,
-        weights: Callable[[str], Mapping[str, float]],
-    ) -> None:
-        """`weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them."""
-        self._kind = kind
-        self._documents = documents
-        self._lexical = lexical
-        self._weights = weights
+    `_weights` maps a query to its tokens, each with its idf, as the lexical retriever needs them.
+    """
+
+    _kind: Kind
+    _documents: DocumentStore
+    _lexical: LexicalRetriever
+    _weights: Callable[[str], Mapping[str, float]]
 
     def named(self, query: str) -> Rows:
         """Return the rows whose id, title or code is the query; titles of code have dots as separators.
@@ -109,16 +107,34 @@ class NamedRows:
 
         `functions` maps each line to the function that a stack trace has there, or to "".
         """
-        existing = self._documents.existing_paths(endings(path))
-        file = next((ending for ending in endings(path) if ending in existing), None)
-        if file is None:
-            return NO_ROWS
-
-        rows = self._documents.rows_where({"path": file})
+        rows = self._in_file(path, [name for name in functions.values() if name])
         documents = [stored.document for stored in self._documents.fetch(rows.tolist())]
         at_lines = (in_frame(documents, *each) for each in functions.items())
         ids = {document.id for document in at_lines if document is not None}
         return rows[[document.id in ids for document in documents]]
+
+    def _in_file(self, path: str, functions: Sequence[str]) -> Rows:
+        """Return the rows of the file that a path ends with.
+
+        Without one, those of these functions in files whose paths end as it does: a package may be below
+        `src/`, and Java's frames have no more than the name of a file.
+        """
+        existing = self._documents.existing_paths(endings(path))
+        file = next((ending for ending in endings(path) if ending in existing), None)
+        if file is not None:
+            return self._documents.rows_where({"path": file})
+        if not functions or "name" not in self._documents.field_types:
+            return NO_ROWS
+
+        rows = self._documents.rows_where({"name": functions}, _MAX_OF_NAME)
+        paths = [
+            f"/{stored.document.location.path}" for stored in self._documents.fetch(rows.tolist())
+        ]
+        masks = (
+            np.array([each.endswith(f"/{ending}") for each in paths], dtype=np.bool_)
+            for ending in endings(path)
+        )
+        return next((rows[is_in_file] for is_in_file in masks if is_in_file.any()), NO_ROWS)
 
     def _coded(self, query: str) -> Rows:
         """Return the rows with the query as a code, such as a barcode; a word of letters is no code."""

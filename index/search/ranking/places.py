@@ -12,17 +12,31 @@ from purlin.index.records import Document
 MAX_PLACES = 20
 # `src/pump.py:12`, `File "src/pump.py", line 12`, `Pump.php(12)`, `Pump.cs:line 12`, `pump.pl line 12`,
 # `pump.sh: line 12: `, `pump.sh: 12: `.
+# Node.js calls its own `lib/net.js` `node:net`.
 _PLACE = re.compile(
-    r"(?<![\w@$.+~/\\-])(?P<path>[\w@$.+~/\\-]{1,400})"
+    r"(?<![\w@$.+~/\\-])(?P<builtin>node:)?(?P<path>[\w@$.+~/\\-]{1,400})"
     r"(?:(?P<word>\"?,? (?:on )?line |: line )|:(?:line )?|: (?=\d+: )|\()(?P<line>[1-9]\d{0,6})\b"
 )
 _SUFFIX = re.compile(r"\.\w{1,12}$")
 # The function of a frame before its path: `open (pump.js:12)`, `Pump.Open() in C:\\Pump.cs:line 12`,
 # and above it, as Go has it: `main.(*Pump).Open(0x0)`, `/srv/pump.go:12`;
 # or behind its line: `line 12, in open`, `pump.rb:12:in 'Pump#open'`.
-_BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\)(?: in |\n[ \t]+))(?:\w+:)?$")
+_BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\)(?: in | at |\n[ \t]+))(?:\w+:)?$")
 _BEHIND = re.compile(r"[,:] ?in [`']?(?:[\w:]+[#.])?([\w$]+)")
 _MAX_BEFORE = 200  # characters
+# Lines of a stack trace that name places, or only say that places follow.
+_FRAMES = re.compile(
+    r"^[ \t]*+(?:"
+    r"File \"[^\"\n]*\", line \d.*(?:\n(?![ \t]*+File \")[ \t]{3,}.*)*"
+    r"|(?:at|from) .*(?:\)|:\d+|:line \d+|:\d+:in [`'][^'\n]*')"
+    r"|#\d+ .*"
+    r"|\S+:\d+: ?in (?:[`'][^'\n]*'|\w+)"
+    r"|[^\s(]+\(.*\)\n[ \t]+\S+\.go:\d+.*"
+    r"|\d+: .*\n[ \t]+at .*"
+    r"|Traceback \(most recent call last\):|Stack trace:|stack backtrace:|goroutine \d+ .*"
+    r")[ \t]*$\n?",
+    re.MULTILINE,
+)
 
 
 def places(query: str) -> dict[str, dict[int, str]]:
@@ -32,9 +46,18 @@ def places(query: str) -> dict[str, dict[int, str]]:
     """
     lines: dict[str, dict[int, str]] = defaultdict(dict)
     for match in islice(filter(_is_place, _PLACE.finditer(query)), MAX_PLACES):
-        functions, line = lines[match["path"]], int(match["line"])
+        path = f"lib/{match['path']}.js" if match["builtin"] else match["path"]
+        functions, line = lines[path], int(match["line"])
         functions[line] = _function(match) or functions.get(line, "")
     return lines
+
+
+def without_frames(query: str) -> str:
+    """Return the message of a stack trace; the query itself if it has none, or is none.
+
+    The words of frames are paths and names, mostly of code that the repository does not have.
+    """
+    return _FRAMES.sub("", query).strip() or query
 
 
 def _function(match: re.Match[str]) -> str:
@@ -47,7 +70,7 @@ def _function(match: re.Match[str]) -> str:
 def _is_place(match: re.Match[str]) -> bool:
     """Return whether a path is that of a file: with a suffix, or in a directory with "line" behind it."""
     is_script = match["word"] is not None and "/" in match["path"]
-    return is_script or _SUFFIX.search(match["path"]) is not None
+    return is_script or match["builtin"] is not None or _SUFFIX.search(match["path"]) is not None
 
 
 def endings(path: str) -> Iterator[str]:

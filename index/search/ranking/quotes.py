@@ -19,6 +19,9 @@ MIN_SHARE = 0.5
 MIN_RUN, MIN_TELLING = 4, 3
 # The same of a message with a value in it: "timed out (5)" of `f"timed out ({seconds})"`.
 MIN_MESSAGE_RUN, MIN_MESSAGE_TELLING = 3, 2
+# A run of so many words that say something is a quotation whatever else is in the query, such as the
+# time and the fields of a line of a log. It counts as if it were this share of the query.
+LONG_RUN, SHARE_OF_LONG_RUN = 6, 0.8
 # Words of a value.
 _MAX_VALUE = 5
 # Documents that have less of a query, by the idf of its words, are not read: the values are what most lack.
@@ -75,10 +78,16 @@ def quotes(
             if text in document.body and re.search(pattern, document.body)
         ]
         plain = " ".join(_WORD.findall(document.body.lower()))
+        longest = 0
         if any(pair in plain for pair in pairs):
-            texts += (query[slice(*run)] for run in _runs(words, _compared(plain, document.body)))
+            for start, end, telling in _runs(words, _compared(plain, document.body)):
+                texts.append(query[start:end])
+                longest = max(longest, telling)
+
         own = {token for text in texts for token in tokens(text)}
         part = sum(weights.get(token, 0.0) for token in own) / total
+        if longest >= LONG_RUN:
+            part = max(part, SHARE_OF_LONG_RUN)
         return float(_LEVEL * part**_POWER) if part >= MIN_SHARE else 0.0
 
     return share
@@ -101,24 +110,26 @@ def _literals(query: str, defined: Collection[str]) -> Iterator[tuple[str, str]]
             yield match[0], rf"(?<![\w$]){match[0]}(?![\w$])"
 
 
-def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) in the query of the longest runs of words that a body has, if they are long enough.
+def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the longest runs of words that a body has, if they are long enough: (start, end, telling).
 
-    Where the body has the place of a value, a run goes on behind the value.
+    They start and end there in the query, and so many of their words say something. Where the body has
+    the place of a value, a run goes on behind the value.
     """
     lower = [word[0].lower() for word in words]
     first = 0
     while first < len(words):
         start, last, shared = _run(lower, first, body)
         has_value = last - start > len(shared)
-        least, telling = (
+        least, least_telling = (
             (MIN_MESSAGE_RUN, MIN_MESSAGE_TELLING) if has_value else (MIN_RUN, MIN_TELLING)
         )
         if len(shared) < least:
             first += 1
             continue
-        if sum(len(word) > 1 and bool(tokens(word)) for word in shared) >= telling:
-            yield words[start].start(), words[last - 1].end()
+        telling = sum(len(word) > 1 and bool(tokens(word)) for word in shared)
+        if telling >= least_telling:
+            yield words[start].start(), words[last - 1].end(), telling
         first = last
 
 

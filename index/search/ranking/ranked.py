@@ -84,7 +84,7 @@ _ARRAYS = ("rows", "scores", "text_scores", "cosines", "lexical", "similarities"
 class Query:
     """A query with everything that is computed once per search.
 
-    - `text`: the query as it is searched; `written`: as the user wrote it.
+    - `text`: the query as it is searched; `written`: as the user wrote it, without a stack trace.
     - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
     - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
     - `nearness`: that of documents to earlier queries.
@@ -141,6 +141,13 @@ class Ranked:
     def corrected(self) -> str | None:
         """The query as it was searched, if that is not how it was written."""
         return None if self.query.text == self.query.written else self.query.text
+
+    @property
+    def related(self) -> int | None:
+        """How many documents have the relation to a symbol that the query asks for, of those weighed."""
+        if self.query.relation is None or self.ranking.evidence is None:
+            return None
+        return int(np.count_nonzero(self.ranking.evidence.related))
 
     @property
     def reranker(self) -> str | None:

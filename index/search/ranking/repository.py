@@ -70,7 +70,10 @@ _VERSION = re.compile(r"v\d+")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The parts of the scores (n,) of n passages, each in 0-1; see the module."""
+    """The parts of the scores (n,) of n passages, each in 0-1; see the module.
+
+    `related` masks those that use the symbol in the query, or inherit from it, if it asks for these.
+    """
 
     text: Vectors
     path: Vectors
@@ -79,6 +82,7 @@ class Evidence:
     definition: Vectors
     quote: Vectors
     role: Vectors
+    related: Mask
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
@@ -120,7 +124,7 @@ def weigh(
     text: Vectors,
     named: Mask,
     existing_paths: Callable[[Iterable[str]], set[str]],
-    users: Mask | None = None,
+    related: Mask | None = None,
     quoted: Vectors | None = None,
 ) -> Evidence:
     """Weigh documents (n,) with their text scores, best first.
@@ -129,7 +133,7 @@ def weigh(
     query, or whose file and line are in it. The order of the documents decides which of a file's equal
     hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
     those of some paths that the corpus has. If the query asks who uses a symbol, or what inherits from
-    it, `query` is that symbol, and `users` masks the documents that do. `quoted` (n,) is how much of the
+    it, `query` is that symbol, and `related` masks the documents that do. `quoted` (n,) is how much of the
     query each document has word for word.
     """
     total = sum(weights.values()) or 1.0
@@ -143,9 +147,9 @@ def weigh(
     path_shares[: len(files)] = shares ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
-    if users is not None:
+    if related is not None:
         definition = np.maximum(
-            users * np.float32(USE), definition * np.float32(DEFINITION_OF_USED)
+            related * np.float32(USE), definition * np.float32(DEFINITION_OF_USED)
         )
     # A title in another case is named, too, but one in the query's case comes before it.
     definition[named & (definition < OTHER_CASE)] = 1.0
@@ -164,6 +168,7 @@ def weigh(
         definition=definition,
         quote=np.zeros_like(text) if quoted is None else quoted,
         role=np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
+        related=np.zeros_like(demoted) if related is None else related,
     )
     is_first = _is_first_of_file(file_of, evidence.order())
     return replace(evidence, path=evidence.path * is_first, file=evidence.file * is_first)

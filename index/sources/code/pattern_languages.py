@@ -12,7 +12,10 @@ from purlin.index.sources.code.comments import prose
 from purlin.index.sources.code.patterns import DULL, PREFIX, Body, Head, PatternLanguage
 from purlin.index.sources.words import kinds
 
+# A string on one line, on several, and between three quotes.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
+_LONG_STRING = r'"(?:[^"\\]|\\.)*+"?'
+_TRIPLE = r'"""[\s\S]*?(?:"""|\Z)'
 _SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
 _SLASHES = r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)"
 _HASH = r"\#[^\n]*+"
@@ -147,7 +150,7 @@ ERLANG = PatternLanguage(
         _head(r"-(?:module|export|export_type|import|include|include_lib|compile|vsn|author)\b", "form", DULL),
     ),
     hidden=_hidden(
-        "%[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', r"\$(?:\\.|[^\s])", _STRING, r"'(?:[^'\\\n]|\\.)*+'"
+        "%[^\n]*+", _TRIPLE, r"\$(?:\\.|[^\s])", _STRING, r"'(?:[^'\\\n]|\\.)*+'"
     ),
     form_end=re.compile(rb"\.(?=\s|\Z)"),
     signature_end=re.compile(rb"->"),
@@ -211,7 +214,7 @@ def _lisp(words: dict[str, str], *more: Head) -> PatternLanguage:
         hidden=_hidden(
             r";[^\n]*+|\#\|[\s\S]*?(?:\|\#|\Z)",
             r"\\.|\#\\.|\?\\?[()\[\]{}\";]",
-            r'"(?:[^"\\]|\\.)*+"?',
+            _LONG_STRING,
         ),
         kinds=words,
         marker=re.compile(r"^[ \t]*(?:;+|#\||\|#)[ \t]?", re.MULTILINE),
@@ -274,7 +277,7 @@ CMAKE = PatternLanguage(
         ),
         _head(r"(?:cmake_minimum_required|include) *(?=\()", "parens", DULL, ignores_case=True),
     ),
-    hidden=_hidden(rf"\#\[(?P<level>=*)\[[\s\S]*?(?:\](?P=level)\]|\Z)|{_HASH}", r'"(?:[^"\\]|\\.)*+"?'),
+    hidden=_hidden(rf"\#\[(?P<level>=*)\[[\s\S]*?(?:\](?P=level)\]|\Z)|{_HASH}", _LONG_STRING),
     closers=_closers(function=r"endfunction[ \t]*+\([^()\n]*+\)", macro=r"endmacro[ \t]*+\([^()\n]*+\)"),
 )  # fmt: skip
 
@@ -317,7 +320,7 @@ R = PatternLanguage(
         _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\( *[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
         _head(r"(?:library|require|source) *\([^()\n]*+\)", "line", DULL),
     ),
-    hidden=_hidden(_HASH, r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
+    hidden=_hidden(_HASH, _LONG_STRING, r"'(?:[^'\\]|\\.)*+'?"),
     # Of roxygen's tags, `@export` and the like speak to its tools alone.
     marker=re.compile(
         r"^[ \t]*#+'?[ \t]?(?:@(?:title|description)\b[ \t]*|@(?:export|inherit|import)\w*\b.*"
@@ -355,7 +358,7 @@ VIM = PatternLanguage(
 
 FISH = PatternLanguage(
     heads=(_head(r"function (?P<name>[\w.:-]++)", "indent", "function"),),
-    hidden=_hidden(r"(?:^|(?<=\s))\#[^\n]*+", r'"(?:[^"\\]|\\.)*+"?', r"'(?:[^'\\]|\\.)*+'?"),
+    hidden=_hidden(r"(?:^|(?<=\s))\#[^\n]*+", _LONG_STRING, r"'(?:[^'\\]|\\.)*+'?"),
     last_row=re.compile(rb"end\b"),
 )
 
@@ -389,7 +392,7 @@ NIM = PatternLanguage(
         ),
         _head(r"(?:import|from|include|export)[ \t][^\n]*+|type *$", "line", DULL),
     ),
-    hidden=_hidden(r"\#\[[\s\S]*?(?:\]\#|\Z)|\#[^\n]*+", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    hidden=_hidden(r"\#\[[\s\S]*?(?:\]\#|\Z)|\#[^\n]*+", _TRIPLE, _STRING),
     kinds=dict.fromkeys(("proc", "func", "method", "iterator", "converter"), "function") | {"template": "macro"},
     docstring=_comment_below,
 )  # fmt: skip
@@ -401,7 +404,7 @@ ELM = PatternLanguage(
         _head(r"(?:port )?[a-z]\w*+ *:[ \t]", "indent", PREFIX, is_indented=False),
         _head(r"(?:(?:port )?module|import)[ \t]", "indent", DULL, is_indented=False),
     ),
-    hidden=_hidden(r"--[^\n]*+|\{-[\s\S]*?(?:-\}|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    hidden=_hidden(r"--[^\n]*+|\{-[\s\S]*?(?:-\}|\Z)", _TRIPLE, _STRING),
 )  # fmt: skip
 
 _VERILOG_WORDS = ("module", "interface", "package", "class", "program", "function", "task")
@@ -429,7 +432,7 @@ F_SHARP = PatternLanguage(
         _head(r"module (?:rec )?(?P<name>\w++) *=", "indent", "module"),
         _head(r"(?:open|namespace|module)[ \t][^\n]*+", "line", DULL),
     ),
-    hidden=_hidden(r"//[^\n]*+|\(\*(?!\))[\s\S]*?(?:\*\)|\Z)", r'"""[\s\S]*?(?:"""|\Z)', _STRING),
+    hidden=_hidden(r"//[^\n]*+|\(\*(?!\))[\s\S]*?(?:\*\)|\Z)", _TRIPLE, _STRING),
     marker=re.compile(r"^[ \t]*///?[ \t]?(?:</?summary>)?|</summary>[ \t]*$", re.MULTILINE),
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tree_sitter as ts
 
+from purlin.index import versions
 from purlin.index.records import (
     Content,
     Document,
@@ -46,8 +47,6 @@ from purlin.index.sources.code.roles import MINIFIED_BYTES, role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
-
-VERSION = 20
 
 MAX_SIGNATURE_LINE = 300  # characters
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
@@ -162,7 +161,7 @@ class _File:
         leaves_out = self.secondary == "leave-out"
         # A grammar may be installed later.
         grammar = f" {self.kind.grammar.name}" if self.kind.grammar else ""
-        return f"code {VERSION}{' source-only' * leaves_out}{grammar}:"
+        return f"code {versions.CODE}{' source-only' * leaves_out}{grammar}:"
 
     def _digest(self, content: bytes) -> str:
         return self._tag + hashlib.sha256(f"{self.name}\0".encode() + content).hexdigest()
@@ -265,6 +264,8 @@ def _all_documents(
 ) -> Iterator[Document | Skipped]:
     if kind.content == "docs":
         yield from sections.section_documents(source.decode(), path, kind.language, fields)
+        if kind.language == "notebook":
+            yield from _cell_documents(source.decode(), path, fields)
         return
     if kind.grammar is None:
         contents = _outline_by_patterns(source, kind.language)
@@ -282,6 +283,27 @@ def _all_documents(
 
     contents = outline(tree.root_node, source, grammar)
     yield from _outlined_documents(contents, source, path, fields)
+
+
+def _cell_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
+    """What the cells of a notebook define; their titles begin with the cell and the line in it."""
+    suffix, cells = sections.code_cells(text)
+    kind = file_type(f"cell{suffix}")
+    if not isinstance(kind, FileType) or kind.content != "code":
+        return
+
+    code_fields = {**fields, "language": kind.language, "content": kind.content}
+    for number, code in cells:
+        for document in _all_documents(code.encode(), path, kind, code_fields):
+            if isinstance(document, Skipped) or document.fields["kind"] in ("module", "text"):
+                continue
+            yield replace(
+                document,
+                id=f"{path}::cell {number}.{document.title}",
+                title=f"cell {number} line {document.location.start_line}.{document.title}",
+                # As of its sections: lines of the file would be those of its JSON.
+                location=Location(path),
+            )
 
 
 def _outline_by_patterns(source: bytes, language: str) -> Outline | None:

@@ -27,6 +27,9 @@ MIN_WINDOW_SHARE = 0.5
 _FENCE = re.compile(r"( {0,3}(?:`{3,}(?=[^`]*$)|~{3,}))")
 _LISTING = re.compile(r"(-{4,}|\.{4,})\s*$")
 _FENCED = frozenset(["asciidoc", "markdown", "notebook"])
+_NOT_A_NOTEBOOK = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+# What IPython takes for itself in a cell: `%matplotlib inline`, `!ls`.
+_MAGIC = re.compile(r"^[%!].*", re.MULTILINE)
 _HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
 _POD_HEADING = re.compile(r"=head([1-6])\s+(\S.*)")
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}\s*$")
@@ -48,7 +51,7 @@ def section_documents(
     if language == "notebook":
         try:
             text = _notebook_text(text)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except _NOT_A_NOTEBOOK as error:
             yield Skipped(path, f"not a notebook: {type(error).__name__}: {error}"[:200])
             return
 
@@ -291,9 +294,32 @@ def _cells(notebook: Any) -> Iterator[Any]:
 
 
 def _cell_text(cell: Any) -> str:
-    is_code = cell["cell_type"] == "code"
-    source = cell["input"] if is_code and "source" not in cell else cell["source"]
-    source = source if isinstance(source, str) else "".join(source)
+    source = _source(cell)
     if cell["cell_type"] == "heading":
         return f"{'#' * min(cell['level'], 6)} {source}"
-    return f"```\n{source}\n```" if is_code else source
+    return f"```\n{source}\n```" if cell["cell_type"] == "code" else source
+
+
+def _source(cell: Any) -> str:
+    is_old = cell["cell_type"] == "code" and "source" not in cell
+    source = cell["input"] if is_old else cell["source"]
+    return source if isinstance(source, str) else "".join(source)
+
+
+def code_cells(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """The suffix of files in a notebook's language, and its cells of code with their numbers.
+
+    What is no notebook has no cells.
+    """
+    try:
+        notebook = json.loads(text)
+        language = notebook.get("metadata", {}).get("language_info", {})
+        suffix = str(language.get("file_extension", ".py"))
+        cells = [
+            (number, _MAGIC.sub("", _source(cell)))
+            for number, cell in enumerate(_cells(notebook), 1)
+            if cell["cell_type"] == "code"
+        ]
+    except _NOT_A_NOTEBOOK:
+        return ".py", []
+    return suffix, cells

@@ -9,15 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.parts import Part, cut, part_files
-from purlin.index.sources.products.columns import TEXT_COLUMNS, check_roles, column_names, listing
+from purlin.index.sources.products.columns import (
+    TEXT_COLUMNS,
+    check_roles,
+    column_names,
+    listing,
+    serving_columns,
+)
 from purlin.index.sources.products.records import from_record, record_id
 from purlin.index.sources.products.rows import joined, with_typed_cells
 from purlin.index.sources.tables import (
@@ -30,8 +38,6 @@ from purlin.index.sources.tables import (
 )
 from purlin.index.storage.digests import DigestMap, digest
 from purlin.index.texts.product_fields import ICECAT
-
-VERSION = 13
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
@@ -98,7 +104,7 @@ def _tables(
 ) -> Iterator[SourceFile]:
     """Yield a table as one file, or as its parts if it is long."""
     before = file_stamp(path)
-    options = [VERSION, table_format(path), sorted(columns.items())]
+    options = [versions.CATALOGUES, table_format(path), sorted(columns.items())]
     typed = _typing(path, columns)
 
     def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:
@@ -112,12 +118,12 @@ def _tables(
         content = hashlib.file_digest(handle, "sha256")
     content.update(json.dumps(options).encode())
 
-    parts = _parts(path, name, columns, on_sample)
+    parts, serving = _parts(path, name, columns, on_sample)
     if not parts:
         rows = partial(_checked_rows, path, name, columns)
-        yield SourceFile(name, content.hexdigest(), partial(read, rows))
+        yield SourceFile(name, content.hexdigest(), partial(read, rows), columns=serving)
         return
-    yield from part_files(name, parts, partial(read_rows, path, name), read, digest_of)
+    yield from part_files(name, parts, partial(read_rows, path, name), read, digest_of, serving)
 
 
 def _typing(path: Path, columns: Mapping[str, str]) -> Callable[[Record], Record]:
@@ -127,17 +133,24 @@ def _typing(path: Path, columns: Mapping[str, str]) -> Callable[[Record], Record
     return partial(with_typed_cells, columns=columns, decimal_comma=has_decimal_commas(path))
 
 
-def _parts(path: Path, name: str, columns: Mapping[str, str], on_sample: OnSample) -> list[Part]:
-    """Cut a table of products; it has no parts if it is read, or refused, as a whole."""
+def _parts(
+    path: Path, name: str, columns: Mapping[str, str], on_sample: OnSample
+) -> tuple[list[Part], Mapping[str, tuple[str, ...]]]:
+    """Cut a table of products, and tell which of its columns serve as standard ones.
+
+    It has no parts if it is read, or refused, as a whole.
+    """
+    serving: Mapping[str, tuple[str, ...]] = {}
     try:
         rows, sample = _sampled(path, name)
         on_sample(name, sample)
         if reason_to_skip(sample, columns):
-            return []
+            return [], {}
 
-        return cut(identified(row, partial(record_id, columns=columns)) for row in rows)
+        serving = serving_columns(sample, columns)
+        return cut(identified(row, partial(record_id, columns=columns)) for row in rows), serving
     except InvalidInput:
-        return []
+        return [], serving
 
 
 def names(root: Path) -> Iterator[str]:
@@ -165,7 +178,9 @@ def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator
         yield from rows
         return
     yield Skipped(name, reason)
-    yield from (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    broken_rows = (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+    # No product is lost with the end of such a table.
+    yield from (replace(row, cut_off=False) for row in broken_rows)
 
 
 def _documents(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.products.values import CURRENCY_CODES
 from purlin.index.sources.words import words
-from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of
+from purlin.index.texts.product_fields import ICECAT, is_code, key_of, keys_of, lists_codes
 
 COLUMNS = {
     standard: tuple(names.split())
@@ -28,10 +29,10 @@ COLUMNS = {
         "nazev_zbozi 商品名 商品名称 製品名 品名 product",
         "description": "description product_description body_html long_description long_text text body "
         "description_long long_description short_description summary description_html html_description "
-        "item_description blurb synopsis beschreibung artikelbeschreibung produktbeschreibung langbeschreibung "
-        "langtext kurzbeschreibung kurztext description_longue description_courte descripcion descricao descrizione "
-        "omschrijving beskrivning produktbeskrivning beskrivelse produktbeskrivelse varebeskrivelse opis "
-        "opis_produktu popis popis_produktu 商品説明 商品説明文 商品の説明 説明",
+        "item_description annotation blurb synopsis beschreibung artikelbeschreibung produktbeschreibung "
+        "langbeschreibung langtext kurzbeschreibung kurztext description_longue description_courte descripcion "
+        "descricao descrizione omschrijving beskrivning produktbeskrivning beskrivelse produktbeskrivelse "
+        "varebeskrivelse opis opis_produktu popis popis_produktu 商品説明 商品説明文 商品の説明 説明",
         "bullets": "bullets bullet_points product_bullet_point features product_features highlights "
         "product_highlight",
         "brand": "brand brands product_brand brand_name vendor manufacturer supplier maker mfr mfg manufacturer_name "
@@ -125,6 +126,21 @@ def column_names(
     return aliases | explicit
 
 
+def serving_columns(
+    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Map standard columns, and "codes", to the columns that serve as them in the first records."""
+    present = list(dict.fromkeys(chain.from_iterable(sample)))
+    filled = [name for name in present if any(record.get(name) for record in sample)]
+    names = column_names(filled, columns, present)
+
+    serving: dict[str, tuple[str, ...]] = {
+        standard: (names[standard],) for standard in COLUMNS if standard in names
+    }
+    codes = tuple(name for name in filled if is_code(name) and name not in names.values())
+    return {**serving, "codes": codes} if codes else serving
+
+
 @lru_cache(maxsize=4096)
 def _alias(name: str) -> tuple[int, str] | None:
     """How much the alias is preferred (0 is best), and the standard column that it stands for."""
@@ -177,8 +193,8 @@ def named_freely(names: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def lists_items(name: str) -> bool:
-    """Whether the cells of a column list several items: `Categories`, `Attribute 1 value(s)`."""
-    return any(map(_LISTING.fullmatch, keys_of(name)))
+    """Whether the cells of a column list several items: `Categories`, `OE numbers`."""
+    return any(map(_LISTING.fullmatch, keys_of(name))) or lists_codes(name)
 
 
 def check_roles(columns: Mapping[str, str]) -> None:

@@ -24,24 +24,35 @@ MAX_HEADING = 500  # characters
 MAX_COLUMNS = 100
 MAX_FRAMES = 30  # blocks within blocks
 
+# `:name: value`; `:!name:` takes a definition back.
 _ATTRIBUTE = re.compile(r":(!?)([\w-]{1,100})(!?):(?:[ \t]+(.*))?")
+# Lines without text: `ifdef::name[]`, `image::cat.png[]`.
 _DIRECTIVE = re.compile(r"(?:include|ifn?def|ifeval|endif|image|video|audio|toc)::\S*\[.*")
 _COMMENT = re.compile(r"//(?!/)")
+# `== Title`, or Markdown's `## Title`; and the line below a title, whose character tells the level.
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"([=\-~^+])\1+")
 _UNDERLINES = "=-~^+"
+# `git-rebase(1)`
 _MANUAL_TITLE = re.compile(r"(\S+)\((\d\w{0,8})\)")
+# `[[id]]`, or `[source,python]` and the like.
 _BLOCK_ATTRIBUTES = re.compile(
     r"\[(?:\[(?P<anchor>[^\[\],]{1,200})(?:,.*)?\]|(?P<style>[^\[].*)?)\]"
 )
+# `#id` or `id="…"`, and `cols="1,2"` or `cols=3*`, in such brackets.
 _OWN_ID = re.compile(r"#([\w:.-]{1,200})|\bid=[\"']?([\w:.-]{1,200})")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,\]\s]+))")
 _REPEATED = re.compile(r"(\d{1,3})\*")
+# `.Title`
 _BLOCK_TITLE = re.compile(r"\.(?=[^\s.])(.+)")
+# What begins and ends code, comments and tables, and what does so for blocks that hold others.
 _VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|[,:|]={3,})\Z|`{3,}(?=[^`]*\Z)")
 _CONTAINER = re.compile(r"--|={4,}|\*{4,}|_{4,}")
+# The bar before a cell, with how many columns it spans and how it is aligned: `2+^|`.
 _CELL = re.compile(r"(?:(?:(?<=\s)|^)[\d.+*<^>]{0,8}[a-z]?)?(?<!\\)\|", re.MULTILINE)
+# `* item`, `. item`, `1. item`, or a callout, `<1> text`.
 _ITEM = re.compile(r"[ \t]*(\*{1,6}|-|\.{1,6}|\d{1,4}\.|[A-Za-z]\.|<(?:\d{1,3}|\.)>)[ \t]+(\S.*)")
+# Behind a term: `term::`, `term;;`.
 _TERM_END = re.compile(r"(?<![:;])(:{2,4}|;;)(?=[ \t]|\Z)")
 _INLINE_ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,200})?\]\]")
 _NOTES = frozenset(["NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION"])

@@ -20,12 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from purlin.index import versions
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.references.page_sections import Block, compose
 from purlin.index.sources.references.topics import titles
 from purlin.index.sources.words import words
 
-VERSION = 5
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
@@ -37,7 +37,9 @@ _WITHOUT_SUBMODULES = frozenset(["encodings", "distutils"])
 _DOCUMENTED_AS = {"posixpath": "os.path"}
 UNKNOWN_ARGUMENTS = "(...)"
 
+# Where an object is, which differs from process to process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# The first parameter of a method.
 _SELF = re.compile(r"\A\((?:self|cls|type)\b(?:, /)?(?:, )?")
 # A call, what it returns in a few words, and whatever else its line tells.
 _CALL = re.compile(
@@ -50,7 +52,7 @@ _EXAMPLE = re.compile(r"(?m)^ *>>> .*(?:\n(?! *$).+)*")
 def files() -> Iterator[SourceFile]:
     """Yield one source per public module of the standard library, sorted; `read()` imports it."""
     for name, origin in sorted(_modules()):
-        digest = blake2b(f"{VERSION}:{sys.version}:{name}\0".encode(), digest_size=16)
+        digest = blake2b(f"{versions.DOCSTRINGS}:{sys.version}:{name}\0".encode(), digest_size=16)
         if origin:
             digest.update(Path(origin).read_bytes())
         yield SourceFile(_DOCUMENTED_AS.get(name, name), digest.hexdigest(), partial(_read, name))

@@ -19,11 +19,15 @@ MAX_INCLUDED_BYTES = 4 << 20  # of a page
 MAX_HEAD = 10_000  # characters in which a page's title is looked for
 MAX_REMARKS = 5  # includes that a remark names
 
+# `include::target[options]`, and an option such as `lines=1..3` or `tags="a;b"`.
 _INCLUDE = re.compile(r"include::(?P<target>[^\s\[][^\[]{0,500})\[(?P<options>.*)\][ \t]*")
+# `:name: value`, and a reference to it.
 _ATTRIBUTE = re.compile(r":([\w-]{1,100}):(?:[ \t]+(.*))?")
 ATTRIBUTE_REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^,]*))""")
+# Lines `3`, `1..3`, `5..` or `5..-1`.
 _RANGE = re.compile(r"(\d{1,7})(?:\.\.(-1|\d{0,7}))?")
+# `tag::name[]` and `end::name[]` around lines.
 _TAG = re.compile(r"\b(tag|end)::([\w-]{1,100})\[\]")
 _HEADING = re.compile(r"(={1,6})(?=[ \t]+\S)")
 _BEFORE_TITLE = re.compile(r"(?://|:|\[|\s*$)")

@@ -12,6 +12,7 @@ from purlin.index.sources.words import words
 MAX_TERM_CHARS = 300
 MAX_TABLE_ROWS = 10_000
 
+# Tags that mark an item of a list, without an order or with one: `(a)`, `3.`.
 _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _OPTION_ITEM = re.compile(rf"{BOLD}-[^\n]{{1,{MAX_TERM_CHARS}}}:")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
@@ -30,7 +31,8 @@ from purlin.index.sources.references import (
     help_text,
     includes,
     manual_pages,
-    markup,
+    markdown,
+    rst,
     schemas,
     topics,
 )
@@ -40,7 +42,6 @@ from purlin.index.sources.words import words
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 24
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 MAX_ANCHORED_CHARS = 1 << 20
@@ -117,7 +118,7 @@ def python_help() -> Iterator[SourceFile]:
         content = topics.page_text(page)
         if content:
             digest = blake2b(
-                f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
+                f"{versions.MANUALS}:{sys.version}:{page}\0{content}".encode(), digest_size=16
             ).hexdigest()
             yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
 
@@ -287,7 +288,7 @@ class _File:
         if self._format == "asciidoc" and isinstance(text := _decode(content, self.name), str):
             # A file that is included may change, appear or go.
             content += includes.Expanded(text, self.path, self.directory).text.encode()
-        facts = f"{VERSION}:{self.unit}:{base_url}:{self.name}\0".encode()
+        facts = f"{versions.MANUALS}:{self.unit}:{base_url}:{self.name}\0".encode()
         digest = blake2b(facts + content, digest_size=16).hexdigest()
         return SourceFile(self.name, digest, self.read)
 
@@ -358,15 +359,15 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
-    "markdown": markup.markdown,
-    "rst": markup.rst,
+    "markdown": markdown.html,
+    "rst": rst.html,
     "schema": schemas.html,
 }
 
 _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
     "asciidoc": asciidoc.anchor_lines,
     "manual": manual_pages.anchor_lines,
-    "markdown": markup.markdown_lines,
+    "markdown": markdown.anchor_lines,
 }
 
 

@@ -21,16 +21,21 @@ MAX_HEAD_CHARS = 64_000
 MAX_NAMES = 64  # of one page
 MAX_BEFORE_DESCRIPTION = 6  # sections of a page, such as LIBRARY
 
+# The macro that tells whether a page is written in man(7) or mdoc(7), or only includes another.
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
+# NAME, with the names before the dash: `git-add - Add file contents`.
 _FIRST_SECTION = re.compile(
     r"\A<h2[^>]{0,200}>[^<]{0,200}</h2>(?=<p>([^<]{1,2000}?) [-\u2010-\u2015−])"
 )
+# `(1)` at the end of a title, and `git(1)` in one.
 _SECTION = re.compile(r"\(\w{1,20}\)\Z")
 _NAMED_SECTION = re.compile(r"\w\([1-9][a-z]{0,8}\)")
+# What man2html writes below a title.
 _MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 # The sections of commands, system calls, functions, games and Tcl's commands.
 _CALLABLE = re.compile(r".*\((?:[12368n]\w*)\)")
 _OF_LIBRARY = re.compile(r".*\([23]\w*\)")
+# The text of NAME: `gzip, gunzip - compress or expand files`.
 _INTRODUCTION = re.compile(
     r"(?P<names>[^\s,]+(?:, [^\s,]+)*) (?:-|\u2013|\u2014|\u2212) (?P<purpose>\S.*)"
 )

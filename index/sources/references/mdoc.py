@@ -15,14 +15,18 @@ _PAIRS = {"D": "“”", "S": "‘’", "Q": '""', "P": "()", "B": "[]", "Br": "
 _ENCLOSING = {f"{name}q": marks for name, marks in _PAIRS.items()} | {"Op": "[]", "Ql": "‘’"}
 _OPENERS = {f"{name}o": marks[0] for name, marks in _PAIRS.items()} | {"Oo": "["}
 _CLOSERS = {f"{name}c": marks[1] for name, marks in _PAIRS.items()} | {"Oc": "]"}
+# Macros whose words are bold, and those whose words are plain.
 _BOLD = words("Cm Ic Sy Nm Cd Fd Ft Vt")
 _PLAIN = words("Ad An Dv Em Er Ev Fa Li Ms No Sx Tn Va Xo Xc D1 Dl Lb Bk Ek Mt")
-_NAMES = {"Ux": "UNIX", "Bx": "BSD", "Fx": "FreeBSD", "Nx": "NetBSD", "Ox": "OpenBSD"}
-_NAMES |= {"Dx": "DragonFly", "At": "AT&T UNIX", "Bsx": "BSD/OS"}
+# What macros stand for: systems, before what else their line has, and what has no arguments.
+_SYSTEMS = {"Ux": "UNIX", "Bx": "BSD", "Fx": "FreeBSD", "Nx": "NetBSD", "Ox": "OpenBSD"}
+_SYSTEMS |= {"Dx": "DragonFly", "At": "AT&T UNIX", "Bsx": "BSD/OS"}
 _DEFAULTS = {"Ar": "file ...", "Pa": "~"}
-_OTHERS = "Ap Ar Fl Fn Fo Fc In Lk Ns Pa Pf Sm St Ta Xr Ex Rv".split()
+# Macros that are read in ways of their own.
+_SPECIAL = "Ap Ar Fl Fn Fo Fc In Lk Ns Pa Pf Sm St Ta Xr Ex Rv".split()
+# All that may stand within a line.
 _CALLABLE = frozenset(
-    [*_ENCLOSING, *_OPENERS, *_CLOSERS, *_BOLD, *_PLAIN, *_NAMES, *_DEFAULTS, *_OTHERS]
+    [*_ENCLOSING, *_OPENERS, *_CLOSERS, *_BOLD, *_PLAIN, *_SYSTEMS, *_DEFAULTS, *_SPECIAL]
 )
 _TERM_LISTS = words("-tag -hang -ohang -inset -diag")
 _CODE_DISPLAYS = frozenset(["-literal", "-unfilled"])
@@ -292,8 +296,8 @@ class MdocReader:
             if arguments and not self._name:
                 self._name = arguments[0][0]
             arguments = arguments or [(self._name, False)]
-        elif macro in _NAMES:
-            line.add(_NAMES[macro])
+        elif macro in _SYSTEMS:
+            line.add(_SYSTEMS[macro])
         elif macro in _DEFAULTS and not arguments:
             line.add(_DEFAULTS[macro])
 

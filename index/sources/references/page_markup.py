@@ -20,9 +20,11 @@ MAX_NAMED_CHARS = 1000  # of a term, in which its names stand
 BOLD, ITALIC, PLAIN = "\x01", "\x02", "\x03"
 _NO_FONTS = dict.fromkeys(map(ord, BOLD + ITALIC + PLAIN))
 
+# `User=, Group=`
 _SETTINGS = re.compile(
     r"\$?[A-Za-z][\w.]*(?:=[^\s=,]*)?(?:, \$?[A-Za-z][\w.]*(?:=[^\s=,]*)?){0,32}"
 )
+# `-a`, `--all`, `+x`, `--[no-]sign`, and `--` alone.
 _OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)(?:\[no-\])?[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
 # What follows a name in the same font: a key in brackets, or one that is left open.
 _REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")

@@ -29,6 +29,7 @@ LINE_COST = 20  # characters that a line counts beside its own
 
 _FONTS = {"B": BOLD, "3": BOLD, "BI": BOLD, "CB": BOLD, "I": ITALIC, "2": ITALIC, "CI": ITALIC}
 
+# By name: the em dash is `\(em` or `\[em]`.
 _CHARACTERS = dict(
     item.split("=", 1)
     for item in (
@@ -41,7 +42,9 @@ _CHARACTERS = dict(
     if "=" in item.strip("=")
 )
 _CHARACTERS |= {"->": "→", "==": "≡", "!=": "≠", "<=": "≤", ">=": "≥", "eq": "=", "ff": "ff"}
+# `\['e]` is an e with the accent that its first character stands for.
 _ACCENTS = dict(zip("'`^~:,v", "\u0301\u0300\u0302\u0303\u0308\u0327\u030c", strict=True))
+# One character, or a letter with its accent: `u00E9`, `u0041_0301`.
 _UNICODE = re.compile(r"u(?:ni)?([0-9A-Fa-f]{4,6})(?:_([0-9A-Fa-f]{4,6}))?")
 _STRINGS = {"lq": "“", "rq": "”", "R": "®", "Tm": "™", "Aq": "'", "Lq": "“", "Rq": "”", "Ba": "|"}
 
@@ -62,10 +65,13 @@ _ESCAPE = re.compile(
     )""",
     re.VERBOSE,
 )
+# What stands for a space after a backslash, and what for another character.
 _BLANKS = frozenset("0 ~t")
 _LITERAL = {"-": "-", "e": "\\", "\\": "\\", "'": "´", "`": "`", ".": ".", "_": "_"}
 
+# A macro or request with its arguments: `.SH NAME`.
 _CONTROL = re.compile(r"[.'][ \t]*(\\?[^\s\\\"]{0,30})[ \t]*(.*)", re.DOTALL)
+# An argument in quotes, where two stand for one, or a word, in which a backslash takes the next character along.
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"?|((?:\\[ \t]|\\[^ \t]|[^\s\\])+)|\\\Z')
 # Two strings between three quotes are compared; what else is unknown is false.
 _CONDITION = re.compile(
@@ -74,11 +80,13 @@ _CONDITION = re.compile(
     |\S*)[ \t]*""",
     re.VERBOSE,
 )
+# `1`, `(2>1)`
 _NUMBERS = re.compile(r"\(?(\d{1,9})(?:([-<>=]=?)(\d{1,9}))?\)?")
 # A number, and a difference of two, is true if it is more than zero.
 _COMPARISONS = {"<": lt, "<=": le, ">=": ge, "=": eq, "==": eq}
 # In a macro: one of its arguments, all of them, or how many there are.
 _ARGUMENT = re.compile(r"\\\$(?:([1-9])|\[([1-9])\]|([*@]))|(\\n(?:\(\.\$|\[\.\$\]))")
+# Conditions that hold on a terminal.
 _TRUE = frozenset(["n", "o", r"\n(.g", r"\n[.g]", "!t", "!v"])
 _DEFINITIONS = words("de de1 dei dei1 am am1 ami ami1")
 

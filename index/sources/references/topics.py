@@ -17,7 +17,7 @@ from itertools import pairwise, takewhile
 
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.html.writer import slug
-from purlin.index.sources.references.markup import name_start
+from purlin.index.sources.references.rst import name_start
 
 TITLES = {
     "library/pdb": "The Python Debugger",
@@ -53,12 +53,16 @@ _BOXES = ("Note:", "See also:", "Warning:")
 # Characters that underline headings, outermost first.
 _UNDERLINES = '*=-~"'
 
+# A line of one character, and a border of a table.
 _RULE = re.compile(r"([*=\-~\"])\1+")
 _BORDER = re.compile(r"\+(?:-+\+)+")
+# `* item`, `1. item`, `IV. item`
 _ITEM = re.compile(r"(?:\*|(\d+\.|[IVX]+\.)) +")
 _SAME_LIST = re.compile(r"</(ul|ol)>\n?<\1>")
+# A qualified name before parameters or the end of a line.
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?=\(|$)")
 _LITERAL = re.compile(r'"([^"\n]+)"')
+# `*emphasis*`, `**strong**`
 _STARRED = re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]+)(?<=\S)\1(?![\w*])")
 _PROSE = re.compile(r'["A-Z“]')
 

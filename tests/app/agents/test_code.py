@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from purlin.app.agents.code import _code_result
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Hit, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
@@ -62,6 +63,25 @@ def test_search_filters_by_path_and_language(
             'Nothing in project fits path nowhere: leave it out, or search content "all". '
             "No document has a 'path' that the filter passes."
         )
+
+
+def test_the_head_counts_what_uses_a_name(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path / "locks",
+        {
+            "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+            "jobs.py": "".join(f"def job_{n}():\n    take_lock('{n}')\n\n\n" for n in range(4)),
+        },
+    )
+    build(tmp_path, "locks", "code", open_source("code", [tmp_path / "locks"]), HashEncoder())
+    with ready(tmp_path) as client:
+        users = call(client, "search_code", query="who calls take_lock", k=2)
+        others = call(client, "search_code", query="take_lock")
+
+    assert "; uses take_lock: at least 4 documents" in text(users).splitlines()[0]
+    assert users["structuredContent"]["related"] == 4
+    assert "at least" not in text(others).splitlines()[0]
+    assert "related" not in others["structuredContent"]
 
 
 def test_a_file_that_a_server_could_not_read_is_named(client: TestClient) -> None:
@@ -159,7 +179,7 @@ def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (source / f"{name}.py").write_text(f"def {name}(rows):\n    return rows\n")
     files = open_source("code", [source])
-    build(tmp_path, "code", "code", files, HashEncoder(), origin=(str(source),))
+    build(tmp_path, "code", "code", files, HashEncoder(), options=Options(origin=(str(source),)))
     time.sleep(0.02)
     (source / "two.py").unlink()
 

@@ -224,9 +224,13 @@ def test_a_cancelled_call_is_not_answered(slow: tuple[Slow, Pipe, io.BytesIO]) -
         assert backend.started.acquire(timeout=30)
 
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
-    for number in (0, count - 1, 999, None, [1]):
+    # In Python, True and 1.0 are keys that are equal to 1.
+    for number in (0, count - 1, 999, None, [1], True, 1.0):
         message = cancelled | {"params": {"requestId": number}}
         pipe.writer.write(json.dumps(message).encode() + b"\n")
+    # A notification is never answered, not even if it is malformed.
+    for params in (None, 5, "1", [1]):
+        pipe.writer.write(json.dumps(cancelled | {"params": params}).encode() + b"\n")
     pipe.writer.write(request("after", "ping"))
     until(lambda: ids(sink) == ["after"])
 

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from purlin.app.agents import budget, tools
 from purlin.app.agents.served import ServedCorpora
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
@@ -256,7 +257,14 @@ def test_an_answer_from_a_page_that_has_changed_is_marked(
     pages.mkdir()
     (pages / "functions.html").write_text(REFERENCE_PAGE)
     files = open_source("reference", [pages], base_url="https://example.org")
-    build(tmp_path, "library", "reference", files, HashEncoder(), origin=(str(pages),))
+    build(
+        tmp_path,
+        "library",
+        "reference",
+        files,
+        HashEncoder(),
+        options=Options(origin=(str(pages),)),
+    )
     time.sleep(0.02)
     (pages / "functions.html").write_text("")
 

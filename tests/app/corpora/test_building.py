@@ -18,6 +18,7 @@ from purlin.index import builds
 from purlin.index.demo import Demo
 from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, load_encoder
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
@@ -72,12 +73,26 @@ def test_only_what_is_missing_is_made(
 
     assert tiers() == [static, TRANSFORMER_ENCODER]
     # The server was stopped between the two.
-    build(home, "python", "reference", documents, load_encoder(static), origin=("three",))
+    build(
+        home,
+        "python",
+        "reference",
+        documents,
+        load_encoder(static),
+        options=Options(origin=("three",)),
+    )
     assert tiers() == [TRANSFORMER_ENCODER]
-    build(home, "python", "reference", documents, encoder, origin=("three",))
+    build(home, "python", "reference", documents, encoder, options=Options(origin=("three",)))
     assert tiers() == []
     # Somebody's own corpus of that name.
-    build(home, "python", "reference", documents, load_encoder(static), origin=("/home/me/docs",))
+    build(
+        home,
+        "python",
+        "reference",
+        documents,
+        load_encoder(static),
+        options=Options(origin=("/home/me/docs",)),
+    )
     assert tiers() == []
 
 
@@ -100,10 +115,10 @@ def test_demo_is_built_once_per_encoder(
     events = events_of(tmp_path, job)
     assert {"stage": "read", "done": 3, "total": 3} in events
     assert {"stage": "encode", "done": 3, "total": 3} in events
-    assert events[-1] == {"end": "built"}
+    assert events[-1] == {"end": "built", "remarks": []}
     assert events_of(tmp_path, job) == [{"end": "unchanged"}]
 
-    assert events_of(tmp_path, better)[-1] == {"end": "built"}
+    assert events_of(tmp_path, better)[-1] == {"end": "built", "remarks": []}
     manifest = builds.active_manifest(tmp_path, "python")
     assert manifest is not None
     assert manifest.encoder["dim"] == 4
@@ -113,7 +128,14 @@ def test_demo_is_built_once_per_encoder(
 def test_somebodys_own_corpus_is_left_alone(
     tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
 ) -> None:
-    build(tmp_path, "python", "reference", [source("x", one_demo)], encoder, origin=("/docs",))
+    build(
+        tmp_path,
+        "python",
+        "reference",
+        [source("x", one_demo)],
+        encoder,
+        options=Options(origin=("/docs",)),
+    )
     job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
     assert events_of(tmp_path, job) == [{"end": "unchanged"}]
 

@@ -99,7 +99,7 @@ def test_one_look_serves_all_records_of_a_file(
 ) -> None:
     records = tmp_path / "corpus.jsonl"
     records.touch()
-    manifest = SimpleNamespace(sources=[str(records)])
+    manifest = SimpleNamespace(local_roots=[records])
     corpus: Any = SimpleNamespace(name="c", build="b", manifest=manifest)
     looked: list[list[str]] = []
 
@@ -173,7 +173,8 @@ def test_looks_go_on_when_threads_can_be_started_again(monkeypatch: pytest.Monke
 
 
 def corpus_of(name: str) -> Any:
-    manifest = SimpleNamespace(sources=[f"/sources/of/{name}"])
+    source = f"/sources/of/{name}"
+    manifest = SimpleNamespace(sources=[source], local_roots=[Path(source)])
     return SimpleNamespace(name=name, build="b", manifest=manifest)
 
 

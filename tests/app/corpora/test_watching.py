@@ -14,14 +14,14 @@ from fastapi.testclient import TestClient
 from purlin.app.corpora import watching
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
-from purlin.index import builds
+from purlin.index import builds, versions
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.records import Kind
 from purlin.index.sources import open_source
-from tests.support.serving import until
+from tests.support.serving import ready, until
 from tests.support.static_files import write_static
 
 
@@ -37,8 +37,8 @@ def project(tmp_path: Path) -> Path:
 def index(tmp_path: Path, name: str, kind: Kind, root: Path) -> None:
     encoder = load_encoder(_static(tmp_path))
     sources = open_source(kind, [root], secondary="leave-out")
-    options = Options(secondary="leave-out", dense_weight=0.25)
-    build(tmp_path / "home", name, kind, sources, encoder, options=options, origin=(str(root),))
+    options = Options(secondary="leave-out", dense_weight=0.25, origin=(str(root),))
+    build(tmp_path / "home", name, kind, sources, encoder, options=options)
 
 
 def _static(tmp_path: Path) -> Path:
@@ -91,6 +91,29 @@ def test_what_changed_while_the_server_was_down_is_indexed(tmp_path: Path, proje
         until(lambda: "cafe" in titles(client))
 
 
+def test_what_another_version_made_is_made_anew(
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with monkeypatch.context() as earlier_version:
+        earlier_version.setattr(versions, "TEXTS", 1)
+        index(tmp_path, "code", "code", project)
+
+    with ready(tmp_path / "home", load_encoder(_static(tmp_path))) as client:
+        assert titles(client) == {"file_name", "get_response"}
+        warning = described(client)["warning"]
+        assert "rules of another version" in warning
+        assert "`purlin index build code ... --name code`" in warning
+        assert str(tmp_path) not in warning
+        assert warning in caplog.messages
+
+    with watching_server(tmp_path) as client:
+        until(lambda: "rules of another version" not in described(client).get("warning", ""))
+        assert titles(client) == {"file_name", "get_response"}
+
+
 def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     feed.write_text('{"id": "1", "title": "file"}\n')
@@ -102,6 +125,45 @@ def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
         )
         (tmp_path / "new.jsonl").replace(feed)
         until(lambda: titles(client, "shop") == {"file", "cafe"})
+
+
+def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    whole = '{"id": "1", "title": "file"}\n{"id": "2", "title": "cafe"}\n'
+    feed.write_text(whole)
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        feed.write_text('{"id": "1", "title": "file name"}\n{"id": "2", "ti')
+        until(
+            lambda: "feed.jsonl:2 is not valid JSON" in described(client, "shop").get("problem", "")
+        )
+        assert titles(client, "shop") == {"file", "cafe"}
+
+        feed.write_text(whole.replace("cafe", "name"))
+        until(lambda: titles(client, "shop") == {"file", "name"})
+        until(lambda: "problem" not in described(client, "shop"))
+
+
+def test_what_a_rebuild_has_to_say_is_logged_and_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = tmp_path / "feed.csv"
+    feed.write_text("id,name,description\n1,file,Of oak\n2,cafe,Of ash\n")
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        assert described(client, "shop")["columns"]["title"] == ["name"]
+        assert "warnings" not in described(client, "shop")
+
+        feed.write_text("id,label_x,description\n1,file,Of oak\n2,Of ash\n3,name,Of elm\n")
+        until(lambda: described(client, "shop").get("warnings"))
+        assert "title" not in described(client, "shop")["columns"]
+        left_out = "has 2 cells where the header has 3"
+        assert described(client, "shop")["left_out"] == [
+            {"reason": left_out, "count": 1, "first": ["feed.csv:3"]}
+        ]
+        logged = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert 'shop: title is read from no column; before, it was "name"' in logged
+        assert f"shop: 1 left out (feed.csv:3): {left_out}" in logged
 
 
 def test_a_root_that_is_gone_keeps_its_documents(

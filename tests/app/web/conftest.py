@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.gate import Judgements
 from purlin.index.sources import open_source
 from tests.support.browser import CHROMIUM, Tab, browsing
@@ -24,7 +25,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make(home, "lamps", PRODUCTS, "product")
     sources = open_source("reference", [pages], base_url="https://example.org")
     judged = Judgements({"q": "range step"}, {"q": {"functions.html#range": 1.0}})
-    build(home, "library", "reference", sources, HashEncoder(), origin=(str(pages),), judged=judged)
+    build(
+        home,
+        "library",
+        "reference",
+        sources,
+        HashEncoder(),
+        options=Options(origin=(str(pages),), judged=judged),
+    )
     return home
 
 

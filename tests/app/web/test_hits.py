@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document
 from purlin.index.sources import open_source
 from purlin.index.sources.products.records import from_record
@@ -103,7 +104,7 @@ def test_hits_of_changed_files_are_marked(tmp_path: Path, tab: Tab) -> None:
         (tmp_path / "src" / f"{name}.py").write_text(f"def {name}():\n    return 1\n")
     sources = open_source("code", [tmp_path / "src"])
     origin = (str(tmp_path / "src"),)
-    build(tmp_path / "home", "code", "code", sources, HashEncoder(), origin=origin)
+    build(tmp_path / "home", "code", "code", sources, HashEncoder(), options=Options(origin=origin))
     time.sleep(0.05)
     (tmp_path / "src" / "other.py").write_text("def other():\n    return 2\n")
     with served(tmp_path / "home") as address:

@@ -22,4 +22,17 @@ CREATE TYPE side AS ENUM ('left', 'right');
 CREATE TRIGGER counted AFTER INSERT ON crossings
 FOR EACH ROW EXECUTE FUNCTION river.carried();
 
+-- Nobody sees another river.
+CREATE POLICY own_river ON river.crossings
+  USING (river = current_setting('ferry.river'));
+
+CREATE SEQUENCE tickets START 1000;
+
+-- Counts tickets, as SQLite has it.
+CREATE TRIGGER sold AFTER INSERT ON tickets WHEN NEW.paid BEGIN
+  UPDATE river.crossings
+    SET people = people + CASE WHEN NEW.child THEN 0 ELSE 1 END;
+  DELETE FROM cart;
+END;
+
 INSERT INTO river.crossings (people) VALUES (3), (4);

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import hashlib
 import os
@@ -296,3 +297,17 @@ def test_unknown_corpus_lists_existing_ones(tmp_path: Path) -> None:
         builds.current(tmp_path, "other")
     with pytest.raises(NotFound, match="Corpora: shop"):
         builds.delete(tmp_path, "other")
+
+
+def test_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = _publish(tmp_path, "c", "x")
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StorageFailed, match=r"corpora/c cannot be locked .*PURLIN_HOME"):
+        builds.activate(tmp_path, "c", build)
+    assert builds.builds(tmp_path, "c") == [build]

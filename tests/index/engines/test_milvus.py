@@ -31,6 +31,7 @@ from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
 from purlin.index.engines.upload import TermWeights, upload
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source
@@ -50,7 +51,7 @@ def build_numbered(
 ) -> str:
     """Build a corpus of numbered documents, and return the build's name."""
     documents = [source("all", numbered(count))]
-    build(home, name, "reference", documents, HashEncoder(), engine=connection)
+    build(home, name, "reference", documents, HashEncoder(), options=Options(engine=connection))
     return builds.current(home, name).name
 
 
@@ -427,7 +428,7 @@ def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_pat
     def hits_of(engine: Connection | None) -> list[tuple[Hit, set[str]]]:
         home = tmp_path / ("local" if engine is None else "milvus")
         sources = open_source("product", [path])
-        build(home, "schuhe", "product", sources, HashEncoder(), engine=engine)
+        build(home, "schuhe", "product", sources, HashEncoder(), options=Options(engine=engine))
         with closing(open_corpus(builds.current(home, "schuhe"), HashEncoder())) as corpus:
             hits = corpus.search("hausschuhe für den fuß", mode="lexical", explain=True).hits
         explanations = [hit.explanation or {} for hit in hits]
@@ -455,7 +456,14 @@ def test_the_length_of_code_counts_as_on_this_machine(
 
     def hits_of(engine: Connection | None) -> list[Hit]:
         home = tmp_path / ("local" if engine is None else "milvus")
-        build(home, "src", "code", [source("lib.py", documents)], HashEncoder(), engine=engine)
+        build(
+            home,
+            "src",
+            "code",
+            [source("lib.py", documents)],
+            HashEncoder(),
+            options=Options(engine=engine),
+        )
         with closing(open_corpus(builds.current(home, "src"), HashEncoder())) as corpus:
             return list(corpus.search("how is the upload of an url tried again").hits)
 
@@ -489,7 +497,7 @@ def test_a_document_that_milvus_cannot_hold_is_named(
             "reference",
             [source("all", [document])],
             HashEncoder(),
-            engine=connection,
+            options=Options(engine=connection),
         )
     assert hosting._collections(connected(connection), "many") == []
 

@@ -21,6 +21,7 @@ from purlin.index.engines.milvus import Connection, connected
 from purlin.index.engines.upload import _Batch
 from purlin.index.errors import EngineFailed
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.milvus_server import Server, installed
@@ -46,7 +47,7 @@ def hits(home: Path) -> list[str]:
 
 def build_numbered(home: Path, connection: Connection, count: int) -> None:
     sources = [source("all", numbered(count))]
-    build(home, "killed", "reference", sources, HashEncoder(), engine=connection)
+    build(home, "killed", "reference", sources, HashEncoder(), options=Options(engine=connection))
 
 
 def restarted(server: Server, connection: Connection) -> None:

@@ -230,10 +230,8 @@ identifiers = (
 @settings(max_examples=200)
 @given(st.dictionaries(identifiers, st.lists(identifiers, unique=True, min_size=1), max_size=4))
 @example({"a b%20c": ["src/my file.py", "src/my%20file.py", "\ufeff", "\ud800", "\xe9t\xe9"]})
-def test_run_file_round_trips_any_ids(
-    tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[str]]
-) -> None:
-    path = tmp_path_factory.mktemp("run") / "run.txt"
+def test_run_file_round_trips_any_ids(tmp_path: Path, run: dict[str, list[str]]) -> None:
+    path = tmp_path / "run.txt"
     write_run(path, run)
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     assert {len(row) for row in rows} <= {6}

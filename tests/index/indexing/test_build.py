@@ -47,7 +47,9 @@ def _sources(changed: int | None = None) -> list[SourceFile | Skipped]:
 def _build(
     home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None
 ) -> Manifest:
-    return build(home, "c", "product", sources or _sources(), encoder, origin=("here",))
+    return build(
+        home, "c", "product", sources or _sources(), encoder, options=Options(origin=("here",))
+    )
 
 
 def left_out(home: Path) -> list[Skipped]:

@@ -15,10 +15,11 @@ from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
 from purlin.index.indexing.build import build
-from purlin.index.indexing.builder import GUARDED_PRODUCTS
+from purlin.index.indexing.builder import GUARDED_PRODUCTS, Options
 from purlin.index.indexing.gate import Judgements
 from purlin.index.records import Document, Skipped
 from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import problem, serving
@@ -49,7 +50,12 @@ def make_build(
     home: Path, contents: list[Document], *, force: bool = False, judged: Judgements | None = JUDGED
 ) -> Manifest:
     return build(
-        home, "c", "reference", [source("all", contents)], HashEncoder(), judged=judged, force=force
+        home,
+        "c",
+        "reference",
+        [source("all", contents)],
+        HashEncoder(),
+        options=Options(judged=judged, force=force),
     )
 
 
@@ -72,7 +78,13 @@ def test_an_interim_build_is_not_measured(tmp_path: Path, monkeypatch: pytest.Mo
     fast.fingerprint = "fast"
     contents = [source("all", documents(15))]
     manifest = build(
-        tmp_path, "c", "reference", contents, HashEncoder(), judged=JUDGED, interim=fast
+        tmp_path,
+        "c",
+        "reference",
+        contents,
+        HashEncoder(),
+        options=Options(judged=JUDGED),
+        interim=fast,
     )
     assert fast.encoded
     assert (manifest.interim, manifest.judged["against"]) == (False, None)
@@ -209,7 +221,14 @@ def test_judgements_of_another_corpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"None of the 1 relevant documents .* 'elsewhere.py::f'. Are these"
     ):
-        build(tmp_path, "c", "reference", [source("all", documents())], encoder, judged=foreign)
+        build(
+            tmp_path,
+            "c",
+            "reference",
+            [source("all", documents())],
+            encoder,
+            options=Options(judged=foreign),
+        )
     assert encoder.encoded == []
     assert not (tmp_path / "corpora/c").exists()
     make_build(tmp_path, documents())
@@ -227,10 +246,22 @@ def test_other_encoders_build_is_compared_by_stored_values(tmp_path: Path) -> No
     before = active(tmp_path)
     noted = read_manifest(builds.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
     with pytest.raises(Worse, match="is worse"):
-        build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED)
+        build(
+            tmp_path,
+            "c",
+            "reference",
+            [source("all", documents(5))],
+            Other(),
+            options=Options(judged=JUDGED),
+        )
     assert active(tmp_path) == before
     manifest = build(
-        tmp_path, "c", "reference", [source("all", documents())], Other(), judged=JUDGED
+        tmp_path,
+        "c",
+        "reference",
+        [source("all", documents())],
+        Other(),
+        options=Options(judged=JUDGED),
     )
     against = manifest.judged["against"]
     assert (against["build"], against["mean"], against["missing"]) == (before, noted, 0)
@@ -243,13 +274,23 @@ def test_other_encoders_build_needs_equal_judgements(tmp_path: Path) -> None:
         JUDGED.queries, {query: JUDGED.qrels[query] for query in list(JUDGED.qrels)[:10]}
     )
     manifest = build(
-        tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=half
+        tmp_path,
+        "c",
+        "reference",
+        [source("all", documents(5))],
+        Other(),
+        options=Options(judged=half),
     )
     assert "was built with encoder" in manifest.judged["against"]["problem"]
     assert "Not compared" in gate.measurement_summary(manifest)
     make_build(tmp_path, documents(), judged=None)
     manifest = build(
-        tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED
+        tmp_path,
+        "c",
+        "reference",
+        [source("all", documents(5))],
+        Other(),
+        options=Options(judged=JUDGED),
     )
     assert "was built with encoder" in manifest.judged["against"]["problem"]
     with pytest.raises(EncoderMismatch):
@@ -306,7 +347,14 @@ def test_measures_are_named_in_any_case(tmp_path: Path) -> None:
 def _catalogue(home: Path, count: int, *, skipped: int = 0, force: bool = False) -> Manifest:
     products = [Document(f"p{n}", "product", f"Saw {n}", "Cuts wood.") for n in range(count)]
     left_out = [Skipped("b.csv", "none of its columns is known to hold text")] * skipped
-    return build(home, "c", "product", [source("a.csv", products), *left_out], HashEncoder(), force=force)  # fmt: skip
+    return build(
+        home,
+        "c",
+        "product",
+        [source("a.csv", products), *left_out],
+        HashEncoder(),
+        options=Options(force=force),
+    )
 
 
 def test_a_catalogue_that_lost_most_products_is_not_activated(tmp_path: Path) -> None:
@@ -331,6 +379,61 @@ def test_a_catalogue_that_lost_most_products_is_not_activated(tmp_path: Path) ->
 def test_other_catalogues_may_shrink(tmp_path: Path, before: int, now: int) -> None:
     _catalogue(tmp_path, before)
     assert _catalogue(tmp_path, now).documents == now
+
+
+def _build_feed(home: Path, feed: Path, *, force: bool = False) -> Manifest:
+    return build(
+        home,
+        "c",
+        "product",
+        open_source("product", [feed]),
+        HashEncoder(),
+        options=Options(force=force),
+    )
+
+
+@pytest.mark.parametrize("rows", [40, 1500], ids=["one file", "in parts"])
+def test_a_feed_that_ends_in_the_middle_of_a_row_is_not_activated(
+    tmp_path: Path, rows: int
+) -> None:
+    feed = tmp_path / "feed.csv"
+    content = "id,title,price\n" + "".join(f"{n},Saw {n},9.90\n" for n in range(rows))
+    cut_off = content[: content.index(f"Saw {rows * 3 // 4}") + 3]
+    feed.write_text(content)
+    _build_feed(tmp_path, feed)
+    good = builds.builds(tmp_path, "c")
+
+    feed.write_text(cut_off)
+    with pytest.raises(Worse) as raised:
+        _build_feed(tmp_path, feed)
+
+    assert raised.value.message == (
+        f"feed.csv:{rows * 3 // 4 + 2} has 2 cells where the header has 3. The file ends there too "
+        "early, or cannot be read any further, so the active build stays. Export it again, under "
+        "another name until it is complete; --force takes what is there."
+    )
+    assert builds.builds(tmp_path, "c") == good
+    assert _build_feed(tmp_path, feed, force=True).documents == rows * 3 // 4
+
+    feed.write_text(content)
+    assert _build_feed(tmp_path, feed).documents == rows
+
+
+def test_nothing_is_built_first_of_a_feed_that_is_cut_off(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.json"
+    feed.write_text('[{"title": "Saw"},\n{"title": "Axe"},\n{"tit')
+
+    with pytest.raises(Worse, match=r"feed.json:3 is not valid JSON.* so nothing was built"):
+        _build_feed(tmp_path, feed)
+    assert _build_feed(tmp_path, feed, force=True).documents == 2
+
+
+def test_the_end_of_a_table_without_products_is_of_no_concern(tmp_path: Path) -> None:
+    (tmp_path / "feed").mkdir()
+    (tmp_path / "feed" / "saws.csv").write_text("id,title\n1,Saw\n")
+    (tmp_path / "feed" / "visits.jsonl").write_text('{"at": 1, "page": 2}\n{"at": 2, "pa')
+
+    assert _build_feed(tmp_path, tmp_path / "feed").documents == 1
 
 
 def test_other_kinds_may_shrink(tmp_path: Path) -> None:

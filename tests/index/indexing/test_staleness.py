@@ -13,6 +13,7 @@ from purlin.index.builds import current
 from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
+from purlin.index.indexing.builder import Options
 from purlin.index.indexing.staleness import Staleness, find_staleness
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import names, open_source
@@ -120,7 +121,14 @@ def test_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
 
 def test_sources_without_paths_have_no_staleness(tmp_path: Path, code: Path) -> None:
     for origin in ((), ("a small catalogue",), (str(code), "and more")):
-        build(tmp_path, "c", "code", open_source("code", [code]), HashEncoder(), origin=origin)
+        build(
+            tmp_path,
+            "c",
+            "code",
+            open_source("code", [code]),
+            HashEncoder(),
+            options=Options(origin=origin),
+        )
         assert moved(tmp_path) is None
 
 

@@ -25,7 +25,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.repeat import sources_changed
+from purlin.index.indexing.repeat import is_due
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.search import dense
@@ -342,7 +342,7 @@ def test_a_build_without_changes_is_not_published(tmp_path: Path, encoder: HashE
     assert again() == first
     assert len(builds.builds(tmp_path, "c")) == 1
     assert again(options=Options(dense_weight=0.25)).dense_weight == 0.25
-    assert again(force=True).documents == first.documents
+    assert again(options=Options(force=True)).documents == first.documents
     assert len(builds.builds(tmp_path, "c")) == 3
     _records(path, 300, changed=[7])
     assert again() != first
@@ -351,12 +351,26 @@ def test_a_build_without_changes_is_not_published(tmp_path: Path, encoder: HashE
 def test_a_file_that_was_touched_counts_as_read(tmp_path: Path, encoder: HashEncoder) -> None:
     path = _records(tmp_path / "products.jsonl", 300)
     origin = (str(path),)
-    build(tmp_path, "c", "product", open_source("product", [path]), encoder, origin=origin)
+    build(
+        tmp_path,
+        "c",
+        "product",
+        open_source("product", [path]),
+        encoder,
+        options=Options(origin=origin),
+    )
     time.sleep(0.05)
     path.touch()
-    assert sources_changed(tmp_path, "c")
-    build(tmp_path, "c", "product", open_source("product", [path]), encoder, origin=origin)
-    assert not sources_changed(tmp_path, "c")
+    assert is_due(tmp_path, "c")
+    build(
+        tmp_path,
+        "c",
+        "product",
+        open_source("product", [path]),
+        encoder,
+        options=Options(origin=origin),
+    )
+    assert not is_due(tmp_path, "c")
 
 
 def test_delete_removes_what_is_unfinished(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -118,8 +118,7 @@ class Backend:
             "reference",
             [source("guide.md", made)],
             self.encoder,
-            options=options or Options(),
-            engine=self.connection,
+            options=replace(options or Options(), engine=self.connection),
         )
         assert manifest.documents == len(made)
         return builds.current(self.home, NAME).name
@@ -353,7 +352,7 @@ def shop(
         for id_, own in fields.items()
     ]
     home, encoder = tmp_path_factory.mktemp("shop"), HashEncoder()
-    build(home, "shop", "product", [source("f", made)], encoder, engine=connection)
+    build(home, "shop", "product", [source("f", made)], encoder, options=Options(engine=connection))
     with closing(open_corpus(builds.current(home, "shop"), encoder)) as corpus:
         yield corpus
 

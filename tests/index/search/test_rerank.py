@@ -48,7 +48,7 @@ def corpora(
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(graphs_once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_reranker(tmp_path_factory.mktemp("reranker"), default=("code",))
 
 

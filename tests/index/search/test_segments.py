@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purlin.index import builds
+from purlin.index import builds, versions
 from purlin.index.builds.manifests import Manifest
-from purlin.index.indexing import builder, reading
+from purlin.index.indexing import reading
 from purlin.index.indexing.build import build, file_digests
 from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Location, Mode, Skipped, SourceFile
@@ -233,8 +233,7 @@ def test_documents_whose_lengths_are_not_known_are_not_taken_over(
     document = Document("a::f", "code", "f", "x", location=Location("a", 3, 7))
     listed = [source("a", [document])]
     with monkeypatch.context() as earlier_version:
-        for module in (reading, builder):
-            earlier_version.setattr(module, "TEXTS_VERSION", 5)
+        earlier_version.setattr(versions, "TEXTS", 5)
         entry = document_records.Entry
         earlier_version.setattr(document_records, "Entry", lambda r, _, *rest: entry(r, [0], *rest))
         build(tmp_path, "c", "code", listed, HashEncoder())

@@ -287,6 +287,95 @@ def test_lines_lost_to_open_quotes_are_counted(tmp_path: Path) -> None:
     assert lost + len(documents) == 20_001
 
 
+# Cells of several lines, with an umlaut at the end.
+SHOP = [
+    {"id": f"P{n}", "title": f"Lamp {n}", "text": f"Gives light\nof {n} W, also gr\u00fcn"}
+    for n in range(40)
+]
+
+
+def _csv_bytes(records: list[dict[str, str]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]))
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().encode()
+
+
+def _json_lines_bytes(records: list[dict[str, str]]) -> bytes:
+    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records).encode()
+
+
+def _xml_bytes(records: list[dict[str, str]]) -> bytes:
+    products = (
+        f"<product>{''.join(f'<{name}>{text}</{name}>' for name, text in record.items())}</product>"
+        for record in records
+    )
+    return f"<products>{''.join(products)}</products>\n".encode()
+
+
+def _is_cut_off(path: Path, content: bytes) -> bool:
+    path.write_bytes(content)
+    rows = list(tables.read_rows(path, path.name))
+    marked = [isinstance(row, Skipped) and row.cut_off for row in rows]
+    # Only the last thing that is read can be the end.
+    assert not any(marked[:-1])
+    return bool(marked[-1:] == [True])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.xml"])
+def test_a_file_that_ends_in_the_middle_of_a_row_is_told(tmp_path: Path, name: str) -> None:
+    content = {
+        "a.csv": _csv_bytes(SHOP),
+        "a.jsonl": _json_lines_bytes(SHOP),
+        "a.json": json.dumps(SHOP, ensure_ascii=False).encode(),
+        "a.xml": _xml_bytes(SHOP),
+    }[name]
+    assert not _is_cut_off(tmp_path / name, content)
+
+    # Any two bytes of a row, and the middle of the file.
+    row = len(content) // len(SHOP)
+    whole = [
+        end for end in range(len(content) - row, len(content) - 2)
+        if not _is_cut_off(tmp_path / name, content[:end])
+    ]  # fmt: skip
+
+    # CSV may end behind a row, in the middle of its last cell once it has begun without a quote, or
+    # behind the first line of a cell. JSON Lines may end behind a row, with or without its line end.
+    assert len(whole) <= {"a.csv": 4, "a.jsonl": 2}.get(name, 0), [content[:end] for end in whole]
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz", "a.xml.gz"])
+def test_a_gzip_that_is_cut_off_is_told(tmp_path: Path, name: str) -> None:
+    content = {
+        "a.csv.gz": _csv_bytes(SHOP),
+        "a.jsonl.gz": _json_lines_bytes(SHOP),
+        "a.json.gz": json.dumps(SHOP, ensure_ascii=False).encode(),
+        "a.xml.gz": _xml_bytes(SHOP),
+    }[name]
+    compressed = gzip.compress(content)
+
+    assert not _is_cut_off(tmp_path / name, compressed)
+    for end in (len(compressed) // 2, len(compressed) - 4):
+        assert _is_cut_off(tmp_path / name, compressed[:end])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "id,title\n1,Lamp\n2,Chair",
+        "id,title\n1,Lamp\n2,Chair,blue",
+        "id,title\n1,Lamp\n2\n",
+        'id,title\n1,Lamp\n2,"24 inch screen\n',
+        'id,title\n1,"Lamp\n2,Chair\n3,Table\n',
+        'id,title\n1,"Lamp\n2,Chair\n3,Table',
+    ],
+    ids=["no line end", "a cell too many", "a cell too few", "a quote", "an early quote", "both"],
+)
+def test_broken_rows_of_a_whole_file_are_no_end(tmp_path: Path, content: str) -> None:
+    assert not _is_cut_off(tmp_path / "a.csv", content.encode())
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_invalid_utf8_loses_only_its_row(tmp_path: Path, name: str) -> None:
     rows = {"a.jsonl": ['{"title": "%s"}'] * 3, "a.csv": ["title,id", "%s,1", "%s,2", "%s,3"]}[name]

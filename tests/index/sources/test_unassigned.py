@@ -146,8 +146,8 @@ def test_builds_are_repeated_with_their_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", ODD)
     columns = {"id": "Ref", "description": "Prose"}
     sources = open_source("product", [path], columns=columns)
-    options = Options(columns=columns)
-    build(tmp_path, "c", "product", sources, HashEncoder(), options=options, origin=(str(path),))
+    options = Options(columns=columns, origin=(str(path),))
+    build(tmp_path, "c", "product", sources, HashEncoder(), options=options)
 
     write(path, ODD + "A-3,Plane,Smooths wood,Acme,7\n")
     repeat_build(tmp_path, "c", HashEncoder())

@@ -1,9 +1,12 @@
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from purlin.index import storage
+from purlin.index.errors import StorageFailed
+from tests.support.training_runs import largest_file
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,12 @@ def _saved(numbers: np.ndarray) -> bytes:
 def test_read_array_refuses_other_content(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         storage.read_array(content)
+
+
+def test_array_that_a_full_disk_cuts_is_reported_as_that(tmp_path: Path) -> None:
+    with (
+        largest_file(100_000),
+        pytest.raises(StorageFailed, match=r"The disk is full .*Free some space"),
+        storage.storage_errors(),
+    ):
+        np.save(tmp_path / "vectors.npy", np.zeros(100_000))

@@ -12,6 +12,7 @@ from purlin.index.sources.products.records import from_record
 from purlin.index.texts.product_fields import is_code, plain, searched_values, spellings, units_of
 from tests.support.corpora import new_corpus
 from tests.support.documents import source
+from tests.support.product_files import read_table
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,13 @@ from tests.support.documents import source
     [
         *("SKU", "Variant SKU", "ean", "EAN-13", "gtin14", "GTIN", "mpn", "UPC code", "Barcode"),
         *("Model number", "article_no", "partNumber", "Manufacturer part number", "model"),
+        *(
+            "OE numbers",
+            "OEM-Nr.",
+            "cross_reference",
+            "Interchange part number",
+            "Vergleichsnummern",
+        ),
         *("variants.sku", "offers.gtin13", "Mfr. part no.", "variants.partNo", "attrs.Mfr. no."),
     ],
 )
@@ -46,6 +54,12 @@ def test_names_of_other_fields(name: str) -> None:
         ("0" * 14, []),
         ("WH1000XM4B.CE7", []),
         ("123456789012345", []),
+        # Books have two numbers; the last digit tells them from other codes.
+        ("978-3-16-148410-0", ["9783161484100", "316148410X"]),
+        ("3-16-148410-X", ["9783161484100", "316148410X"]),
+        ("0306406152", ["9780306406157"]),
+        ("0306406153", []),
+        ("978-3-16-148410-1", []),
     ],
 )
 def test_barcodes_are_spelled_with_all_leading_zeros(code: str, others: list[str]) -> None:
@@ -117,6 +131,42 @@ def test_products_are_found_by_their_codes(tmp_path: Path, query: str) -> None:
     hit = new_corpus(tmp_path, "product", [source("f", documents)]).search(query, k=1).hits[0]
 
     assert hit.id == "11"
+
+
+@pytest.mark.parametrize(
+    "query", ["3-16-148410-X", "316148410x", "9783161484100", "978-3-16-148410-0"]
+)
+@pytest.mark.parametrize("isbn", ["9783161484100", "978-3-16-148410-0", "316148410X"])
+def test_a_book_is_found_by_either_of_its_numbers(tmp_path: Path, isbn: str, query: str) -> None:
+    records = [{"isbn": isbn, "title": "The Orchard"}, {"isbn": "9780306406157", "title": "Paper"}]
+    documents = list(map(from_record, records))
+    (hit, _) = new_corpus(tmp_path, "product", [source("f", documents)]).search(query, k=2).hits
+
+    assert hit.title == "The Orchard"
+    assert hit.scores["lexical"] > 0
+
+
+PARTS = """sku;name;OE numbers;cross_reference;fits
+1;Oil filter;1K0 615 301 A, 40 59 822;LF-6045/4;Saab V62
+2;Air filter;9A6 496 490 C, 24 29 773;PH-5237/3;Opel X71
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("1K0 615 301 A", "1k0615301a", "1K0.615.301.A", "4059822", "40-59-822"),
+        *("LF-6045/4", "lf60454", "LF 6045 4", "filter saab v62"),
+    ],
+)
+def test_a_part_is_found_by_other_makers_numbers(tmp_path: Path, query: str) -> None:
+    documents, _ = read_table(tmp_path / "parts.csv", PARTS)
+    corpus = new_corpus(tmp_path / "home", "product", [source("f", documents)])
+
+    assert documents[0].fields["OE numbers"] == ("1K0 615 301 A", "40 59 822")
+    first, *_ = corpus.search(query).hits
+    assert first.id == "1"
+    assert first.scores["lexical"] > 0
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,55 @@ from collections.abc import Sequence
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import child, first_child, node_text, parts, unquoted
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Language, blanked
 from purlin.index.sources.words import kinds, words
 
 # ---- SQL
 
 
+# Where the statements of a trigger's body begin and end; they end with the word after a semicolon.
+_TRIGGER_WORDS = re.compile(
+    rb"\bCREATE\b[^;(]{0,60}?\b(?P<trigger>TRIGGER)\b|(?P<begin>\bBEGIN\b)"
+    rb"|;\s*+(?P<end>END)\b(?=\s*+(?:[;$/]|\Z))|;",
+    re.IGNORECASE,
+)
+# All that the grammar takes for a body: PostgreSQL's call of a function.
+_CALL = b"EXECUTE FUNCTION f("
+_LINE = re.compile(rb"[^\r\n]{%d,}" % len(_CALL))
+
+
+def _with_calls(source: bytes) -> bytes:
+    """The source with calls in place of the bodies that SQLite's and MySQL's triggers have."""
+    parts: list[bytes] = []
+    written, begin, is_head = 0, None, False
+
+    for match in _TRIGGER_WORDS.finditer(source):
+        if match["trigger"]:
+            begin, is_head = None, True
+        elif match["begin"] and is_head:
+            begin, is_head = match.start(), False
+        elif match["end"] and begin is not None:
+            parts += (source[written:begin], _call(source[begin : match.end()]))
+            written, begin = match.end(), None
+        elif begin is None:
+            is_head = False
+
+    return b"".join([*parts, source[written:]])
+
+
+def _call(body: bytes) -> bytes:
+    """A call as long as a body, with its line breaks; the body where none of its lines has the room."""
+    line = _LINE.search(body, 0, len(body) - 1)
+    if line is None:
+        return body
+    end = line.start() + len(_CALL)
+    return b"".join([blanked(body[: line.start()]), _CALL, blanked(body[end:-1]), b")"])
+
+
 def _sql_name(node: ts.Node) -> str:
-    """The name with its schema, without quotes around either."""
-    name = node_text(first_child(node, "object_reference") or child(node, "name"))
+    """The name with its schema, without quotes around either; an index may have only that of its table."""
+    name_type = "identifier" if node.type == "create_index" else "object_reference"
+    name = node_text(first_child(node, name_type) or child(node, "name"))
     return re.sub(r"[\"`\[\]]", "", name)
 
 
@@ -29,6 +69,9 @@ SQL = Language(
         table="create_table",
         view="create_view create_materialized_view",
         trigger="create_trigger",
+        index="create_index",
+        policy="create_policy",
+        sequence="create_sequence",
         type="create_type",
     ),
     find_name=_sql_name,
@@ -38,6 +81,7 @@ SQL = Language(
     body_starts=words("column_definitions keyword_as function_body procedure_body"),
     has_methods=False,
     is_tolerant=True,
+    rewrite=_with_calls,
 )
 
 

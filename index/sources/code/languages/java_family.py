@@ -145,6 +145,41 @@ def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
     return child(node, "name", "type")
 
 
+def _kotlin_block(call: ts.Node) -> Block | None:
+    """A call with a lambda: `test("adds") { … }`, or a test of Kotest's that is a string alone."""
+    callee = first_part(call)
+    if callee is not None and callee.type == "call_expression":
+        # `"adds".config(enabled = false) { … }`
+        callee = first_part(callee)
+    if callee is not None and callee.type == "navigation_expression":
+        callee = first_part(callee)
+    if callee is None or callee.type != "string_literal":
+        return _lambda_block(call)
+
+    body = first_child(first_child(call, "annotated_lambda"), "lambda_literal")
+    return Block("test", unquoted(callee), body) if body is not None and _in_spec(call) else None
+
+
+def _kotlin_group(node: ts.Node) -> Block | None:
+    """A string that groups Kotest's tests: `"a gate" should { … }`, `"a gate" - { … }`."""
+    name, body = first_part(node), first_child(node, "lambda_literal")
+    if name is None or name.type != "string_literal" or body is None:
+        return None
+    return Block("namespace", unquoted(name), body) if _in_spec(node) else None
+
+
+def _in_spec(node: ts.Node) -> bool:
+    """Whether a node is in a class that inherits from one of Kotest's: `StringSpec`, `FreeSpec`."""
+    ancestor = node.parent
+    while ancestor is not None and ancestor.type != "class_declaration":
+        ancestor = ancestor.parent
+    bases = (
+        first_child(base, "constructor_invocation")
+        for base in parts(first_child(ancestor, "delegation_specifiers"))
+    )
+    return any(node_text(first_child(base, "user_type")).endswith("Spec") for base in bases)
+
+
 KOTLIN = Language(
     name="kotlin",
     suffixes=(".kt", ".kts"),
@@ -162,7 +197,9 @@ KOTLIN = Language(
         "property_declaration": lambda node: (
             "function" if first_child(node, "getter", "setter") else "constant"
         ),
-        "call_expression": _lambda_block,
+        "call_expression": _kotlin_block,
+        "infix_expression": _kotlin_group,
+        "binary_expression": _kotlin_group,
     },
     find_name=_kotlin_name,
     # Kotest has the tests of a class in a lambda that its head gives to the class above.

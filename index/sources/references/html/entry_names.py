@@ -15,69 +15,6 @@ from purlin.index.sources.words import kinds
 MAX_STATEMENTS = 64  # lines of code that are signatures of one entry
 MAX_NAMES = 16  # of arguments that a row describes together
 
-_CALL = re.compile(r"([.\w]+)(?=\s?\(|\Z)")
-_CALLBACK = re.compile(r"\(\*\s*(\w+)")
-_DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
-_GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
-_GO = re.compile(r"(func|type) (?:\(\w* ?\*?(\w+)[^)]*\) )?(\w+)\s*(.*)")
-_RUBY_NAME = re.compile(r"(?:\S+[#.])?([^\s({#.]+)")
-_YARD_NAME = re.compile(r"([#.]?)([^\s(]+)")
-# A backslash takes the next character with it.
-_ARGUMENT_MARK = re.compile(r"\\.|[\"'`(){}\[\],]")
-_RUST_TITLE = re.compile(r"(\S+) in (\S+) - Rust")
-_RUST_ITEM = re.compile(
-    r"(?P<function>Function)|(?P<macro>.*\bMacro)|(?P<data>Constant|Static)"
-    r"|(?P<class>Struct|Enum|Union|Trait|Type \w+|Trait Alias)\b"
-)
-_RUST_DECLARED = re.compile(
-    r"\b(?:const|enum|fn|macro|macro_rules!|static|struct|trait|type|union) (?:mut )?(?:r#)?(\w+)"
-)
-_RUST_MEMBER = re.compile(
-    r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)"
-)
-_RUST_DIRECTIVES = kinds(
-    data="associatedconstant", attribute="associatedtype structfield", member="variant"
-)
-_PYTHON_NAME = re.compile(r"(?P<call>(?:async )?def )?(?P<name>\w+)")
-_CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
-_ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
-_PASCAL_KIND = re.compile(r"(?:class )?(\w+)")
-_PASCAL_OVERLOAD = re.compile(r";? (?=(?:class )?(?:function|operator|procedure) )")
-_PASCAL_DIRECTIVES = kinds(
-    function="constructor destructor function operator procedure",
-    property="property",
-    class_="type",
-)
-_SCALA_NAME = re.compile(r"(?P<name>[^\s\[(:]+|:[^\s\w\[(]+)(?P<rest>.*)")
-_SCRIBBLE_KINDS = kinds(
-    function="function parameter procedure",
-    class_="class constructor interface mixin signature struct",
-    method="method",
-    macro="syntax",
-    data="value",
-)
-# Of Scribble: what an entry is, before its name, and what begins a line of its signature.
-_SCRIBBLE_CALL = re.compile(
-    rf"(?P<kind>{'|'.join(_SCRIBBLE_KINDS)}) (?:\((?:new |struct \(?|send \S+ )?)?(?P<name>[^\s()\[\]]+)"
-)
-_INNER_SPACE = re.compile(r"(?<=[(\[]) | (?=[)\]])")
-_SCRIBBLE_LINE = re.compile(rf" (?=(?:{'|'.join(_SCRIBBLE_KINDS)}) \()| (?=[^\s()\[\]]+ : )")
-_KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
-_HASKELL_NAME = re.compile(
-    r"(?P<type>(?:data|newtype|type|class)(?: family)? )(?:.*=> ?)?(?P<head>[A-Z][\w']*|\(\S+?\))"
-    r"|(?:pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
-)
-_QT_MARKS = re.compile(r"(?:\[[^\]]*\] *)*")
-_QT_TYPE = re.compile(r"(?:enum|flags|typedef|struct|union|class|using)(?: class)? ([\w:]+)")
-_QT_PROPERTY = re.compile(r"(?:const )?([\w.]+) : (?=\S)")
-_QT_CALL = re.compile(r"((?:\w+::)*(?:operator ?[^\s\w(]{1,3}|operator\(\)|~?\w+)) ?\(")
-_QT_VARIABLE = re.compile(r"(?:.* )?[*&]*((?:\w+::)*\w+)")
-_CPP_SINCE = re.compile(r"(?<=\()since C\+\+\d\w")
-_CPP_TYPE = re.compile(r"(?<![<,] )\b(?:class|struct|union|enum|concept) \w+$|\b(?:struct|enum) ")
-_TEMPLATE_ARGUMENTS = re.compile(r"(?<=\w)\s?<[^<>]{0,200}>")
-# At the end of a head, since which release the function exists.
-_ERLANG_SINCE = re.compile(r"\sOTP \S+(?:,\s?OTP \S+)*$")
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -104,6 +41,12 @@ def _on_one_line(code: str) -> str:
     return re.sub(r" \((?!\*)", "(", line.replace("( ", "(").replace(" )", ")"))
 
 
+# `void (*WeaveFunc) (…)` -> WeaveFunc
+_CALLBACK = re.compile(r"\(\*\s*(\w+)")
+# What is declared: a macro, a function, or the type that ends the line.
+_DECLARED = re.compile(r"#define\s+(?P<macro>\w+)|(?P<function>\w+)\s*\(|(?P<type>[\w.]+)$")
+
+
 def gi_docgen(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A page is about one function, property or type: its declaration tells its name."""
     if heading not in ("Declaration", "Description"):
@@ -127,6 +70,10 @@ def gi_docgen(heading: str, code: str, page_title: str, anchor: str) -> Entry | 
     )
 
 
+# `The “warp-count” property`
+_GTK_MEMBER = re.compile(r"The “([^”]+)” (?:style )?(property|signal)")
+
+
 def gtk_doc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A heading names what the code below it declares; a property or signal is in quotes."""
     if member := _GTK_MEMBER.fullmatch(heading):
@@ -140,6 +87,10 @@ def gtk_doc(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
     if code.startswith("#define"):
         kind = "macro"
     return Entry((name,), kind, (_on_one_line(code),), has_all_code="{" not in code)
+
+
+# The name of what a line of R calls or shows.
+_CALL = re.compile(r"([.\w]+)(?=\s?\(|\Z)")
 
 
 def r(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -170,6 +121,10 @@ def _statements(code: str) -> Iterator[str]:
             depth, count = 0, count + 1
 
 
+# Keyword, receiver, name, and what follows that: `func (*Shed) Lift`.
+_GO = re.compile(r"(func|type) (?:\(\w* ?\*?(\w+)[^)]*\) )?(\w+)\s*(.*)")
+
+
 def go(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A heading is a declaration without its arguments: `func (*Shed) Lift`."""
     declared = _GO.fullmatch(heading)
@@ -186,6 +141,10 @@ def go(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     return Entry((name,), kind, (head.strip(),), summary=declared[4], has_all_code=not brace)
 
 
+# The name without its owner: `Loom#weave(warp)` -> weave.
+_RUBY_NAME = re.compile(r"(?:\S+[#.])?([^\s({#.]+)")
+
+
 def ruby(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """RDoc has in its anchors whether a method belongs to the class (`c`) or an instance (`i`)."""
     name = _RUBY_NAME.match(heading)
@@ -194,6 +153,9 @@ def ruby(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     separator = "." if anchor.startswith("method-c-") else "#"
     kind = "attribute" if anchor.startswith("attribute") else "method"
     return Entry((f"{_last_word(page_title)}{separator}{name[1]}",), kind, tuple(code.split("\n")))
+
+
+_YARD_NAME = re.compile(r"([#.]?)([^\s(]+)")
 
 
 def yard(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -206,6 +168,10 @@ def yard(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     return Entry((f"{owner}{name[1] or '#'}{name[2]}",), "method", signatures)
 
 
+# Whether a method belongs to the type itself, and its name: `def self.open(path)`.
+_CRYSTAL_NAME = re.compile(r"(?:(?:abstract )?(?:def|macro) )?(self\.)?([^\s(]+)")
+
+
 def crystal(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """Anchors of methods of the class itself end in `-class-method`."""
     name = _CRYSTAL_NAME.match(heading)
@@ -213,6 +179,27 @@ def crystal(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
         return None
     separator = "." if name[1] or anchor.endswith("-class-method") else "#"
     return Entry((f"{_last_word(page_title)}{separator}{name[2]}",), "method", (code,))
+
+
+# `Vec in std::vec - Rust`
+_RUST_TITLE = re.compile(r"(\S+) in (\S+) - Rust")
+# What a page is about, by its heading: `Struct std::vec::Vec`.
+_RUST_ITEM = re.compile(
+    r"(?P<function>Function)|(?P<macro>.*\bMacro)|(?P<data>Constant|Static)"
+    r"|(?P<class>Struct|Enum|Union|Trait|Type \w+|Trait Alias)\b"
+)
+# The name in a declaration: `pub struct Vec<T>`.
+_RUST_DECLARED = re.compile(
+    r"\b(?:const|enum|fn|macro|macro_rules!|static|struct|trait|type|union) (?:mut )?(?:r#)?(\w+)"
+)
+# The name of a method, type or constant, else of a field or variant.
+_RUST_MEMBER = re.compile(
+    r".*?\b(?:fn|type|const(?! (?:unsafe |extern |async )*fn\b)) (\w+)|(?:pub )?(\w+)"
+)
+# By the first part of an anchor.
+_RUST_DIRECTIVES = kinds(
+    data="associatedconstant", attribute="associatedtype structfield", member="variant"
+)
 
 
 def rust(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -279,6 +266,9 @@ def mkdocstrings(heading: str, code: str, page_title: str, anchor: str) -> Entry
     return Entry((anchor,), kind, (" ".join(code.split()),), context=(owner,) if is_member else ())
 
 
+_PYTHON_NAME = re.compile(r"(?P<call>(?:async )?def )?(?P<name>\w+)")
+
+
 def pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """The page's title is the qualified name of a module or a class; decorators precede a member."""
     lines = code.removesuffix(":").removesuffix(" =").split("\n")
@@ -297,6 +287,17 @@ def pydoctor(heading: str, code: str, page_title: str, anchor: str) -> Entry | N
         (" ".join(lines),),
         context=(page_title,) if is_member else (),
     )
+
+
+# The word that a declaration begins with.
+_PASCAL_KIND = re.compile(r"(?:class )?(\w+)")
+# Between declarations of overloads.
+_PASCAL_OVERLOAD = re.compile(r";? (?=(?:class )?(?:function|operator|procedure) )")
+_PASCAL_DIRECTIVES = kinds(
+    function="constructor destructor function operator procedure",
+    property="property",
+    class_="type",
+)
 
 
 def fpdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -326,6 +327,12 @@ def javadoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
     return Entry((owner if is_constructor else f"{owner}.{name}",), "method", (line,))
 
 
+# Module, if it is given, and name: `lists:append(`.
+_ERLANG_NAME = re.compile(r"(?:(\w+):)?('[^']+'|\w+) ?\(")
+# At the end of a head, since which release the function exists.
+_ERLANG_SINCE = re.compile(r"\sOTP \S+(?:,\s?OTP \S+)*$")
+
+
 def erlang(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """The page's title is the module; a type's anchor begins with `type-`."""
     line = " ".join(code.split())
@@ -341,6 +348,10 @@ def erlang(heading: str, code: str, page_title: str, anchor: str) -> Entry | Non
     return Entry((qualified,), kind, (line,), since=f"Since {since[0].strip()}" if since else "")
 
 
+# Words before an argument such as `<timeout>` or `[weight]`.
+_KEYWORD = re.compile(r"[^\s<\[{(:]+(?: [^\s<\[{(:]+)*")
+
+
 def haproxy(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A keyword, of one or more words, stands before its arguments; what returns has a type."""
     keyword = _KEYWORD.match(heading)
@@ -348,6 +359,13 @@ def haproxy(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
         return None
     kind = "function" if heading.startswith(("(", " :"), keyword.end()) else "option"
     return Entry((keyword[0],), kind, (heading,))
+
+
+# A type with its context left out, `class Ord a => Heap h`, or a value: `insert :: …`.
+_HASKELL_NAME = re.compile(
+    r"(?P<type>(?:data|newtype|type|class)(?: family)? )(?:.*=> ?)?(?P<head>[A-Z][\w']*|\(\S+?\))"
+    r"|(?:pattern )?(?P<name>[\w']+|\(\S+?\))(?= ::|$)"
+)
 
 
 def haddock(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -359,6 +377,16 @@ def haddock(heading: str, code: str, page_title: str, anchor: str) -> Entry | No
     name = (declared["head"] or declared["name"]).strip("()")
     kind = "class" if declared["type"] else "function"
     return Entry((f"{page_title}.{name}",), kind, (line,))
+
+
+# `[virtual protected]` before a declaration.
+_QT_MARKS = re.compile(r"(?:\[[^\]]*\] *)*")
+_QT_TYPE = re.compile(r"(?:enum|flags|typedef|struct|union|class|using)(?: class)? ([\w:]+)")
+# `text : QString`
+_QT_PROPERTY = re.compile(r"(?:const )?([\w.]+) : (?=\S)")
+# The name before the parameters, which may be an operator or a destructor.
+_QT_CALL = re.compile(r"((?:\w+::)*(?:operator ?[^\s\w(]{1,3}|operator\(\)|~?\w+)) ?\(")
+_QT_VARIABLE = re.compile(r"(?:.* )?[*&]*((?:\w+::)*\w+)")
 
 
 def qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -382,6 +410,12 @@ def qdoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     return None
 
 
+_CPP_SINCE = re.compile(r"(?<=\()since C\+\+\d\w")
+# A declaration of a type; `class` within template parameters is none.
+_CPP_TYPE = re.compile(r"(?<![<,] )\b(?:class|struct|union|enum|concept) \w+$|\b(?:struct|enum) ")
+_TEMPLATE_ARGUMENTS = re.compile(r"(?<=\w)\s?<[^<>]{0,200}>")
+
+
 def cppreference(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A page is about the name in its title; declarations are numbered, and tell since when."""
     if heading != page_title.removesuffix(" - cppreference.com"):
@@ -402,6 +436,10 @@ def cppreference(heading: str, code: str, page_title: str, anchor: str) -> Entry
     )
 
 
+# A name, which may be an operator such as `::`, and what follows it.
+_SCALA_NAME = re.compile(r"(?P<name>[^\s\[(:]+|:[^\s\w\[(]+)(?P<rest>.*)")
+
+
 def scaladoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
     """A page is about one type or package, whose own signature has the anchor `signature`."""
     line = " ".join(code.split())
@@ -416,6 +454,23 @@ def scaladoc(heading: str, code: str, page_title: str, anchor: str) -> Entry | N
     if " extends " in rest or " = " in rest:
         kind = "class"
     return Entry((f"{page_title}.{name}",), kind, (line,))
+
+
+_SCRIBBLE_KINDS = kinds(
+    function="function parameter procedure",
+    class_="class constructor interface mixin signature struct",
+    method="method",
+    macro="syntax",
+    data="value",
+)
+# Of Scribble: what an entry is, before its name, and what begins a line of its signature.
+_SCRIBBLE_CALL = re.compile(
+    rf"(?P<kind>{'|'.join(_SCRIBBLE_KINDS)}) (?:\((?:new |struct \(?|send \S+ )?)?(?P<name>[^\s()\[\]]+)"
+)
+# Spaces that the tags of brackets left inside of them.
+_INNER_SPACE = re.compile(r"(?<=[(\[]) | (?=[)\]])")
+# Between a box's calls, and before each argument, `lst : list?`.
+_SCRIBBLE_LINE = re.compile(rf" (?=(?:{'|'.join(_SCRIBBLE_KINDS)}) \()| (?=[^\s()\[\]]+ : )")
 
 
 def scribble(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
@@ -450,6 +505,10 @@ def calls_with(statements: Iterable[str], argument: str) -> list[str]:
                 calls.setdefault(default.strip(), f"{function.rstrip()}(..., {part})")
 
     return list(calls.values())
+
+
+# A backslash takes the next character with it.
+_ARGUMENT_MARK = re.compile(r"\\.|[\"'`(){}\[\],]")
 
 
 def _arguments(text: str) -> Iterator[str]:

@@ -487,7 +487,7 @@ def test_any_query_is_corrected_to_words_that_are_found(
     corrected = index.corrected(query)
     # What was put into the place of words, or behind them, has a token of the catalogue.
     for word in set(corrected.split()) - set(query.split()):
-        assert any(map(index.df, tokens(word, index.language)))
+        assert any(map(index.vocabulary.df, tokens(word, index.language)))
 
 
 # ---- on disk

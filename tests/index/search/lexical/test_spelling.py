@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.lexical.spelling import edits
+from purlin.index.search.lexical.edits import edits
 from purlin.index.search.several import search_corpora
 from purlin.index.search.why import why
 from purlin.index.sources import open_source

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.places import MAX_PLACES, endings, places
+from purlin.index.search.ranking.places import MAX_PLACES, endings, places, without_frames
 from purlin.index.search.why import why
 from tests.support.corpora import open_repository
 
@@ -41,6 +42,8 @@ from tests.support.corpora import open_repository
         ("see chapter line 12, pump.py: 3 gates, and lock line 4", {}),
         ("a.py:3 b.py:4 a.py:5 a.py:3", {"a.py": {3: "", 5: ""}, "b.py": {4: ""}}),
         ("pump.py:12: in open_valve\nE  Empty\npump.py:12: Empty", {"pump.py": {12: "open_valve"}}),
+        ("at Net.open (node:internal/net:12:7)", {"lib/internal/net.js": {12: "open"}}),
+        ("#1 0x0f in fill_tank (n=3) at src/pump.c:12", {"src/pump.c": {12: "fill_tank"}}),
         ("retry at 10:30, three times: 5", {}),
         ("open(3)", {}),
         ("x.py:0", {}),
@@ -51,9 +54,44 @@ def test_places_of_a_query(query: str, expected: dict[str, dict[int, str]]) -> N
     assert places(query) == expected
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/srv/app/pump.py", line 12, in open_valve\n'
+            "    raise Empty(\n        ^^^^^^\n"
+            "Empty: no water\n",
+            "Empty: no water",
+        ),
+        ("Error: no water\n    at open (/srv/pump.js:12:7)\n    at node:net:3:1", "Error: no water"),
+        (
+            "java.io.IOException: shut\n\tat com.acme.Pump.open(Pump.java:12)\n"
+            "Caused by: a.Dry: no water\n\t... 3 more",
+            "java.io.IOException: shut\nCaused by: a.Dry: no water\n\t... 3 more",
+        ),
+        (
+            "pump.rb:12:in `open': no water (Dry)\n\tfrom main.rb:3:in `<main>'",
+            "pump.rb:12:in `open': no water (Dry)",
+        ),
+        ("pump.py:12: in open_valve\nE   Dry: no water", "E   Dry: no water"),
+        ("panic: dry\n\ngoroutine 1 [running]:\nmain.(*Pump).Open(0x0)\n\t/srv/p.go:12 +0x1\n", "panic: dry"),
+        ("Dry: empty\n#0 /srv/Pump.php(12): open()\n#1 {main}", "Dry: empty"),
+        ("panicked: dry\n   3: app::open\n             at ./src/pump.rs:12:5\n", "panicked: dry"),
+        # No frames, or nothing else.
+        ("at noon the pump opens\nfrom the tank", None),
+        ("    at open (/srv/app/pump.js:12:7)", None),
+    ],
+)  # fmt: skip
+def test_the_message_of_a_trace(query: str, message: str | None) -> None:
+    assert without_frames(query) == (query if message is None else message)
+
+
 def test_long_queries_take_no_time_to_speak_of() -> None:
     for piece in ("a.", "a/", "..", "a.py:", '", line '):
         assert places(piece * 20_000) == {}
+    for piece in ("at (", "#1 ", "f(", "1: ", "a:1:in ", 'File "a", line 1\n    '):
+        assert without_frames(piece * 2_000)
     assert len(places(" ".join(f"a.py:{line}" for line in range(1, 2_000)))["a.py"]) == MAX_PLACES
 
 
@@ -128,3 +166,45 @@ def test_the_innermost_definition_at_a_line_comes_first(corpus: Corpus, mode: Mo
 def test_places_that_are_nowhere_are_words(corpus: Corpus) -> None:
     for query in ("valve.py:3", "app/pump.py:99", "/a/b/c/pump.py:3"):
         assert all(hit.score < 1.0 for hit in corpus.search(query).hits)
+
+
+def test_words_of_frames_that_are_nowhere_find_nothing(tmp_path: Path) -> None:
+    files = {
+        "pump.js": "function openValve (tank) {\n  if (!tank) throw new Error('no water left')\n}\n",
+        "alarm.js": "function ring (bell) {\n  log('no water left in the tank', bell)\n}\n",
+        "task.js": "function processTicks (queues) {\n  return queues.map(processTask)\n}\n",
+    }
+    trace = (
+        "Error: no water left\n    at openValve (/srv/pump.js:2:9)\n"
+        "    at process.processTicksAndRejections (node:internal/process/task_queues:105:5)"
+    )
+    with open_repository(tmp_path, files) as corpus:
+        result = corpus.search(trace)
+
+    assert [hit.title for hit in result.hits] == ["openValve", "ring", "processTicks"]
+    assert (result.hits[0].score, result.corrected) == (1.0, None)
+    assert result.hits[2].score < 0.1
+
+
+def test_frames_with_the_name_of_a_file_alone_find_their_functions(tmp_path: Path) -> None:
+    pump = "package acme;\n\nclass Pump {\n  void open() {\n    fill();\n  }\n}\n"
+    files = {
+        "src/main/java/acme/Pump.java": pump,
+        "src/main/java/acme/Gate.java": pump.replace("Pump", "Gate"),
+        "src/acme/gate/lock.py": "def turn(key):\n    return key\n",
+        "src/acme/door/lock.py": "def turn(key):\n    return key\n",
+        "lib/internal/net.js": "Net.connect = function (port) {\n  return port\n}\n",
+    }
+    with open_repository(tmp_path, files) as corpus:
+        for frame, title in {
+            "at acme.Pump.open(Pump.java:5)": "Pump.open",
+            "at Net.connect (node:internal/net:2:3)": "Net.connect",
+            # An installed package, which the repository has below a folder.
+            'File "/lib/site-packages/acme/gate/lock.py", line 9, in turn': "turn",
+        }.items():
+            hits = corpus.search(f"IOException: shut\n\t{frame}").hits
+            assert [hit.title for hit in hits if hit.score == 1.0] == [title]
+        assert hits[0].location.path == "src/acme/gate/lock.py"
+        # No file of this name has such a function.
+        hits = corpus.search("at acme.Pump.close(Pump.java:5)\nat acme.Door.open(Door.java:4)").hits
+        assert all(hit.score < 1.0 for hit in hits)

@@ -34,6 +34,17 @@ def test_a_part_of_a_message_counts_by_its_square_from_a_half_on() -> None:
     assert share(f"{message} of the northern upper canal in rain", code) == 0.0
 
 
+def test_a_long_message_counts_whatever_is_around_it() -> None:
+    code = 'log.error("failed reading gauge seven; falling back to lock nine", error)'
+    line = (
+        "2026-11-30T08:12:44.310Z ERROR pump.reader failed reading gauge seven; falling back to lock nine"
+        ' {"error": "lookup tank.example.com: no such host", "attempt": 3, "elapsed": "0.2s"}'
+    )
+    assert share(line, code) == pytest.approx(0.9 * 0.8**2)
+    # Five words that say something may be shared by chance.
+    assert share(line.replace("falling back to lock nine", "is gone"), code) == 0.0
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -75,14 +75,14 @@ def evidence(
 
 
 def test_score_by_hand() -> None:
-    parts = [np.array([value], np.float32) for value in (0.5, 0.4, 0.3, 0.2, 0.15, 0.25, 0.6)]
+    parts = [np.array([value], np.float32) for value in (0.5, 0.4, 0.3, 0.2, 0.15, 0.25, 0.6, 0)]
     relevance = (1.0 * 0.5 + 0.6 * 0.4 + 0.15 * 0.3 + 0.3 * 0.2) / (1.0 + 0.6 + 0.15 + 0.3)
     expected = (relevance + 0.25 * (1 - relevance)) * 0.6
     np.testing.assert_allclose(Evidence(*parts).scores(), [expected], rtol=1e-6)
     assert sum(Evidence(*parts).parts(0).values()) * 0.6 == pytest.approx(expected)
 
 
-@given(st.lists(st.floats(0, 1, width=32), min_size=7, max_size=7))
+@given(st.lists(st.floats(0, 1, width=32), min_size=8, max_size=8))
 def test_scores_are_within_0_and_1(values: list[float]) -> None:
     scores = Evidence(*(np.array([value], np.float32) for value in values)).scores()
     assert -1e-6 <= scores[0] <= 1 + 1e-6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from purlin.index.search.ranking.uses import (
     relation_in,
     users,
 )
+from purlin.index.search.several import search_corpora
 from purlin.index.search.why import why
 from tests.support.corpora import open_repository
 
@@ -343,3 +345,16 @@ def test_names_without_uses_and_other_words_are_searched_as_before(corpus: Corpu
         assert "uses" not in why(query, hit)
         # It is defined, but that is not what was asked.
         assert hit.score < corpus.search("header_names").hits[0].score == 1.0
+
+
+def test_uses_beyond_the_first_hits_are_counted(tmp_path: Path) -> None:
+    files = {
+        "lock.py": "def take_lock(name):\n    return Lock(name)\n",
+        "jobs.py": "".join(f"def job_{n}():\n    take_lock('{n}')\n\n\n" for n in range(12)),
+        "other.py": "def lock_door(name):\n    return take(name)\n",
+    }
+    with open_repository(tmp_path, files) as corpus:
+        for search in (corpus.search, partial(search_corpora, [corpus])):
+            assert search("who calls take_lock", k=3).related == 12
+            assert search("what implements take_lock", k=3).related == 0
+            assert search("take a lock", k=3).related is None

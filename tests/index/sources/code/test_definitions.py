@@ -176,6 +176,21 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          'class D : DescribeSpec() {\n  init {\n    describe("e") { it("f") {} }\n  }\n}\nfun g() { test("h") {} }\n',
          [("A", "class"), ("A.adds", "test"), ("A.full.refuses", "test"), ("D", "class"), ("D.e.f", "test"),
           ("g", "function")]),
+        # Kotest's tests may be strings with a lambda, alone or in groups; elsewhere such calls are none.
+        (".kt", 'class A : StringSpec({\n  "adds" { b() }\n  "refuses".config(enabled = false) { c() }\n})\n'
+         'class D : WordSpec() {\n  init {\n    "a gate" should { "open" { e() } }\n  }\n}\n'
+         'class F : FreeSpec({ "a lock" - { "shuts" { g() } } })\nclass H : Table({ "i" { j() } })\n',
+         [("A", "class"), ("A.adds", "test"), ("A.refuses", "test"), ("D", "class"), ("D.a gate.open", "test"),
+          ("F", "class"), ("F.a lock.shuts", "test"), ("H", "class")]),
+        (".bats", "setup() {\n  a\n}\n@test \"opens a gate: 'x' ($y)\" {\n  run b\n  [ \"$c\" -eq 0 ]; d\n}\n"
+         "@test 'zählt'   {\n  e\n}\n",
+         [("setup", "function"), ("opens a gate: 'x' ($y)", "test"), ("zählt", "test")]),
+        # A call stands in for the body of SQLite's triggers, if one of its lines has the room.
+        (".sql", "CREATE TRIGGER d AFTER DELETE ON b\nFOR EACH ROW BEGIN\n  INSERT INTO e VALUES (OLD.f);\nEND;\n"
+         "CREATE FUNCTION g() RETURNS trigger AS $$\nBEGIN\n  RETURN NEW;\nEND;\n$$ LANGUAGE plpgsql;\n"
+         "CREATE UNIQUE INDEX IF NOT EXISTS h ON b (i);\nCREATE INDEX ON b (j);\n"
+         "CREATE TRIGGER a AFTER INSERT ON b BEGIN\n DELETE FROM c;\nEND;\n",
+         [("d", "trigger"), ("g", "function"), ("h", "index"), ("one", "module")]),
         (".kts", 'tasks.register("hello") {\n  doLast { a() }\n}\n', [("tasks.register hello", "block")]),
         (".scala", 'class A extends AnyFunSuite {\n  test("adds") { b }\n  describe("c") { it("refuses") { d } }\n}\n'
          'class E extends AnyWordSpec {\n  "A lock" should "open" in { f }\n  it should "close" in { g }\n'

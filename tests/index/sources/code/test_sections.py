@@ -152,6 +152,49 @@ def test_cells_of_an_old_notebook(tmp_path: Path) -> None:
     assert section.body == "## Pumps\n\nHow they work.\n\n```\npump()\nstop()\n```"
 
 
+def test_definitions_in_cells_are_code(tmp_path: Path) -> None:
+    code = "%matplotlib inline\n\ndef fill(tank):\n    return tank\n\nclass Pump:\n    def stop(self):\n        pass\n"
+    cells = [
+        {"cell_type": "markdown", "source": "Pumps."},
+        {"cell_type": "code", "source": code.splitlines(keepends=True)},
+        {"cell_type": "code", "source": "def fill(tank): return fill(tank)"},
+    ]
+    write_tree(tmp_path, {"a.ipynb": json.dumps({"cells": cells, "metadata": {}})})
+    _, *definitions = documents(tmp_path, content="all")
+
+    assert [(each.title, each.fields["name"]) for each in definitions] == [
+        ("cell 2 line 3.fill", "fill"),
+        ("cell 2 line 6.Pump", "Pump"),
+        ("cell 2 line 7.Pump.stop", "stop"),
+        ("cell 3 line 1.fill", "fill"),
+    ]
+    assert [each.id.partition("::")[2] for each in definitions] == [
+        "cell 2.fill",
+        "cell 2.Pump",
+        "cell 2.Pump.stop",
+        "cell 3.fill",
+    ]
+    for each in definitions:
+        assert (each.fields["language"], each.fields["content"]) == ("python", "code")
+        assert each.location.start_line is None
+
+
+@pytest.mark.parametrize(
+    ("language", "titles"),
+    [
+        ({"file_extension": ".r"}, ["cell 1 line 2.fill"]),
+        ({"file_extension": ".unknown"}, []),
+        ({"file_extension": 3}, []),
+        (None, []),
+    ],
+)
+def test_the_language_of_a_notebook(tmp_path: Path, language: object, titles: list[str]) -> None:
+    cells = [{"cell_type": "code", "source": "\nfill <- function(tank) {\n  tank\n}\n"}]
+    notebook = {"cells": cells, "metadata": {"language_info": language}}
+    write_tree(tmp_path, {"a.ipynb": json.dumps(notebook)})
+    assert [each.title for each in documents(tmp_path, content="all")[1:]] == titles
+
+
 @pytest.mark.parametrize(
     "notebook",
     [

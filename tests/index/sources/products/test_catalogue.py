@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources.products import catalogue
+from purlin.index.sources.tables import MAX_ROW
 from tests.support.paths import DATA
 from tests.support.product_files import atom_texts, read_products, read_table, write
 
@@ -39,6 +41,26 @@ def test_directory_is_read_in_order(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("cut.csv.gz", gzip.compress(b"id;title\n1;Lamp\n" * 9_000)[:-20], "Compressed file ended"),
+        ("other.csv.gz", b"id,title\n1,Lamp\n", "Not a gzipped file"),
+        ("damaged.csv.gz", gzip.compress(b"id,title\n")[:10] + b"\xff" * 9, "while decompressing"),
+        ("binary.csv", b"x" * (MAX_ROW + 1), "is longer than 1,048,576 characters"),
+        ("odd.csv", b"\xff\xfea", "truncated data"),
+    ],
+)
+def test_table_that_cannot_be_read_costs_only_its_own_products(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    write(tmp_path / "good.csv", "id,title\n1,Saw\n")
+    write(tmp_path / name, content)
+    documents, (skipped,) = read_products(tmp_path)
+    assert [document.title for document in documents] == ["Saw"]
+    assert (skipped.path, reason in skipped.reason) == (name, True), skipped
+
+
 def test_digest_follows_content_and_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +76,7 @@ def test_digest_follows_content_and_options(
     assert digest(columns={}) == first
 
     others = {digest(columns={"title": "name"})}
-    monkeypatch.setattr(catalogue, "VERSION", 99)
+    monkeypatch.setattr(versions, "CATALOGUES", 99)
     others.add(digest())
     monkeypatch.undo()
     write(path, '{"title": "Saws"}')

@@ -155,7 +155,7 @@ def test_errors_name_the_line_and_keep_the_products_before(tmp_path: Path) -> No
         rows = _rows(tmp_path / "p.xml", f"<products>\n{lamp}{broken}")
         assert rows == [
             tables.Row(2, {"name": "Lamp"}),
-            Skipped("p.xml", f"{reason}; the products after it are left out, too", 4),
+            Skipped("p.xml", f"{reason}; the products after it are left out, too", 4, cut_off=True),
         ]
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from purlin.index.sources.references import markup
+from purlin.index.sources.references import markdown
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.page_sections import Section
 
@@ -38,7 +38,7 @@ hem = true  # default
 
 
 def sections(code: str, language: str) -> list[Section]:
-    return read_page(markup.markdown(f"# Loom\n\n```{language}\n{code}```\n")).sections
+    return read_page(markdown.html(f"# Loom\n\n```{language}\n{code}```\n")).sections
 
 
 def body(section: Section) -> str:

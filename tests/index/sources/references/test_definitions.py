@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from purlin.index.sources.references import markdown
 from purlin.index.sources.references.html.reader import read_page
-from purlin.index.sources.references.markup import markdown
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_other_sections_are_prose(title: str, text: str) -> None:
 def test_headings_of_markdown_that_are_code_are_definitions(
     heading: str, title: str, directive: str
 ) -> None:
-    page = read_page(markdown(f"# Ferry\n\n## Options\n\n### {heading}\n\nSaid of it.\n"))
+    page = read_page(markdown.html(f"# Ferry\n\n## Options\n\n### {heading}\n\nSaid of it.\n"))
     section = page.sections[-1]
     assert (section.title, section.directive) == (title, directive)
     assert section.compose()[0].endswith("Said of it.")
@@ -97,5 +97,5 @@ def test_headings_of_markdown_that_are_code_are_definitions(
 
 @pytest.mark.parametrize("heading", ["Ferry (crossing)", "How to cross(s)", "Use `cross` twice"])
 def test_other_headings_of_markdown_are_sections(heading: str) -> None:
-    section = read_page(markdown(f"# Ferry\n\n## {heading}\n\nText.\n")).sections[-1]
+    section = read_page(markdown.html(f"# Ferry\n\n## {heading}\n\nText.\n")).sections[-1]
     assert section.directive == "section"

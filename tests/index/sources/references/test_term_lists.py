@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from purlin.index.sources.references import markup
+from purlin.index.sources.references import markdown
 from purlin.index.sources.references.html.reader import read_page
 from purlin.index.sources.references.page_sections import Section
 
 
 def sections(text: str) -> list[Section]:
-    return read_page(markup.markdown(text)).sections
+    return read_page(markdown.html(text)).sections
 
 
 def body(section: Section) -> str:
@@ -130,7 +130,7 @@ def test_words_alone_stand_below_their_heads() -> None:
 
 
 def test_a_link_at_the_end_of_an_item_is_closed() -> None:
-    html = markup.markdown("- `quilt`: See [there](a.html)\n")
+    html = markdown.html("- `quilt`: See [there](a.html)\n")
     assert '<dd>See <a href="a.html">there</a></dd>' in html
 
 
@@ -161,6 +161,6 @@ def test_a_table_of_parameters_stays_in_the_entry_of_a_call() -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", ["`a`, ", " (", " {a}", " <a", " |", "- ", "`a` (`b`) "])
 def test_hostile_items_are_read_in_time(piece: str) -> None:
-    assert markup.markdown(f"- `a`{piece * 20_000}")
-    assert markup.markdown(f"- `a`{piece}\n" * 2_000)
-    assert markup.markdown("|A|B|\n|-|-|\n" + f"|`a`{piece.replace('|', '')}|b|\n" * 2_000)
+    assert markdown.html(f"- `a`{piece * 20_000}")
+    assert markdown.html(f"- `a`{piece}\n" * 2_000)
+    assert markdown.html("|A|B|\n|-|-|\n" + f"|`a`{piece.replace('|', '')}|b|\n" * 2_000)

@@ -1,12 +1,10 @@
-"""Turn Markdown and reStructuredText into HTML. Nothing is fetched, included or executed."""
+"""Turn reStructuredText into HTML. Nothing is fetched, included or executed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from html import escape
-from itertools import pairwise
 from typing import Any, ClassVar
 
 from docutils import ApplicationError, nodes
@@ -14,24 +12,16 @@ from docutils.core import publish_doctree, publish_from_doctree
 from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.states import Inliner
 from docutils.statemachine import string2lines
-from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
-from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references import dialects, term_lists
-from purlin.index.sources.references.html.vocabulary import CALL, DEFINITION, LABELLED
 from purlin.index.sources.words import words
 
 # Characters: docutils' time grows with the square of a line's length.
-MAX_RST_LINE = 100_000
-# markdown-it leaves out the text of blocks nested deeper.
-MAX_MARKDOWN_BLOCKS = 200
-# Text nested deeper stays as it is; the time for unclosed brackets grows with this.
-MAX_MARKDOWN_INLINE = 20
+MAX_LINE = 100_000
 
-_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+# `label <target>`
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
+# What ends the name of an option, and what stands before that of a definition.
 _OPTION_END = re.compile(r"[\s=\[]")
 _PREFIX = re.compile(
     r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+"
@@ -47,7 +37,7 @@ _SETTINGS = {
     "file_insertion_enabled": False,
     "halt_level": 5,
     "input_encoding": "unicode",
-    "line_length_limit": MAX_RST_LINE,
+    "line_length_limit": MAX_LINE,
     "math_output": "LaTeX",
     "output_encoding": "unicode",
     "raw_enabled": False,
@@ -95,118 +85,16 @@ _ROLES = (
 ).split()
 
 
-def markdown(text: str) -> str:
-    """Render CommonMark with tables, and what site generators add to it, as HTML.
-
-    Headings get the ids that they have by their attributes, else those that GitHub gives them.
-    Raises InvalidInput if blocks are nested too deeply for Python's stack.
-    """
-    title, text = dialects.front_matter(text)
-    parser = _markdown_parser()
-    tokens = term_lists.with_definitions(_markdown_tokens(parser, dialects.commonmark(text)[0]))
-
-    head = f"<title>{escape(title)}</title>" if title else ""
-    return head + str(parser.renderer.render(tokens, parser.options, {}))
-
-
-def markdown_lines(text: str) -> dict[str, int]:
-    """Return the line of each heading of a Markdown page by its id. Raises as `markdown` does."""
-    _, body = dialects.front_matter(text)
-    first_line = text.count("\n") - body.count("\n") + 1
-    body, rows = dialects.commonmark(body)
-
-    parser = _markdown_parser()
-    parser.core.ruler.before("inline", "headings", _keep_headings)
-
-    return {
-        str(token.attrGet("id")): first_line + rows[token.map[0]]
-        for token in _markdown_tokens(parser, body)
-        if token.type == "heading_open" and token.map
-    }
-
-
-def _markdown_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"maxNesting": MAX_MARKDOWN_BLOCKS}).enable("table")
-    parser.core.ruler.before("inline", "inline_nesting", _limit_inline_nesting)
-    return parser
-
-
-def _markdown_tokens(parser: MarkdownIt, text: str) -> list[Token]:
-    """The tokens of a page, whose headings have ids."""
-    try:
-        tokens = parser.parse(text)
-    except RecursionError as error:
-        raise InvalidInput("blocks are nested too deeply; flatten them") from error
-
-    numbers: dict[str, int] = {}
-    for token, inline in pairwise(tokens):
-        if token.type == "heading_open":
-            own_id = _take_attributes(inline)
-            token.attrSet("id", own_id or _unused(_slug(inline), numbers))
-            if token.tag != "h1" and _is_code(inline):
-                token.attrSet("class", DEFINITION)
-    return tokens
-
-
-def _is_code(heading: Token) -> bool:
-    """Whether a heading names code alone, or is a call or "Event: 'close'" without being marked."""
-    parts = [part for part in heading.children or () if part.content.strip()]
-    if [part.type for part in parts] == ["code_inline"]:
-        return True
-    text = "".join(part.content for part in parts)
-    return CALL.match(text) is not None or LABELLED.fullmatch(text) is not None
-
-
-def _keep_headings(state: StateCore) -> None:
-    """Drop all tokens but those of headings, so that no other text is parsed further."""
-    pairs = pairwise(state.tokens)
-    state.tokens = [token for pair in pairs if pair[0].type == "heading_open" for token in pair]
-
-
-def _limit_inline_nesting(state: StateCore) -> None:
-    state.md.options["maxNesting"] = MAX_MARKDOWN_INLINE
-
-
-def _take_attributes(heading: Token) -> str:
-    """Remove the attributes at the end of a heading; returns its id by them, if any."""
-    if not heading.children or heading.children[-1].type != "text":
-        return ""
-    last = heading.children[-1]
-    last.content, own_id = dialects.heading_attributes(last.content)
-    return own_id
-
-
-def _slug(heading: Token) -> str:
-    """The id that GitHub gives a heading; tags, images and the URLs of links are no text of it."""
-    parts = (
-        "" if part.type in ("html_inline", "image") else part.content
-        for part in heading.children or ()
-    )
-    return _NOT_IN_SLUG.sub("", "".join(parts).lower()).replace(" ", "-")
-
-
-def _unused(slug: str, numbers: dict[str, int]) -> str:
-    """The slug, numbered until no heading has it; `numbers` holds each slug's last number."""
-    unused = slug
-    while unused in numbers:
-        numbers[slug] += 1
-        unused = f"{slug}-{numbers[slug]}"
-    numbers[unused] = 0
-    return unused
-
-
-def rst(text: str) -> str:
+def html(text: str) -> str:
     """Render reStructuredText with Sphinx's usual directives and roles as HTML.
 
     What cannot be parsed (an unknown directive, a broken table) stays as a code block with its
     source. Raises InvalidInput if docutils gives up, as on blocks nested some hundred deep, and for
-    lines over `MAX_RST_LINE`.
+    lines over `MAX_LINE`.
     """
     for number, line in enumerate(string2lines(text, convert_whitespace=True), 1):
-        if len(line) > MAX_RST_LINE:
-            raise InvalidInput(
-                f"line {number} is longer than {MAX_RST_LINE:,} characters; break it"
-            )
+        if len(line) > MAX_LINE:
+            raise InvalidInput(f"line {number} is longer than {MAX_LINE:,} characters; break it")
 
     _register_sphinx_names()
     roles_before = dict(_PAGE_ROLES)
@@ -215,8 +103,8 @@ def rst(text: str) -> str:
         _keep_unparsed(tree)
         _name_terms(tree)
 
-        html = str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
-        return html.replace(_NO_TITLE, "", 1)
+        page = str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
+        return page.replace(_NO_TITLE, "", 1)
     except RecursionError as error:
         raise InvalidInput("blocks are nested too deeply for docutils; flatten them") from error
     except (
