@@ -217,7 +217,7 @@ class Builder:
             if event["end"] == "failed" and event["message"] != before and not self._closing:
                 _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
             elif event["end"] == "built":
-                self._log_remarks(job.corpus, event["remarks"])
+                self._log_remarks(job.corpus, event.get("remarks", []))
                 self._built(job.corpus)
 
     def _log_remarks(self, corpus: str, remarks: list[str]) -> None:
