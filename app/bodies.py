@@ -1,4 +1,4 @@
-"""Routes whose bodies are JSON."""
+"""Routes whose bodies are JSON, and how all routes are named."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from fastapi.routing import APIRoute
 
 from purlin.app.errors import MAX_QUOTED_CHARS
 from purlin.app.strict_json import parsed
+
+
+def operation_name(route: APIRoute) -> str:
+    """Name of a route in the OpenAPI document, by which generators name a client's functions."""
+    return route.name
 
 
 class JsonRoute(APIRoute):

@@ -84,8 +84,6 @@ def create_app(
         middleware=_middleware(settings, keys, metrics, spans, shared),
         # Beside the description, so that it holds below a path of another site.
         servers=[{"url": "."}],
-        # Generators name a client's functions by it: `search`, not `search_search_post`.
-        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,

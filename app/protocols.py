@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.bodies import JsonRoute
+from purlin.app.bodies import JsonRoute, operation_name
 from purlin.app.encoding import BLOCK_TEXTS
 from purlin.app.errors import MAX_QUOTED_CHARS
 from purlin.app.fields import MAX_TEXT_CHARS, Query, Strict
@@ -34,8 +34,8 @@ from purlin.index.reranker import Reranker, logistic
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
 
-_router = APIRouter()
-_json_router = APIRouter(route_class=JsonRoute)
+_router = APIRouter(generate_unique_id_function=operation_name)
+_json_router = APIRouter(route_class=JsonRoute, generate_unique_id_function=operation_name)
 protocols_routers = (_router, _json_router)
 
 

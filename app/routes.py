@@ -17,7 +17,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
 
-from purlin.app.bodies import JsonRoute
+from purlin.app.bodies import JsonRoute, operation_name
 from purlin.app.corpora.building import News
 from purlin.app.corpora.open_builds import Status
 from purlin.app.errors import Opening
@@ -68,8 +68,8 @@ _CLASSIFIER_STATUS = TypeAdapter(ClassifierStatus)
 _CLASSIFIER_REPLY = TypeAdapter(ClassifierReply)
 
 
-_json_router = APIRouter(route_class=JsonRoute)
-_router = APIRouter()
+_json_router = APIRouter(route_class=JsonRoute, generate_unique_id_function=operation_name)
+_router = APIRouter(generate_unique_id_function=operation_name)
 
 
 # ---- search, questions, classification
