@@ -40,17 +40,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("purlin.main")
 
-_ROUTES = [
-    route
-    for router in (
-        *api_routers,
-        metrics_router,
-        page_router,
-        mcp_http.mcp_router,
-        *protocols_routers,
-    )
-    for route in router.routes
-]
+_ROUTERS = (
+    *api_routers,
+    metrics_router,
+    page_router,
+    mcp_http.mcp_router,
+    *protocols_routers,
+)
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
@@ -98,8 +94,8 @@ def create_app(
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    # Not `include_router`, which makes each route again.
-    app.router.routes.extend(_ROUTES)
+    for router in _ROUTERS:
+        app.include_router(router)
     return app
 
 
@@ -112,6 +108,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Return the middleware in the order in which a request meets it."""
     hosts = [name.lower().removesuffix(".") for name in settings.hosts]
+    routes = [route for router in _ROUTERS for route in router.routes]
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -122,13 +119,13 @@ def _middleware(
     return [
         Middleware(logs.RequestLog),
         *([Middleware(spans.middleware)] if spans is not None else []),
-        Middleware(Meter, metrics=metrics, routes=_ROUTES),
+        Middleware(Meter, metrics=metrics, routes=routes),
         Middleware(access.SecurityHeaders),
         Middleware(ProtocolErrors),
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, routes=_ROUTES, hosts=hosts, shared=shared),
+        Middleware(access.Access, keys=keys, routes=routes, hosts=hosts, shared=shared),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,

@@ -6,12 +6,12 @@ writes events to standard output:
 
     {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
     {"stage": "read", "done": 256, "total": null}
-    {"end": "built"}
+    {"end": "built", "remarks": []}
 
 `task` is "demo" for a demo corpus, or "repeat" for one whose sources, or the rules by which they are
-read, have changed. `end` is "built", then with the build's `remarks` for the log if it has any,
-"unchanged", "busy" or "failed", then with a `message`, and a `trace` of an unexpected error. The
-process ends with its input.
+read, have changed. `end` is "built", then with the build's `remarks` for the log, "unchanged", "busy"
+or "failed", then with a `message`, and a `trace` of an unexpected error. The process ends with its
+input.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Indexer:
             message = f"It cannot be built ({type(error).__name__}); see the log."
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
-            remarks = self._remarks(job["corpus"]) if end == "built" else []
-            self._write({"end": end, "remarks": remarks} if remarks else {"end": end})
+            remarks = {"remarks": self._remarks(job["corpus"])} if end == "built" else {}
+            self._write({"end": end, **remarks})
 
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""

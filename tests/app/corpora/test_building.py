@@ -115,10 +115,10 @@ def test_demo_is_built_once_per_encoder(
     events = events_of(tmp_path, job)
     assert {"stage": "read", "done": 3, "total": 3} in events
     assert {"stage": "encode", "done": 3, "total": 3} in events
-    assert events[-1] == {"end": "built"}
+    assert events[-1] == {"end": "built", "remarks": []}
     assert events_of(tmp_path, job) == [{"end": "unchanged"}]
 
-    assert events_of(tmp_path, better)[-1] == {"end": "built"}
+    assert events_of(tmp_path, better)[-1] == {"end": "built", "remarks": []}
     manifest = builds.active_manifest(tmp_path, "python")
     assert manifest is not None
     assert manifest.encoder["dim"] == 4
