@@ -185,7 +185,7 @@ def test_hostile_documents_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_many_references_lead_to_is_not_read_as_often() -> None:
     """Each of these took minutes or gigabytes when what it leads to was copied for each property."""
-    properties = {f"p{number}": {"$ref": "#/$defs/a"} for number in range(5_000)}
+    properties = {f"p{number}": {"$ref": "#/$defs/a"} for number in range(1_000)}
     long_values: list[dict[str, object]] = [
         {"default": list(range(100_000))},
         {"required": list(range(100_000)), **dict.fromkeys(map(str, range(100_000)), 0)},
@@ -197,19 +197,19 @@ def test_what_many_references_lead_to_is_not_read_as_often() -> None:
         schemas.html(json.dumps(document))
         assert time.process_time() - started < 10
 
-    described = {"a": {"description": "long " * 2_000}}
+    described = {"a": {"description": "long " * 10_000}}
     document = {"openapi": "3.1.0", "properties": properties, "$defs": described}
     with pytest.raises(InvalidInput, match=r"longer than 33,554,432 characters, .*; split it"):
         schemas.html(json.dumps(document))
 
 
 def test_a_required_list_of_any_length_is_looked_up_in_no_time() -> None:
-    names = [f"p{number}" for number in range(5_000)]
+    names = [f"p{number}" for number in range(2_000)]
     schema = {"required": [*range(200_000), {}, *names], "properties": {name: {} for name in names}}
     started = time.process_time()
     page = schemas.html(json.dumps({"swagger": "2.0", "definitions": {"A": schema}}))
     assert time.process_time() - started < 10
-    assert page.count("Required: true") == 5_000
+    assert page.count("Required: true") == 2_000
 
 
 def test_names_that_are_missing_or_null_make_no_entries() -> None:
