@@ -72,7 +72,7 @@ _VERSION = re.compile(r"v\d+")
 class Evidence:
     """The parts of the scores (n,) of n passages, each in 0-1; see the module.
 
-    `related` masks those that use the symbol in the query, or inherit from it, if it asks for these.
+    `related` masks those that use, test or inherit from a symbol, as the query asks.
     """
 
     text: Vectors
