@@ -133,8 +133,8 @@ def weigh(
     query, or whose file and line are in it. The order of the documents decides which of a file's equal
     hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
     those of some paths that the corpus has. If the query asks who uses a symbol, tests it or
-    inherits from it, `query` is that symbol, and `related` masks the documents that do. `quoted` (n,) is how much of the
-    query each document has word for word.
+    inherits from it, `query` is that symbol, and `related` masks the documents that do. `quoted` (n,) is
+    how much of the query each document has word for word.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
