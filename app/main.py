@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -54,12 +55,16 @@ _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service
 class _App(FastAPI):
     """The service, which describes itself once that is requested: few servers are asked for it."""
 
+    # Errors are handled in threads, and none may see a description that is not complete.
+    _describing = Lock()
+
     def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            description = super().openapi()
-            problems.add_schemas(description)
-            access.describe(description)
-        return super().openapi()
+        with self._describing:
+            if self.openapi_schema is None:
+                description = super().openapi()
+                problems.add_schemas(description)
+                access.describe(description)
+            return super().openapi()
 
 
 def create_app(

@@ -58,6 +58,7 @@ class Indexer:
         """Do a job, and write its events."""
         try:
             end: End = self._demo(job) if job["task"] == "demo" else self._repeat(job)
+            remarks = {"remarks": self._remarks(job["corpus"])} if end == "built" else {}
         except Busy:
             self._write({"end": "busy"})
         except PurlinError as error:
@@ -66,7 +67,6 @@ class Indexer:
             message = f"It cannot be built ({type(error).__name__}); see the log."
             self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
-            remarks = {"remarks": self._remarks(job["corpus"])} if end == "built" else {}
             self._write({"end": end, **remarks})
 
     def _demo(self, job: Mapping[str, Any]) -> End:

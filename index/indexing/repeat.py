@@ -24,6 +24,8 @@ def why_not_repeatable(manifest: Manifest) -> str | None:
         return "it has a query log, which only `purlin index build --query-log` gives it"
     if manifest.judged:
         return "its builds are measured before they serve; use `purlin index build --queries`"
+    if manifest.engine:
+        return "its documents are not on this machine; use `purlin index build --backend milvus`"
     return None
 
 

@@ -414,6 +414,7 @@ def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
     """
     from purlin.index.demo import demos
     from purlin.index.indexing.build import build
+    from purlin.index.indexing.builder import Options
 
     due = [demo for demo in demos() if demo.is_due(home)]
     for number, demo in enumerate(due, 1):
@@ -422,15 +423,8 @@ def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
             markup=True,
         )
         loaded = open_encoder(encoder, purpose=demo.kind, tuned=True)
-        sources = demo.sources()
+        options = Options(origin=(demo.about,))
         with undone_if_interrupted(), progress_bars() as progress:
-            manifest = build(
-                home,
-                demo.name,
-                demo.kind,
-                sources,
-                loaded,
-                options=Options(origin=(demo.about,)),
-                progress=progress,
-            )
+            manifest = build(home, demo.name, demo.kind, demo.sources(), loaded,
+                             options=options, progress=progress)  # fmt: skip
         _report_build(manifest)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from purlin.app import service
+from purlin.app import problems, service
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.records import Document
@@ -234,6 +234,22 @@ def test_a_server_describes_itself_only_when_that_is_requested(tmp_path: Path) -
     app = create_app(Settings(home=tmp_path))
     assert app.openapi_schema is None
     assert TestClient(app).get("/openapi.json").json() == app.openapi_schema
+
+
+def test_no_thread_sees_half_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, add_schemas = threading.Event(), problems.add_schemas
+
+    def slowly(description: dict[str, Any]) -> None:
+        begun.set()
+        time.sleep(0.1)
+        add_schemas(description)
+
+    monkeypatch.setattr(problems, "add_schemas", slowly)
+    app = create_app(Settings(home=tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(app.openapi)
+        assert begun.wait(60)
+        assert "Problem" in app.openapi()["components"]["schemas"]
 
 
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:

@@ -18,8 +18,11 @@ from purlin import cli
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
 from purlin.cli.corpora import parse_filter
+from purlin.index.demo import Demo
+from tests.support.documents import source
 from tests.support.files import write_file, write_jsonl
 from tests.support.paths import ROOT
+from tests.support.serving import numbered
 from tests.support.static_files import SELF_CHECK_WORDS, write_static
 from tests.support.traffic import run
 
@@ -354,6 +357,21 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
     assert wrong.returncode == 1
     words = "line 1 is not a JSON object with a query and the id of a document"
     assert words in " ".join(wrong.stderr.split())
+
+
+def test_demo_corpora_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = source("all", numbered(3))
+    demo = Demo("shelf", "reference", "three shelves", lambda: iter([shelf]))
+    monkeypatch.setattr("purlin.index.demo.demos", lambda: (demo,))
+    encoder = write_static(tmp_path / "static")
+
+    first = _run("index", "demo", home=tmp_path / "home", encoder=encoder)
+    assert first.returncode == 0, first.stderr
+    assert "building demo corpus 1 of 1, shelf (three shelves)" in first.stdout
+    assert "shelf: 3 documents" in first.stdout
+
+    again = _run("index", "demo", home=tmp_path / "home", encoder=encoder)
+    assert (again.returncode, again.stdout) == (0, "")
 
 
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:

@@ -162,6 +162,20 @@ def test_failures_are_told_and_do_not_end_it(
     assert not (tmp_path / "corpora" / "python").exists()
 
 
+def test_corpus_that_is_deleted_as_soon_as_it_is_built_ends_nothing(
+    tmp_path: Path, static: Path, one_demo: list[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_and_delete(home: Path, name: str, *arguments: Any, **options: Any) -> None:
+        build(home, name, *arguments, **options)
+        builds.delete(home, name)
+
+    monkeypatch.setattr(indexer, "build", build_and_delete)
+    job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
+    event = events_of(tmp_path, job)[-1]
+    assert event["end"] == "failed"
+    assert "python" in event["message"]
+
+
 # ---- a server
 
 
