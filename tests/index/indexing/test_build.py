@@ -222,7 +222,7 @@ def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -
 
 
 def test_nothing_to_index_says_what_a_reference_is(tmp_path: Path, encoder: HashEncoder) -> None:
-    (tmp_path / "openapi.json").write_text("{}")
+    (tmp_path / "openapi.yaml").write_text("openapi: 3.1.0\n")
     sources = open_source("reference", [tmp_path])
     with pytest.raises(
         InvalidInput, match=r"for 'c'. A reference is HTML, .*convert other formats"
