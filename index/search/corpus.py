@@ -191,7 +191,7 @@ class Corpus:
 
     @property
     def warning(self) -> str | None:
-        """Why results are worse than they could be: another machine's vectors, other rules; or None."""
+        """Reason why results may be worse than they could be, such as another machine's vectors, or None."""
         drift = None if self.drift is None else self_check.drift_warning(self.name, self.drift)
         return " ".join(filter(None, [drift, self.manifest.outdated_warning])) or None
 

@@ -120,18 +120,16 @@ class NamedRows:
         `src/`, and Java's frames have no more than the name of a file.
         """
         existing = self._documents.existing_paths(endings(path))
-        file = next((ending for ending in endings(path) if ending in existing), None)
-        if file is not None:
-            return self._documents.rows_where({"path": file})
+        longest = next((ending for ending in endings(path) if ending in existing), None)
+        if longest is not None:
+            return self._documents.rows_where({"path": longest})
         if not functions or "name" not in self._documents.field_types:
             return NO_ROWS
 
         rows = self._documents.rows_where({"name": functions}, _MAX_OF_NAME)
-        paths = [
-            f"/{stored.document.location.path}" for stored in self._documents.fetch(rows.tolist())
-        ]
+        files = self._documents.details(self._documents.document_of(rows)).paths
         masks = (
-            np.array([each.endswith(f"/{ending}") for each in paths], dtype=np.bool_)
+            np.array([f"/{file}".endswith(f"/{ending}") for file in files], dtype=np.bool_)
             for ending in endings(path)
         )
         return next((rows[is_in_file] for is_in_file in masks if is_in_file.any()), NO_ROWS)

@@ -57,7 +57,8 @@ def without_frames(query: str) -> str:
 
     The words of frames are paths and names, mostly of code that the repository does not have.
     """
-    return _FRAMES.sub("", query).strip() or query
+    message, frames = _FRAMES.subn("", query)
+    return (message.strip() if frames else "") or query
 
 
 def _function(match: re.Match[str]) -> str:

@@ -72,7 +72,7 @@ _VERSION = re.compile(r"v\d+")
 class Evidence:
     """The parts of the scores (n,) of n passages, each in 0-1; see the module.
 
-    `related` masks those that use the symbol in the query, or inherit from it, if it asks for these.
+    `related` masks those that use, test or inherit from a symbol, as the query asks.
     """
 
     text: Vectors
@@ -132,9 +132,9 @@ def weigh(
     `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
     query, or whose file and line are in it. The order of the documents decides which of a file's equal
     hits comes first. A document without a path gets no evidence from files. `existing_paths` returns
-    those of some paths that the corpus has. If the query asks who uses a symbol, or what inherits from
-    it, `query` is that symbol, and `related` masks the documents that do. `quoted` (n,) is how much of the
-    query each document has word for word.
+    those of some paths that the corpus has. If the query asks who uses a symbol, tests it or
+    inherits from it, `query` is that symbol, and `related` masks the documents that do. `quoted` (n,) is
+    how much of the query each document has word for word.
     """
     total = sum(weights.values()) or 1.0
     tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))

@@ -303,7 +303,9 @@ def _cell_text(cell: Any) -> str:
 def _source(cell: Any) -> str:
     is_old = cell["cell_type"] == "code" and "source" not in cell
     source = cell["input"] if is_old else cell["source"]
-    return source if isinstance(source, str) else "".join(source)
+    text = source if isinstance(source, str) else "".join(source)
+    # An escape in JSON may be half of a surrogate pair, which is no text.
+    return text.encode(errors="replace").decode()
 
 
 def code_cells(text: str) -> tuple[str, list[tuple[int, str]]]:

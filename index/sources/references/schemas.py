@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, MutableMapping
 from html import escape
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -17,6 +19,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.sources.references.page_markup import marked
 
 MAX_ENTRIES = 20_000  # of a document
+MAX_CHARS = 32 << 20  # of its page, which repeats what many references lead to
 MAX_DEPTH = 8  # of properties within properties, and of references to references
 MAX_NAME, MAX_POINTER = 200, 1_000  # characters
 MAX_VALUES, MAX_VALUE_CHARS = 100, 1_000  # of an enumeration
@@ -32,27 +35,49 @@ _FACTS = (
 ).split()
 _FLAGS = frozenset("required deprecated readOnly writeOnly".split())
 _CAPITAL = re.compile(r"(?=[A-Z])")
+# What escapes may write that is no character: a zero, and half of a surrogate pair.
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
-Node = Mapping[str, Any]
+Node = MutableMapping[str, Any]
 
 
 def html(text: str) -> str:
     """Return a page with the document's entries.
 
-    Raises InvalidInput if it is no such document, or has too many entries.
+    Raises InvalidInput if it is no such document, has too many entries or makes too long a page.
     """
     try:
+        return _joined(_Page(_parsed(text)).parts())
+    except RecursionError:
+        raise InvalidInput("nested too deeply; flatten it") from None
+
+
+def _parsed(text: str) -> Node:
+    try:
         document = _node(json.loads(text))
-    except (ValueError, RecursionError):
-        raise InvalidInput("not JSON that can be read; check its syntax") from None
+    except ValueError as error:
+        raise InvalidInput(f"not valid JSON: {error}") from None
 
     is_schema = _JSON_SCHEMA in str(document.get("$schema"))
     if not is_schema and document.keys().isdisjoint(("openapi", "swagger")):
         raise InvalidInput(
             "neither OpenAPI nor JSON Schema: the JSON has no key openapi or swagger, and no $schema"
-            f" of {_JSON_SCHEMA}"
+            f" of {_JSON_SCHEMA}; add the key if it is either"
         )
-    return "".join(_Page(document).parts())
+    return document
+
+
+def _joined(parts: Iterable[str]) -> str:
+    page, room = [], MAX_CHARS
+    for part in parts:
+        page.append(part)
+        room -= len(part)
+        if room < 0:
+            raise InvalidInput(
+                f"its page is longer than {MAX_CHARS:,} characters, with what each $ref leads to;"
+                " split it"
+            )
+    return _NOT_TEXT.sub("\ufffd", "".join(page))
 
 
 class _Page:
@@ -64,8 +89,8 @@ class _Page:
 
     def parts(self) -> Iterator[str]:
         """Yield the page in pieces: its title, then endpoints, schemas and properties."""
-        about = {**self._document, **_node(self._document.get("info"))}
-        title = escape(_line(about.get("title", "")))
+        about = ChainMap(_node(self._document.get("info")), self._document)
+        title = escape(_line(about.get("title")))
         yield f"<title>{title}</title><h1>{title}</h1>" if title else ""
         yield _paragraphs(about)
 
@@ -83,7 +108,7 @@ class _Page:
 
     def _endpoint(self, name: str, pointer: str, item: Node, operation: Node) -> Iterator[str]:
         """Yield the entry of an endpoint, with its parameters, body and responses."""
-        opening = self._opening("function", pointer, name, _line(operation.get("operationId", "")))
+        opening = self._opening("function", pointer, name, _line(operation.get("operationId")))
         if not opening:
             return
         yield opening + _paragraphs(operation)
@@ -93,13 +118,16 @@ class _Page:
         for owner, at in ((operation, pointer), (item, pointer.rpartition("/")[0])):
             for number, each in enumerate(_list(owner.get("parameters"))):
                 parameter = self._resolved(each)
-                described = {**_node(parameter.get("schema")), **parameter}
-                parameter_name, own_pointer = parameter.get("name"), f"{at}/parameters/{number}"
-                yield from self._entry("parameter", str(parameter_name), own_pointer, described, 0)
+                described = ChainMap(parameter, _node(parameter.get("schema")))
+                parameter_name, own_pointer = (
+                    _line(parameter.get("name")),
+                    f"{at}/parameters/{number}",
+                )
+                yield from self._entry("parameter", parameter_name, own_pointer, described, 0)
 
         for status, each in _nodes(operation.get("responses")):
             response = self._resolved(each)
-            described = {**_content(response), **response}
+            described = ChainMap(response, _content(response))
             own_pointer = f"{pointer}/responses{_step(status)}"
             yield from self._entry("term", status, own_pointer, described, 0)
         yield "</dd></dl>"
@@ -107,7 +135,7 @@ class _Page:
     def _entry(self, kind: str, name: str, pointer: str, schema: Node, depth: int) -> Iterator[str]:
         """Yield the entry of a schema, a property, a parameter or a response."""
         if opening := self._opening(kind, pointer, name):
-            described = {**self._resolved(schema), **schema}
+            described = ChainMap(schema, self._resolved(schema))
             yield opening + _paragraphs(described) + _lines(_facts(described, _type(schema)))
             yield from self._properties(schema, pointer, depth)
             yield "</dd></dl>"
@@ -116,10 +144,10 @@ class _Page:
         """Yield the properties of a schema, of its items and of what it is composed of."""
         if depth <= 0:
             return
-        required = _list(schema.get("required"))
+        required = {name for name in _list(schema.get("required")) if isinstance(name, str)}
         for name, each in _nodes(schema.get("properties")):
             own_pointer = f"{pointer}/properties{_step(name)}"
-            described = {**each, "required": name in required}
+            described = ChainMap({"required": name in required}, each)
             yield from self._entry("attribute", name, own_pointer, described, depth - 1)
 
         yield from self._properties(_node(schema.get("items")), f"{pointer}/items", depth - 1)
@@ -144,9 +172,11 @@ class _Page:
         """Return the node that the references of a node lead to in this document."""
         node = _node(value)
         for _ in range(MAX_DEPTH):
-            reference = str(node.get("$ref", ""))
-            if not reference.startswith("#/"):
+            reference = node.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#/"):
                 break
+            if len(reference) > MAX_POINTER:
+                return {}
             steps = map(unquote, reference[2:].split("/"))
             node = self._at(step.replace("~1", "/").replace("~0", "~") for step in steps)
         return node
@@ -159,7 +189,7 @@ class _Page:
 
 
 def _node(value: Any) -> Node:
-    return value if isinstance(value, dict) else {}
+    return value if isinstance(value, MutableMapping) else {}
 
 
 def _nodes(value: Any) -> Iterator[tuple[str, Node]]:
@@ -173,13 +203,13 @@ def _list(value: Any) -> list[Any]:
 
 def _step(key: str) -> str:
     """Return a key as a step of a JSON pointer in an address."""
-    return "/" + quote(key.replace("~", "~0").replace("/", "~1"), safe="~")
+    return "/" + quote(key.replace("~", "~0").replace("/", "~1"), safe="~", errors="replace")
 
 
 def _content(body: Node) -> Node:
     """Return the schema of what is sent, of the first media type; Swagger has a single schema."""
-    first = next((media for _, media in _nodes(body.get("content"))), body)
-    return _node(first.get("schema"))
+    media = next(iter(_node(body.get("content")).values()), body)
+    return _node(_node(media).get("schema"))
 
 
 def _type(schema: Node, depth: int = 3) -> str:
@@ -213,17 +243,22 @@ def _facts(schema: Node, type_name: str) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
-    return text[:MAX_VALUE_CHARS]
+    if isinstance(value, str) and value:
+        return value[:MAX_VALUE_CHARS]
+    # In pieces: a long value may be that of many references. Each piece has a character.
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(value)
+    return "".join(islice(pieces, MAX_VALUE_CHARS))[:MAX_VALUE_CHARS]
 
 
 def _line(value: Any) -> str:
-    return " ".join(str(value).split())
+    """Return a name on one line; empty for what is none."""
+    return " ".join(str(value).split()) if isinstance(value, str | int) else ""
 
 
 def _paragraphs(node: Node) -> str:
     """Return the summary and the description of a node."""
-    texts = (str(node.get(key) or "") for key in ("summary", "description"))
+    values = (node.get(key) for key in ("summary", "description"))
+    texts = (value for value in values if isinstance(value, str))
     return "".join(f"<p>{escape(part)}</p>" for text in texts for part in text.split("\n\n"))
 
 

@@ -14,10 +14,12 @@ from purlin.index.sources.words import kinds, words
 # ---- SQL
 
 
-# Where the statements of a trigger's body begin and end; they end with the word after a semicolon.
+# Where the statements of a trigger's body begin and end: with this word after a semicolon, to which
+# Oracle may add the trigger's name.
 _TRIGGER_WORDS = re.compile(
     rb"\bCREATE\b[^;(]{0,60}?\b(?P<trigger>TRIGGER)\b|(?P<begin>\bBEGIN\b)"
-    rb"|;\s*+(?P<end>END)\b(?=\s*+(?:[;$/]|\Z))|;",
+    rb"|;\s*+(?P<end>END(?:[ \t]++(?!(?:CASE|FOR|IF|LOOP|REPEAT|WHILE)\b)[\w$#\"]++)?)"
+    rb"(?=\s*+(?:[;$/]|\Z))|;",
     re.IGNORECASE,
 )
 # All that the grammar takes for a body: PostgreSQL's call of a function.

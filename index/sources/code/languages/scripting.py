@@ -400,7 +400,7 @@ LUA = Language(
 
 # How Bats begins a test: `@test "opens a gate" {`.
 _BATS_HEAD = re.compile(
-    rb"^([ \t]*+)(@test[ \t]++(?:\"[^\"\n]++|'[^'\n]++))[\"']([ \t]++)\{", re.MULTILINE
+    rb"^([ \t]*+)(@test[ \t]++(?:\"(?:[^\"\\\n]|\\.)++|'[^'\n]++))[\"']([ \t]++)\{", re.MULTILINE
 )
 _NOT_ASCII = re.compile(rb"[^\x00-\x7f]")
 

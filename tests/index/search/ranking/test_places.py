@@ -91,7 +91,8 @@ def test_long_queries_take_no_time_to_speak_of() -> None:
     for piece in ("a.", "a/", "..", "a.py:", '", line '):
         assert places(piece * 20_000) == {}
     for piece in ("at (", "#1 ", "f(", "1: ", "a:1:in ", 'File "a", line 1\n    '):
-        assert without_frames(piece * 2_000)
+        query = piece * 2_000
+        assert without_frames(query) == query
     assert len(places(" ".join(f"a.py:{line}" for line in range(1, 2_000)))["a.py"]) == MAX_PLACES
 
 

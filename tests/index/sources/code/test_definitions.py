@@ -183,14 +183,19 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("A", "class"), ("A.adds", "test"), ("A.refuses", "test"), ("D", "class"), ("D.a gate.open", "test"),
           ("F", "class"), ("F.a lock.shuts", "test"), ("H", "class")]),
         (".bats", "setup() {\n  a\n}\n@test \"opens a gate: 'x' ($y)\" {\n  run b\n  [ \"$c\" -eq 0 ]; d\n}\n"
-         "@test 'zählt'   {\n  e\n}\n",
-         [("setup", "function"), ("opens a gate: 'x' ($y)", "test"), ("zählt", "test")]),
+         "@test 'zählt'   {\n  e\n}\n@test \"prints \\\"ok\\\"\" {\n  f\n}\n",
+         [("setup", "function"), ("opens a gate: 'x' ($y)", "test"), ("zählt", "test"),
+          ('prints \\"ok\\"', "test")]),
         # A call stands in for the body of SQLite's triggers, if one of its lines has the room.
         (".sql", "CREATE TRIGGER d AFTER DELETE ON b\nFOR EACH ROW BEGIN\n  INSERT INTO e VALUES (OLD.f);\nEND;\n"
          "CREATE FUNCTION g() RETURNS trigger AS $$\nBEGIN\n  RETURN NEW;\nEND;\n$$ LANGUAGE plpgsql;\n"
          "CREATE UNIQUE INDEX IF NOT EXISTS h ON b (i);\nCREATE INDEX ON b (j);\n"
          "CREATE TRIGGER a AFTER INSERT ON b BEGIN\n DELETE FROM c;\nEND;\n",
          [("d", "trigger"), ("g", "function"), ("h", "index"), ("one", "module")]),
+        # Oracle may end a body with its trigger's name.
+        (".sql", "CREATE TRIGGER d BEFORE INSERT ON b FOR EACH ROW\nBEGIN\n  UPDATE e SET f = 'abcdef';\nEND d;\n/\n"
+         "CREATE TABLE g (a int);\nCREATE PROCEDURE h AS\nBEGIN\n  UPDATE e SET f = 1;\nEND;\n",
+         [("d", "trigger"), ("g", "table"), ("h", "function")]),
         (".kts", 'tasks.register("hello") {\n  doLast { a() }\n}\n', [("tasks.register hello", "block")]),
         (".scala", 'class A extends AnyFunSuite {\n  test("adds") { b }\n  describe("c") { it("refuses") { d } }\n}\n'
          'class E extends AnyWordSpec {\n  "A lock" should "open" in { f }\n  it should "close" in { g }\n'

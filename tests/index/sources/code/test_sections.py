@@ -179,6 +179,14 @@ def test_definitions_in_cells_are_code(tmp_path: Path) -> None:
         assert each.location.start_line is None
 
 
+def test_half_a_surrogate_pair_in_a_cell_is_marked(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": 'def fill():\n    return "\ud800"'}]
+    write_tree(tmp_path, {"a.ipynb": json.dumps({"cells": cells, "metadata": {}})})
+    section, definition = documents(tmp_path, content="all")
+    assert section.body == '```\ndef fill():\n    return "?"\n```'
+    assert definition.body == 'def fill():\n    return "?"'
+
+
 @pytest.mark.parametrize(
     ("language", "titles"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -154,7 +155,9 @@ def test_other_json_is_no_page_and_a_file_that_is_named_alone_says_why(tmp_path:
     assert only_skipped(tmp_path / "package.json").startswith("neither OpenAPI nor JSON Schema")
     write_tree(tmp_path, {"petstore.json": json.dumps(SHOP), "broken.json": '{"openapi": '})
     assert read(tmp_path / "petstore.json")[0][0].title == "Shop"
-    assert only_skipped(tmp_path / "broken.json") == "not JSON that can be read; check its syntax"
+    assert only_skipped(tmp_path / "broken.json") == (
+        "not valid JSON: Expecting value: line 1 column 13 (char 12)"
+    )
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"openapi": 1e', "null"])
@@ -180,6 +183,54 @@ def test_hostile_documents_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
         schemas.html(json.dumps(large))
 
 
+def test_what_many_references_lead_to_is_not_read_as_often() -> None:
+    """Each of these took minutes or gigabytes when what it leads to was copied for each property."""
+    properties = {f"p{number}": {"$ref": "#/$defs/a"} for number in range(1_000)}
+    long_values: list[dict[str, object]] = [
+        {"default": list(range(100_000))},
+        {"required": list(range(100_000)), **dict.fromkeys(map(str, range(100_000)), 0)},
+        {"$ref": "#/" + "a/" * 100_000},
+    ]
+    for node in long_values:
+        document = {"openapi": "3.1.0", "properties": properties, "$defs": {"a": node}}
+        started = time.process_time()
+        schemas.html(json.dumps(document))
+        assert time.process_time() - started < 10
+
+    described = {"a": {"description": "long " * 10_000}}
+    document = {"openapi": "3.1.0", "properties": properties, "$defs": described}
+    with pytest.raises(InvalidInput, match=r"longer than 33,554,432 characters, .*; split it"):
+        schemas.html(json.dumps(document))
+
+
+def test_a_required_list_of_any_length_is_looked_up_in_no_time() -> None:
+    names = [f"p{number}" for number in range(2_000)]
+    schema = {"required": [*range(200_000), {}, *names], "properties": {name: {} for name in names}}
+    started = time.process_time()
+    page = schemas.html(json.dumps({"swagger": "2.0", "definitions": {"A": schema}}))
+    assert time.process_time() - started < 10
+    assert page.count("Required: true") == 2_000
+
+
+def test_names_that_are_missing_or_null_make_no_entries() -> None:
+    endpoint = {
+        "operationId": None,
+        "parameters": [{"$ref": "common.json#/Limit"}, {"in": "query"}],
+    }
+    document = {"openapi": "3.1.0", "info": {"title": None}, "paths": {"/a": {"get": endpoint}}}
+    page = schemas.html(json.dumps(document))
+    assert page.count("<dt") == 1
+    assert "None" not in page
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\u0000"])
+def test_escapes_that_are_no_characters_are_marked(tmp_path: Path, escape: str) -> None:
+    text = '{"swagger": "2.0", "definitions": {"KEY": {"pattern": "[^KEY]"}}}'
+    write_tree(tmp_path, {"openapi.json": text.replace("KEY", escape)})
+    [document] = read(tmp_path)[0]
+    assert document.body == "\ufffd\n\nPattern: [^\ufffd]"
+
+
 def test_values_of_the_wrong_type_are_passed_over() -> None:
     strange = {
         "openapi": 3,
@@ -195,6 +246,7 @@ def test_values_of_the_wrong_type_are_passed_over() -> None:
     assert "GET /a" in html
     assert ">5<" in html
     assert "One of" not in html
+    assert "None" not in html
 
 
 def test_a_change_of_the_file_changes_its_digest(tmp_path: Path) -> None:
