@@ -124,15 +124,8 @@ def test_a_part_is_not_stale_as_a_file_of_its_name_would_be(
     shop = tmp_path / "shop"
     shop.mkdir()
     write(shop / "a.csv", rows())
-    origin = (str(shop),)
-    build(
-        tmp_path,
-        "c",
-        "product",
-        open_source("product", [shop]),
-        encoder,
-        options=Options(origin=origin),
-    )
+    options = Options(origin=(str(shop),))
+    build(tmp_path, "c", "product", open_source("product", [shop]), encoder, options=options)
     active = builds.current(tmp_path, "c")
     read_names, skipped = read_listing(active).names(10)
     assert read_names == list(names("product", [shop])) == ["a.csv"]

@@ -15,15 +15,9 @@ from tests.support.hash_encoder import HashEncoder
 
 def build_sources(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "demote") -> None:
     """Build a corpus "c" that records where its sources are, older than what is written next."""
-    origin = tuple(str(root.absolute()) for root in roots)
-    build(
-        home,
-        "c",
-        kind,
-        open_source(kind, roots, secondary=secondary),
-        HashEncoder(),
-        options=Options(origin=origin),
-    )
+    options = Options(origin=tuple(str(root.absolute()) for root in roots))
+    files = open_source(kind, roots, secondary=secondary)
+    build(home, "c", kind, files, HashEncoder(), options=options)
     # What is written sooner may pass for older than a build that was made in no time.
     time.sleep(2 * staleness._TICK_S)
 

@@ -257,14 +257,8 @@ def test_an_answer_from_a_page_that_has_changed_is_marked(
     pages.mkdir()
     (pages / "functions.html").write_text(REFERENCE_PAGE)
     files = open_source("reference", [pages], base_url="https://example.org")
-    build(
-        tmp_path,
-        "library",
-        "reference",
-        files,
-        HashEncoder(),
-        options=Options(origin=(str(pages),)),
-    )
+    options = Options(origin=(str(pages),))
+    build(tmp_path, "library", "reference", files, HashEncoder(), options=options)
     time.sleep(0.02)
     (pages / "functions.html").write_text("")
 

@@ -73,26 +73,14 @@ def test_only_what_is_missing_is_made(
 
     assert tiers() == [static, TRANSFORMER_ENCODER]
     # The server was stopped between the two.
-    build(
-        home,
-        "python",
-        "reference",
-        documents,
-        load_encoder(static),
-        options=Options(origin=("three",)),
-    )
+    options = Options(origin=("three",))
+    build(home, "python", "reference", documents, load_encoder(static), options=options)
     assert tiers() == [TRANSFORMER_ENCODER]
     build(home, "python", "reference", documents, encoder, options=Options(origin=("three",)))
     assert tiers() == []
     # Somebody's own corpus of that name.
-    build(
-        home,
-        "python",
-        "reference",
-        documents,
-        load_encoder(static),
-        options=Options(origin=("/home/me/docs",)),
-    )
+    options = Options(origin=("/home/me/docs",))
+    build(home, "python", "reference", documents, load_encoder(static), options=options)
     assert tiers() == []
 
 
@@ -128,14 +116,8 @@ def test_demo_is_built_once_per_encoder(
 def test_somebodys_own_corpus_is_left_alone(
     tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
 ) -> None:
-    build(
-        tmp_path,
-        "python",
-        "reference",
-        [source("x", one_demo)],
-        encoder,
-        options=Options(origin=("/docs",)),
-    )
+    options = Options(origin=("/docs",))
+    build(tmp_path, "python", "reference", [source("x", one_demo)], encoder, options=options)
     job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
     assert events_of(tmp_path, job) == [{"end": "unchanged"}]
 

@@ -25,14 +25,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make(home, "lamps", PRODUCTS, "product")
     sources = open_source("reference", [pages], base_url="https://example.org")
     judged = Judgements({"q": "range step"}, {"q": {"functions.html#range": 1.0}})
-    build(
-        home,
-        "library",
-        "reference",
-        sources,
-        HashEncoder(),
-        options=Options(origin=(str(pages),), judged=judged),
-    )
+    options = Options(origin=(str(pages),), judged=judged)
+    build(home, "library", "reference", sources, HashEncoder(), options=options)
     return home
 
 

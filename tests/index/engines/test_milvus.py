@@ -456,14 +456,8 @@ def test_the_length_of_code_counts_as_on_this_machine(
 
     def hits_of(engine: Connection | None) -> list[Hit]:
         home = tmp_path / ("local" if engine is None else "milvus")
-        build(
-            home,
-            "src",
-            "code",
-            [source("lib.py", documents)],
-            HashEncoder(),
-            options=Options(engine=engine),
-        )
+        options = Options(engine=engine)
+        build(home, "src", "code", [source("lib.py", documents)], HashEncoder(), options=options)
         with closing(open_corpus(builds.current(home, "src"), HashEncoder())) as corpus:
             return list(corpus.search("how is the upload of an url tried again").hits)
 
@@ -490,15 +484,9 @@ def test_a_document_that_milvus_cannot_hold_is_named(
 ) -> None:
     tags = tuple(str(number) for number in range(5000))
     document = Document("many", "reference", "Many", "Many tags.", fields={"tags": tags})
+    files, options = [source("all", [document])], Options(engine=connection)
     with pytest.raises(InvalidInput, match=r"'many' has 5,000 values of fields; .* takes 4,096"):
-        build(
-            tmp_path,
-            "many",
-            "reference",
-            [source("all", [document])],
-            HashEncoder(),
-            options=Options(engine=connection),
-        )
+        build(tmp_path, "many", "reference", files, HashEncoder(), options=options)
     assert hosting._collections(connected(connection), "many") == []
 
 

@@ -47,16 +47,15 @@ JUDGED = Judgements(
 
 
 def make_build(
-    home: Path, contents: list[Document], *, force: bool = False, judged: Judgements | None = JUDGED
+    home: Path,
+    contents: list[Document],
+    *,
+    force: bool = False,
+    judged: Judgements | None = JUDGED,
+    encoder: HashEncoder | None = None,
 ) -> Manifest:
-    return build(
-        home,
-        "c",
-        "reference",
-        [source("all", contents)],
-        HashEncoder(),
-        options=Options(judged=judged, force=force),
-    )
+    options, files = Options(judged=judged, force=force), [source("all", contents)]
+    return build(home, "c", "reference", files, encoder or HashEncoder(), options=options)
 
 
 def active(home: Path) -> str:
@@ -77,14 +76,9 @@ def test_an_interim_build_is_not_measured(tmp_path: Path, monkeypatch: pytest.Mo
     fast = HashEncoder()
     fast.fingerprint = "fast"
     contents = [source("all", documents(15))]
+    options = Options(judged=JUDGED)
     manifest = build(
-        tmp_path,
-        "c",
-        "reference",
-        contents,
-        HashEncoder(),
-        options=Options(judged=JUDGED),
-        interim=fast,
+        tmp_path, "c", "reference", contents, HashEncoder(), options=options, interim=fast
     )
     assert fast.encoded
     assert (manifest.interim, manifest.judged["against"]) == (False, None)
@@ -221,14 +215,7 @@ def test_judgements_of_another_corpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"None of the 1 relevant documents .* 'elsewhere.py::f'. Are these"
     ):
-        build(
-            tmp_path,
-            "c",
-            "reference",
-            [source("all", documents())],
-            encoder,
-            options=Options(judged=foreign),
-        )
+        make_build(tmp_path, documents(), judged=foreign, encoder=encoder)
     assert encoder.encoded == []
     assert not (tmp_path / "corpora/c").exists()
     make_build(tmp_path, documents())
@@ -246,23 +233,9 @@ def test_other_encoders_build_is_compared_by_stored_values(tmp_path: Path) -> No
     before = active(tmp_path)
     noted = read_manifest(builds.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
     with pytest.raises(Worse, match="is worse"):
-        build(
-            tmp_path,
-            "c",
-            "reference",
-            [source("all", documents(5))],
-            Other(),
-            options=Options(judged=JUDGED),
-        )
+        make_build(tmp_path, documents(5), encoder=Other())
     assert active(tmp_path) == before
-    manifest = build(
-        tmp_path,
-        "c",
-        "reference",
-        [source("all", documents())],
-        Other(),
-        options=Options(judged=JUDGED),
-    )
+    manifest = make_build(tmp_path, documents(), encoder=Other())
     against = manifest.judged["against"]
     assert (against["build"], against["mean"], against["missing"]) == (before, noted, 0)
     assert active(tmp_path) != before
@@ -273,25 +246,11 @@ def test_other_encoders_build_needs_equal_judgements(tmp_path: Path) -> None:
     half = Judgements(
         JUDGED.queries, {query: JUDGED.qrels[query] for query in list(JUDGED.qrels)[:10]}
     )
-    manifest = build(
-        tmp_path,
-        "c",
-        "reference",
-        [source("all", documents(5))],
-        Other(),
-        options=Options(judged=half),
-    )
+    manifest = make_build(tmp_path, documents(5), judged=half, encoder=Other())
     assert "was built with encoder" in manifest.judged["against"]["problem"]
     assert "Not compared" in gate.measurement_summary(manifest)
     make_build(tmp_path, documents(), judged=None)
-    manifest = build(
-        tmp_path,
-        "c",
-        "reference",
-        [source("all", documents(5))],
-        Other(),
-        options=Options(judged=JUDGED),
-    )
+    manifest = make_build(tmp_path, documents(5), encoder=Other())
     assert "was built with encoder" in manifest.judged["against"]["problem"]
     with pytest.raises(EncoderMismatch):
         Corpus.load(builds.current(tmp_path, "c"), HashEncoder())
@@ -347,13 +306,9 @@ def test_measures_are_named_in_any_case(tmp_path: Path) -> None:
 def _catalogue(home: Path, count: int, *, skipped: int = 0, force: bool = False) -> Manifest:
     products = [Document(f"p{n}", "product", f"Saw {n}", "Cuts wood.") for n in range(count)]
     left_out = [Skipped("b.csv", "none of its columns is known to hold text")] * skipped
+    options = Options(force=force)
     return build(
-        home,
-        "c",
-        "product",
-        [source("a.csv", products), *left_out],
-        HashEncoder(),
-        options=Options(force=force),
+        home, "c", "product", [source("a.csv", products), *left_out], HashEncoder(), options=options
     )
 
 
@@ -382,13 +337,9 @@ def test_other_catalogues_may_shrink(tmp_path: Path, before: int, now: int) -> N
 
 
 def _build_feed(home: Path, feed: Path, *, force: bool = False) -> Manifest:
+    options = Options(force=force)
     return build(
-        home,
-        "c",
-        "product",
-        open_source("product", [feed]),
-        HashEncoder(),
-        options=Options(force=force),
+        home, "c", "product", open_source("product", [feed]), HashEncoder(), options=options
     )
 
 

@@ -121,14 +121,8 @@ def test_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
 
 def test_sources_without_paths_have_no_staleness(tmp_path: Path, code: Path) -> None:
     for origin in ((), ("a small catalogue",), (str(code), "and more")):
-        build(
-            tmp_path,
-            "c",
-            "code",
-            open_source("code", [code]),
-            HashEncoder(),
-            options=Options(origin=origin),
-        )
+        options = Options(origin=origin)
+        build(tmp_path, "c", "code", open_source("code", [code]), HashEncoder(), options=options)
         assert moved(tmp_path) is None
 
 

@@ -350,26 +350,12 @@ def test_a_build_without_changes_is_not_published(tmp_path: Path, encoder: HashE
 
 def test_a_file_that_was_touched_counts_as_read(tmp_path: Path, encoder: HashEncoder) -> None:
     path = _records(tmp_path / "products.jsonl", 300)
-    origin = (str(path),)
-    build(
-        tmp_path,
-        "c",
-        "product",
-        open_source("product", [path]),
-        encoder,
-        options=Options(origin=origin),
-    )
+    options = Options(origin=(str(path),))
+    build(tmp_path, "c", "product", open_source("product", [path]), encoder, options=options)
     time.sleep(0.05)
     path.touch()
     assert is_due(tmp_path, "c")
-    build(
-        tmp_path,
-        "c",
-        "product",
-        open_source("product", [path]),
-        encoder,
-        options=Options(origin=origin),
-    )
+    build(tmp_path, "c", "product", open_source("product", [path]), encoder, options=options)
     assert not is_due(tmp_path, "c")
 
 
