@@ -29,6 +29,6 @@ _READERS: dict[Kind, tuple[int, ...]] = {
 }
 
 
-def readers(kind: Kind) -> str:
+def readers(kind: Kind) -> tuple[int, ...]:
     """Return the versions of all readers that a corpus of this kind may have been read by."""
-    return ".".join(map(str, (*_READERS[kind], BEIR, PREFIXES)))
+    return *_READERS[kind], BEIR, PREFIXES

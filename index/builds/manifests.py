@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -51,7 +52,7 @@ class Manifest:
     lexical_power: float
     segments: tuple[str, ...]
     texts: int
-    readers: str = ""
+    readers: tuple[int, ...] = ()
     interim: bool = False
     demote: bool = True
     logged: int = 0
@@ -70,14 +71,18 @@ class Manifest:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the rules of another version made the build: one of the same sources would differ."""
-        made_by = self.texts, self.readers
-        return made_by != (versions.TEXTS, versions.readers(self.kind))
+        """Whether rules of an earlier version made the build: one of the same sources would differ.
+
+        A build by rules of a later version is not outdated: two servers of one home, as during an
+        upgrade, would otherwise rebuild it in turn.
+        """
+        made_by, rules = self._made_by, self._rules
+        return len(made_by) < len(rules) or any(map(operator.lt, made_by, rules))
 
     @property
-    def outdated_warning(self) -> str | None:
-        """What an outdated build lacks, and the command that makes it anew; None for any other."""
-        if not self.is_outdated:
+    def rules_warning(self) -> str | None:
+        """What a build by rules of another version lacks, and the command that makes it anew."""
+        if self._made_by == self._rules:
             return None
 
         command = "purlin index demo"
@@ -87,6 +92,14 @@ class Manifest:
             f"Corpus {self.name!r} was made by the rules of another version, so its results may be worse "
             f"than this version's. Build it again with the command that made it (`{command}`)."
         )
+
+    @property
+    def _made_by(self) -> tuple[int, ...]:
+        return self.texts, *self.readers
+
+    @property
+    def _rules(self) -> tuple[int, ...]:
+        return versions.TEXTS, *versions.readers(self.kind)
 
     @property
     def local_roots(self) -> list[Path]:
@@ -127,5 +140,5 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
             f"{directory.parent.name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
         )
-    lists = {name: tuple(values[name]) for name in ("sources", "segments")}
+    lists = {name: tuple(values.get(name, ())) for name in ("sources", "segments", "readers")}
     return Manifest(**values | lists)

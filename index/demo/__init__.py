@@ -42,7 +42,7 @@ class Demo:
         return False
 
     def is_due(self, home: Path, fingerprint: str | None = None) -> bool:
-        """Return whether it is missing, or was made by other rules or an encoder of another fingerprint.
+        """Return whether it is missing, or was made by earlier rules or an encoder of another fingerprint.
 
         What somebody has made of other sources under its name is never due.
         """

@@ -30,7 +30,7 @@ def why_not_repeatable(manifest: Manifest) -> str | None:
 
 
 def is_due(home: Path, name: str) -> bool:
-    """Return whether the active build was made by other rules than today's, or of other sources.
+    """Return whether the active build was made by earlier rules than today's, or of other sources.
 
     Sources are compared by names and times alone. Raises NotFound if a source is missing, so that it
     is not mistaken for deleted files.

@@ -193,7 +193,7 @@ class Corpus:
     def warning(self) -> str | None:
         """Reason why results may be worse than they could be, such as another machine's vectors, or None."""
         drift = None if self.drift is None else self_check.drift_warning(self.name, self.drift)
-        return " ".join(filter(None, [drift, self.manifest.outdated_warning])) or None
+        return " ".join(filter(None, [drift, self.manifest.rules_warning])) or None
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""

@@ -72,11 +72,27 @@ def test_outdated_build_is_searched_with_a_warning_and_made_anew(
     assert not is_due(tmp_path, "c")
 
 
+@pytest.mark.parametrize("later", ["texts", "readers"])
+def test_build_by_later_rules_is_served_with_a_warning_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    with monkeypatch.context() as patched:
+        if later == "texts":
+            patched.setattr(versions, "TEXTS", versions.TEXTS + 1)
+        else:
+            patched.setitem(versions._READERS, "code", (versions.CODE + 1,))
+        build_code(tmp_path, tmp_path / "src")
+
+    assert "another version" in str(warning(tmp_path))
+    # The server of the later version would make it anew, and this one again, in turn.
+    assert not is_due(tmp_path, "c")
+
+
 def test_build_that_does_not_tell_its_readers_is_outdated(tmp_path: Path) -> None:
     build_code(tmp_path, tmp_path / "src")
     directory = builds.current(tmp_path, "c")
     values = json.loads((directory / "manifest.json").read_bytes())
-    assert values.pop("readers") == versions.readers("code")
+    assert values.pop("readers") == list(versions.readers("code"))
 
     content = json.dumps(values).encode()
     (directory / "manifest.json").write_bytes(content)
