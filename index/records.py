@@ -104,6 +104,11 @@ class Skipped:
     passing: bool = field(default=False, kw_only=True)
     cut_off: bool = field(default=False, kw_only=True)
 
+    @property
+    def location(self) -> str:
+        """The path, and the line if there is one: `feed.csv:12`."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -97,7 +97,7 @@ def summarised(skipped: Iterable[Skipped]) -> tuple[LeftOut, ...]:
         kind = _PARTICULARS.sub("…", item.reason)
         reason, places, count = groups.get(kind, (item.reason, [], 0))
         if len(places) < MOST_PLACES:
-            places.append(_place(item))
+            places.append(replace(item, path=shown(item.path)).location)
         groups[kind] = reason, places, count + 1
 
     ranked = sorted(groups.values(), key=lambda group: -group[2])
@@ -122,11 +122,6 @@ def column_changes(
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names) or "no column"
-
-
-def _place(item: Skipped) -> str:
-    line = f":{item.line}" if item.line else ""
-    return f"{shown(item.path)}{line}"
 
 
 def shown(text: str) -> str:

@@ -367,10 +367,9 @@ class Builder:
         return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _cut_off_message(self, end: Skipped, active: Manifest | None) -> str:
-        place = f"{end.path}:{end.line}" if end.line else end.path
         stays = "nothing was built" if active is None else "the active build stays"
         message = (
-            f"{place} {end.reason}. The file ends there too early, or cannot be read any further, so "
+            f"{end.location} {end.reason}. The file ends there too early, or cannot be read any further, so "
             f"{stays}. Export it again, under another name until it is complete; --force takes what "
             "is there."
         )

@@ -348,9 +348,7 @@ def index_show(
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     listed = left_out[:skipped]
     for file in listed:
-        out.print(
-            f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
-        )
+        out.print(f"left out: {file.location}: {file.reason}")
     if more := len(left_out) - len(listed):
         out.print(f"left out: {more:,} more; --skipped {len(left_out)} lists all")
 

@@ -314,6 +314,14 @@ def _xml_bytes(records: list[dict[str, str]]) -> bytes:
     return f"<products>{''.join(products)}</products>\n".encode()
 
 
+SHOP_FILES = {
+    "a.csv": _csv_bytes(SHOP),
+    "a.jsonl": _json_lines_bytes(SHOP),
+    "a.json": json.dumps(SHOP, ensure_ascii=False).encode(),
+    "a.xml": _xml_bytes(SHOP),
+}
+
+
 def _is_cut_off(path: Path, content: bytes) -> bool:
     path.write_bytes(content)
     rows = list(tables.read_rows(path, path.name))
@@ -323,14 +331,9 @@ def _is_cut_off(path: Path, content: bytes) -> bool:
     return bool(marked[-1:] == [True])
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.xml"])
+@pytest.mark.parametrize("name", SHOP_FILES)
 def test_a_file_that_ends_in_the_middle_of_a_row_is_told(tmp_path: Path, name: str) -> None:
-    content = {
-        "a.csv": _csv_bytes(SHOP),
-        "a.jsonl": _json_lines_bytes(SHOP),
-        "a.json": json.dumps(SHOP, ensure_ascii=False).encode(),
-        "a.xml": _xml_bytes(SHOP),
-    }[name]
+    content = SHOP_FILES[name]
     assert not _is_cut_off(tmp_path / name, content)
 
     # Any two bytes of a row, and the middle of the file.
@@ -345,19 +348,14 @@ def test_a_file_that_ends_in_the_middle_of_a_row_is_told(tmp_path: Path, name: s
     assert len(whole) <= {"a.csv": 4, "a.jsonl": 2}.get(name, 0), [content[:end] for end in whole]
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz", "a.xml.gz"])
+@pytest.mark.parametrize("name", SHOP_FILES)
 def test_a_gzip_that_is_cut_off_is_told(tmp_path: Path, name: str) -> None:
-    content = {
-        "a.csv.gz": _csv_bytes(SHOP),
-        "a.jsonl.gz": _json_lines_bytes(SHOP),
-        "a.json.gz": json.dumps(SHOP, ensure_ascii=False).encode(),
-        "a.xml.gz": _xml_bytes(SHOP),
-    }[name]
-    compressed = gzip.compress(content)
+    compressed = gzip.compress(SHOP_FILES[name])
+    path = tmp_path / f"{name}.gz"
 
-    assert not _is_cut_off(tmp_path / name, compressed)
+    assert not _is_cut_off(path, compressed)
     for end in (len(compressed) // 2, len(compressed) - 4):
-        assert _is_cut_off(tmp_path / name, compressed[:end])
+        assert _is_cut_off(path, compressed[:end])
 
 
 @pytest.mark.parametrize(
