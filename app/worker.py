@@ -139,7 +139,10 @@ def main() -> None:
     settings = _read_settings(control)
     shared = Shared.join(number, descriptors)
     try:
-        encoder = load_tuned(settings.encoder, max_threads=cpus_of_worker(settings.workers))
+        # Workers that start together would measure each other.
+        encoder = load_tuned(
+            settings.encoder, measure=False, max_threads=cpus_of_worker(settings.workers)
+        )
         app = create_app(settings, encoder, shared)
     except PurlinError as error:
         control.sendall(json.dumps({"problem": error.message}).encode() + b"\n")

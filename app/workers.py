@@ -31,6 +31,7 @@ from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
 from purlin.index import builds
+from purlin.index.encoder import is_static
 from purlin.index.errors import PurlinError
 
 # A worker that has run for this long is replaced at once; any other with a delay that grows each time.
@@ -41,6 +42,12 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
 CHECK_S, MAX_SILENT_CHECKS = 1.0, 60
 _POLL_S = 0.02
 EXIT_S = 5.0  # that a worker gets to end, beyond the time for its requests
+# Finds how the encoder suits this machine, and remembers it.
+_MEASURE = """\
+import pathlib, sys
+from purlin.index.encoder.tuning import load_tuned
+load_tuned(pathlib.Path(sys.argv[1]))
+"""
 
 _log = logging.getLogger("purlin.workers")
 
@@ -111,7 +118,9 @@ class _Supervisor:
         """Serve until a signal stops it."""
         try:
             with self._catching_signals():
-                for number in range(self._settings.workers):
+                if not is_static(self._settings.encoder):
+                    self._measure_encoder()
+                for number in range(0 if self._stopping else self._settings.workers):
                     self._start(number)
 
                 while not self._stopping:
@@ -123,6 +132,20 @@ class _Supervisor:
             self._stop()
 
     # ---- workers
+
+    def _measure_encoder(self) -> None:
+        """Have the encoder measured by a process, as workers that start together would measure each other.
+
+        They report what is wrong with the encoder.
+        """
+        command = [sys.executable, "-c", _MEASURE, str(self._settings.encoder)]
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as measuring:
+            while measuring.poll() is None:
+                if self._stopping:
+                    measuring.kill()
+                time.sleep(_POLL_S)
 
     def _start(self, number: int) -> None:
         """Start a worker. Raises OSError if the system is short of memory, files or processes."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 # Before torch is imported: two threads wait for each other if cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Measuring takes seconds, and would be remembered in the user's cache directory.
+os.environ["PURLIN_TUNING"] = "off"
 # A process in the background would outlive the test whose directory it indexes.
 os.environ["PURLIN_BACKGROUND"] = "off"
 

@@ -105,7 +105,9 @@ class Indexer:
 
     def _open(self, directory: str) -> TextEncoder:
         if directory not in self._encoders:
-            self._encoders[directory] = load_tuned(Path(directory), max_threads=_threads())
+            self._encoders[directory] = load_tuned(
+                Path(directory), measure=False, max_threads=_threads()
+            )
         return self._encoders[directory]
 
     def _encoder_of(self, manifest: Manifest, directories: Sequence[str]) -> TextEncoder:

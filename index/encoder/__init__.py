@@ -95,6 +95,12 @@ def part_directories(directory: Path) -> list[Path]:
     return [directory.absolute().parent / name for name in names]
 
 
+def transformer_directory(directory: Path) -> Path | None:
+    """Return the directory of the transformer that an encoder is or has as a part, if there is one."""
+    singles = part_directories(directory) or [directory]
+    return next((single for single in singles if not is_static(single)), None)
+
+
 def find_encoder(
     made_by: Mapping[str, Any],
     directories: Iterable[Path],

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from purlin.index.records import Architecture, Role
 
 Vectors = NDArray[np.float32]
-# Tokens of a batch by default: its activations stay in a core's cache, see docs/encoder.md.
+# Tokens of a batch where none were measured: its activations stay in a core's cache, see
+# docs/encoder.md.
 BATCH_TOKENS = 256
 # Below it a vector has no direction.
 _SHORTEST = 1e-12
@@ -53,14 +54,14 @@ class Plan:
     """How a transformer uses the machine. Vectors do not depend on it beyond the last bits.
 
     `threads` batches run at a time, each on one thread and with up to `batch_tokens` tokens. A
-    single text, such as a query, is computed by `query_threads` threads. `source` says whether the
-    numbers were set, see `purlin.index.encoder.tuning`.
+    single text, such as a query, is computed by `query_threads` threads. `source` says where the
+    numbers come from: `purlin.index.encoder.tuning` measures and remembers them.
     """
 
     threads: int
     batch_tokens: int = BATCH_TOKENS
     query_threads: int = 1
-    source: Literal["default", "set"] = "default"
+    source: Literal["default", "measured", "remembered", "set"] = "default"
 
 
 def normalize(vectors: Vectors) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -30,7 +30,7 @@ from purlin.index.encoder.exported import (
 )
 from purlin.index.encoder.text_encoder import Plan, Vectors, normalize
 from purlin.index.errors import NotFound
-from purlin.index.records import Architecture, Role, printable
+from purlin.index.records import Architecture, Role
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -134,6 +134,7 @@ class Encoder:
 
         self._tokenizer = tokenizer
         self.plan = plan
+        self._settings = settings
         self._sessions = sessions
         self._single = single or sessions
 
@@ -161,6 +162,11 @@ class Encoder:
                     raise ValueError(f"dim is {settings.dim}, the model's vectors have {dim}")
 
         return cls(settings, tokenizer, sessions, plan, single)
+
+    def with_plan(self, plan: Plan) -> Encoder:
+        """Return an encoder that shares the sessions of this one, and so its `query_threads`."""
+        plan = replace(plan, query_threads=self.plan.query_threads)
+        return Encoder(self._settings, self._tokenizer, self._sessions, plan, self._single)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
@@ -216,7 +222,8 @@ class Encoder:
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             cut = [(prefix + text)[:limit] for text in texts[start : start + TOKENIZED_AT_ONCE]]
             # The tokenizer rejects lone surrogates, which JSON can hold.
-            yield from self._tokenizer.encode_batch_fast(list(map(printable, cut)))
+            valid = [text.encode(errors="replace").decode() for text in cut]
+            yield from self._tokenizer.encode_batch_fast(valid)
 
     def _run(
         self, ids: Sequence[NDArray[np.int64]], role: Role

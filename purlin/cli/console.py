@@ -61,7 +61,7 @@ def open_encoder(
 ) -> TextEncoder:
     """Open an encoder directory, by default the released one that is best for a purpose.
 
-    With `tuned`, it works by the plan that PURLIN_TUNING sets, which is printed.
+    With `tuned`, it works by the plan that was measured for this machine; a new plan is printed.
     With `ray`, the address of a cluster, its workers encode.
     """
     from purlin.index.encoder import default_encoder, encoder_directory, is_static, load_encoder
@@ -77,11 +77,10 @@ def open_encoder(
     if not tuned:
         return load_encoder(chosen)
 
-    from purlin.index.encoder.text_encoder import plan_of
-    from purlin.index.encoder.tuning import load_tuned, summary
+    from purlin.index.encoder.tuning import is_news, load_tuned, summary
 
     encoder = load_tuned(chosen)
-    if (plan := plan_of(encoder)) is not None and plan.source == "set":
+    if is_news(encoder):
         err.print(summary(encoder))
     return encoder
 

@@ -94,6 +94,30 @@ def test_a_server_that_is_stopped_while_it_starts_ends_well(tmp_path: Path) -> N
     assert (server.returncode, errors) == (0, "")
 
 
+# What `purlin` does, with an encoder that takes minutes to measure.
+_SLOW_MEASURE = """
+import purlin.app.workers as workers
+from purlin.cli import main as run
+
+workers._MEASURE = "import time; print('measuring', flush=True); time.sleep(90)"
+workers.is_static = lambda directory: False
+run()
+"""
+
+
+def test_workers_that_are_stopped_before_they_start_leave_no_process(tmp_path: Path) -> None:
+    options = ["--home", tmp_path, "--port", "0", "--workers", "2"]
+    command = purlin("serve", *options, script=_SLOW_MEASURE)
+    with Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "measuring\n"
+        server.terminate()
+        # It ends when no process has its output any more.
+        server.communicate(timeout=60)
+
+    assert server.returncode == 0
+
+
 def test_oversized_and_slow_bodies_are_refused(home: Path) -> None:
     with listening(home, HashEncoder(), max_body_bytes=2**20, body_timeout_s=1) as url:
         pieces = (b"x" * 65536 for _ in range(64))

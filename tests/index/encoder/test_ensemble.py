@@ -19,6 +19,7 @@ from purlin.index.encoder import (
     is_static,
     load_encoder,
     part_directories,
+    transformer_directory,
 )
 from purlin.index.encoder.ensemble import PROJECTION, EnsembleEncoder, EnsembleSettings
 from purlin.index.encoder.ray_cluster import _files, _opened
@@ -27,6 +28,7 @@ from purlin.index.errors import Damaged, NotFound
 from purlin.index.records import Role
 from tests.support.ensemble_files import write_ensemble
 from tests.support.static_files import write_static
+from tests.support.tiny import tiny_encoder
 
 TEXTS = ["get the file name", "", "javascript", "prefix 2 http response " * 9, "unknown"]
 
@@ -146,6 +148,15 @@ def test_parts_travel_with_an_ensemble(directory: Path) -> None:
     np.testing.assert_array_equal(
         opened.encode(TEXTS, role="query"), here.encode(TEXTS, role="query")
     )
+
+
+def test_a_transformer_works_by_the_plan_of_its_ensemble(tmp_path: Path) -> None:
+    transformer = tmp_path / "tiny"
+    tiny_encoder(transformer)
+    assert transformer_directory(transformer) == transformer
+    assert transformer_directory(STATIC_ENCODER) is None
+    assert transformer_directory(ENSEMBLE_ENCODER) == TRANSFORMER_ENCODER
+    assert transformer_directory(write_ensemble(tmp_path / "joint")) is None
 
 
 def test_the_released_ensemble_joins_the_released_encoders() -> None:
