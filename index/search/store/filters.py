@@ -209,7 +209,7 @@ def check_types(conditions: Filter, field_types: Mapping[str, FieldType]) -> Non
 
 
 def _values_in(condition: Condition) -> Sequence[Any]:
-    """Return the values of a condition, or its bounds; none of one that is of no valid type."""
+    """Return the values of a condition, or its bounds; none if it has no valid type."""
     if isinstance(condition, Mapping):
         return list(condition.values())
     if isinstance(condition, Scalar):
