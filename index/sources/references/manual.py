@@ -24,7 +24,7 @@ from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
-from purlin.index.sources.files import files_below
+from purlin.index.sources.files import files_below, read_bounded
 from purlin.index.sources.references import (
     asciidoc,
     docstrings,
@@ -243,12 +243,12 @@ def _is_entered(name: str) -> bool:
 
 
 def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        return Skipped(name, f"cannot be read: {error.strerror}")
+    # One byte over the limit tells that a page is too long.
+    file = read_bounded(path, name, limit + 1, cut=True)
+    if isinstance(file, Skipped):
+        return file
 
+    content = file.data
     if name.endswith(".gz") and len(content) <= limit:
         unpacker = zlib.decompressobj(wbits=31)
         try:
