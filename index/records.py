@@ -40,6 +40,11 @@ def is_text(text: str) -> bool:
     return True
 
 
+def printable(text: str) -> str:
+    """The text with a question mark for each lone surrogate, so that it can be stored and sent."""
+    return text.encode(errors="replace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Half-open range of character offsets into `Document.body`."""

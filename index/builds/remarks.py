@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from purlin.index.records import Skipped
+from purlin.index.records import Skipped, printable
 
 REMARKS_FILE = "remarks.json"
 # Columns that a build names for each standard one; reasons, and places for each of them.
@@ -126,5 +126,4 @@ def _listed(names: Iterable[str]) -> str:
 
 def shown(text: str) -> str:
     """Return a text of the sources cut to what remarks show."""
-    # Names of files that are not UTF-8 hold lone surrogates.
-    return text[:_SHOWN_CHARS].encode(errors="replace").decode()
+    return printable(text[:_SHOWN_CHARS])

@@ -42,7 +42,7 @@ from purlin.index.indexing.segment import write_vectors
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.indexing.unfinished import Reading, Unfinished
 from purlin.index.pace import Progress
-from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter
+from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, printable
 from purlin.index.search import dense, segments
 from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.languages import ENGLISH
@@ -368,21 +368,18 @@ class Builder:
 
     def _cut_off_message(self, end: Skipped, active: Manifest | None) -> str:
         stays = "nothing was built" if active is None else "the active build stays"
-        message = (
+        return printable(
             f"{end.location} {end.reason}. The file ends there too early, or cannot be read any further, so "
             f"{stays}. Export it again, under another name until it is complete; --force takes what "
             "is there."
         )
-        return message.encode(errors="replace").decode()
 
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""
         first = self._first_skipped
         if first is None:
             return ""
-        message = f" {skipped} left out, the first: {first.path}: {first.reason}."
-        # Names of files that are not UTF-8 hold lone surrogates.
-        return message.encode(errors="replace").decode()
+        return printable(f" {skipped} left out, the first: {first.path}: {first.reason}.")
 
     def _check_options(self, documents: Documents) -> None:
         """Refuse a log or judgements of another corpus before anything is encoded."""

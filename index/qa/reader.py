@@ -30,7 +30,7 @@ from purlin.index.qa.reader_settings import (
     parse_settings,
 )
 from purlin.index.qa.signatures import CharSpan, PassageStructure, passage_structure
-from purlin.index.records import Document, Passage
+from purlin.index.records import Document, Passage, printable
 from purlin.index.texts.passages import render
 
 # Packages of the extra `transformer`: imported when a reader is loaded.
@@ -149,7 +149,7 @@ class Packer:
     def _tokenize(self, texts: Sequence[str], max_tokens: int) -> list[Any]:
         # The tokenizer refuses text that is not valid Unicode, so that it is replaced.
         max_chars = max_tokens * _MAX_CHARS_PER_TOKEN
-        cut = [text[:max_chars].encode(errors="replace").decode() for text in texts]
+        cut = [printable(text[:max_chars]) for text in texts]
         encodings: list[Any] = self.tokenizer.encode_batch(cut, add_special_tokens=False)
         return encodings
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
+from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span, printable
 from purlin.index.search.lexical.tokens import distinct_tokens
 from purlin.index.search.store.filters import ANY_CASE, Scalar, filterable
 from purlin.index.search.store.names import hash_of
@@ -66,10 +66,7 @@ def entry_of(document: Document, passages: Iterable[tuple[Passage, bytes]]) -> E
 
 def storable(skipped: Skipped) -> tuple[str, str, int | None, bool]:
     """Return the columns of what was skipped, its texts such that they can be stored."""
-    # File names that are not UTF-8 hold lone surrogates.
-    path = skipped.path.encode(errors="replace").decode()
-    reason = skipped.reason.encode(errors="replace").decode()
-    return path, reason, skipped.line, skipped.by_choice
+    return printable(skipped.path), printable(skipped.reason), skipped.line, skipped.by_choice
 
 
 def folded_title(title: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import tree_sitter as ts
 
 from purlin.index import versions
+from purlin.index.errors import InvalidInput
 from purlin.index.records import (
     Content,
     Document,
@@ -38,6 +39,7 @@ from purlin.index.sources.code.contents import (
     is_translations,
     refined_type,
     type_by_content,
+    type_by_directory,
 )
 from purlin.index.sources.code.definitions import outline
 from purlin.index.sources.code.languages import DIALECTS
@@ -124,13 +126,15 @@ def _type_of(root: Path, name: str) -> FileType | LeftOut | None:
         return kind
     if name.rpartition("/")[2].startswith("."):
         return None
+
+    otherwise = type_by_directory(name) or LeftOut(_UNKNOWN)
     if has_suffix(name):
-        return LeftOut(_UNKNOWN)
+        return otherwise
 
     head = read_bounded(f"{root}/{name}", name, HEAD_BYTES, cut=True)
     if not isinstance(head, FileContent):
         return None
-    return type_by_content(head.data) or LeftOut(_UNKNOWN)
+    return type_by_content(head.data) or otherwise
 
 
 def _single_file(
@@ -262,10 +266,11 @@ def _documents(
 def _all_documents(
     source: bytes, path: str, kind: FileType, fields: Mapping[str, Value]
 ) -> Iterator[Document | Skipped]:
+    if kind.language == "notebook":
+        yield from _notebook_documents(source.decode(), path, fields)
+        return
     if kind.content == "docs":
         yield from sections.section_documents(source.decode(), path, kind.language, fields)
-        if kind.language == "notebook":
-            yield from _cell_documents(source.decode(), path, fields)
         return
     if kind.grammar is None:
         contents = _outline_by_patterns(source, kind.language)
@@ -285,15 +290,26 @@ def _all_documents(
     yield from _outlined_documents(contents, source, path, fields)
 
 
-def _cell_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
-    """What the cells of a notebook define; their titles begin with the cell and the line in it."""
-    suffix, cells = sections.code_cells(text)
-    kind = file_type(f"cell{suffix}")
+def _notebook_documents(
+    content: str, path: str, fields: Mapping[str, Value]
+) -> Iterator[Document | Skipped]:
+    """The sections of a notebook, then what its cells define.
+
+    The titles of these begin with the cell and the line in it.
+    """
+    try:
+        notebook = sections.read_notebook(content)
+    except InvalidInput as error:
+        yield Skipped(path, error.message)
+        return
+
+    yield from sections.section_documents(notebook.text, path, "notebook", fields)
+    kind = file_type(f"cell{notebook.suffix}")
     if not isinstance(kind, FileType) or kind.content != "code":
         return
 
     code_fields = {**fields, "language": kind.language, "content": kind.content}
-    for number, code in cells:
+    for number, code in notebook.code:
         for document in _all_documents(code.encode(), path, kind, code_fields):
             if isinstance(document, Skipped) or document.fields["kind"] in ("module", "text"):
                 continue

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from purlin.index.records import Document, Location, Skipped, Value
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Document, Location, Value, printable
 
 MAX_HEADING_CHARS = 200
 # Longer lines are no headings; to look for one in them takes time.
@@ -27,7 +28,6 @@ MIN_WINDOW_SHARE = 0.5
 _FENCE = re.compile(r"( {0,3}(?:`{3,}(?=[^`]*$)|~{3,}))")
 _LISTING = re.compile(r"(-{4,}|\.{4,})\s*$")
 _FENCED = frozenset(["asciidoc", "markdown", "notebook"])
-_NOT_A_NOTEBOOK = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 # What IPython takes for itself in a cell: `%matplotlib inline`, `!ls`.
 _MAGIC = re.compile(r"^[%!].*", re.MULTILINE)
 _HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
@@ -46,15 +46,8 @@ class _Section:
 
 def section_documents(
     text: str, path: str, language: str, fields: Mapping[str, Value]
-) -> Iterator[Document | Skipped]:
-    """A document per section of a page or notebook, or several if the section is long."""
-    if language == "notebook":
-        try:
-            text = _notebook_text(text)
-        except _NOT_A_NOTEBOOK as error:
-            yield Skipped(path, f"not a notebook: {type(error).__name__}: {error}"[:200])
-            return
-
+) -> Iterator[Document]:
+    """A document per section of a page, or several if the section is long."""
     lines = text.split("\n")
     for section in _sections(lines, language):
         if section.headings and not _has_text(section, lines):
@@ -282,15 +275,36 @@ def _heading(
     return styles.index(style) + 1, line[:MAX_HEADING_CHARS]
 
 
-def _notebook_text(text: str) -> str:
-    """The cells of a notebook, code between fences; outputs are left out."""
-    return "\n\n".join(map(_cell_text, _cells(json.loads(text))))
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """The text of a notebook's cells, code between fences; outputs are left out.
+
+    `code` has the cells of code with their numbers, `suffix` that of files in their language.
+    """
+
+    text: str
+    code: list[tuple[int, str]]
+    suffix: str
 
 
-def _cells(notebook: Any) -> Iterator[Any]:
-    """All cells; up to format 3 they are in worksheets."""
-    for sheet in [notebook] if "cells" in notebook else notebook["worksheets"]:
-        yield from sheet["cells"]
+def read_notebook(content: str) -> Notebook:
+    """Read the JSON of a notebook. Raises InvalidInput for what is none."""
+    try:
+        notebook = json.loads(content)
+        # Up to format 3, cells are in worksheets.
+        sheets = [notebook] if "cells" in notebook else notebook["worksheets"]
+        cells = [cell for sheet in sheets for cell in sheet["cells"]]
+        code = [
+            (number, _MAGIC.sub("", _source(cell)))
+            for number, cell in enumerate(cells, 1)
+            if cell["cell_type"] == "code"
+        ]
+        language = (notebook.get("metadata") or {}).get("language_info") or {}
+        suffix = str(language.get("file_extension", ".py"))
+        return Notebook("\n\n".join(map(_cell_text, cells)), code, suffix)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        reason = f"not a notebook: {type(error).__name__}: {error}"
+        raise InvalidInput(reason[:200]) from error
 
 
 def _cell_text(cell: Any) -> str:
@@ -305,23 +319,4 @@ def _source(cell: Any) -> str:
     source = cell["input"] if is_old else cell["source"]
     text = source if isinstance(source, str) else "".join(source)
     # An escape in JSON may be half of a surrogate pair, which is no text.
-    return text.encode(errors="replace").decode()
-
-
-def code_cells(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The suffix of files in a notebook's language, and its cells of code with their numbers.
-
-    What is no notebook has no cells.
-    """
-    try:
-        notebook = json.loads(text)
-        language = notebook.get("metadata", {}).get("language_info", {})
-        suffix = str(language.get("file_extension", ".py"))
-        cells = [
-            (number, _MAGIC.sub("", _source(cell)))
-            for number, cell in enumerate(_cells(notebook), 1)
-            if cell["cell_type"] == "code"
-        ]
-    except _NOT_A_NOTEBOOK:
-        return ".py", []
-    return suffix, cells
+    return printable(text)

@@ -2,7 +2,7 @@
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
 Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, or OpenAPI and JSON
-Schema. Without any, there is the help of the running Python. All but HTML is turned into HTML first, so
+Schema in JSON or YAML. Without any, there is the help of the running Python. All but HTML is turned into HTML first, so
 that one reader serves all.
 """
 
@@ -24,7 +24,7 @@ from purlin.index import versions
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources.encodings import ESCAPED_JAPANESE, decoded, is_escaped, text_codec
-from purlin.index.sources.files import files_below
+from purlin.index.sources.files import files_below, read_bounded
 from purlin.index.sources.references import (
     asciidoc,
     docstrings,
@@ -57,6 +57,8 @@ PAGE_FORMATS = {
     ".rst": "rst",
     ".txt": "rst",
     ".json": "schema",
+    ".yaml": "yaml",
+    ".yml": "yaml",
 }
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
@@ -68,8 +70,10 @@ _INDEX_PAGE = re.compile(
     r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|doc-index(-.*)?|index-all|package-tree"
     r"|overview-tree|.*\.rs|theindex|all-documents|undoccedSummary|(class|module|name)Index)\.html?"
 )
-# `openapi.json`, `petstore.swagger.json`, `settings.schema.json`; a directory may have any other JSON.
-_SCHEMA = re.compile(r"(?:.*[._-])?(?:openapi|swagger|schema)(?:[._-].*)?\.json", re.IGNORECASE)
+# `openapi.yaml`, `petstore.swagger.json`, `settings.schema.json`; a directory may have any other data.
+_SCHEMA = re.compile(
+    r"(?:.*[._-])?(?:openapi|swagger|schema)(?:[._-].*)?\.(?:json|ya?ml)", re.IGNORECASE
+)
 _BUILD_FOLDERS = words(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
 )
@@ -223,7 +227,7 @@ def _walk(root: Path) -> Iterator[Path | Skipped]:
 
 def _is_page(name: str) -> bool:
     page_format = _format(name)
-    if page_format == "schema":
+    if page_format in ("schema", "yaml"):
         return _SCHEMA.fullmatch(name) is not None
     return page_format is not None and not _INDEX_PAGE.fullmatch(name)
 
@@ -239,12 +243,12 @@ def _is_entered(name: str) -> bool:
 
 
 def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        return Skipped(name, f"cannot be read: {error.strerror}")
+    # One byte over the limit tells that a page is too long.
+    file = read_bounded(path, name, limit + 1, cut=True)
+    if isinstance(file, Skipped):
+        return file
 
+    content = file.data
     if name.endswith(".gz") and len(content) <= limit:
         unpacker = zlib.decompressobj(wbits=31)
         try:
@@ -362,6 +366,7 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "markdown": markdown.html,
     "rst": rst.html,
     "schema": schemas.html,
+    "yaml": schemas.html_of_yaml,
 }
 
 _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {

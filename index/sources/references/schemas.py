@@ -1,4 +1,4 @@
-"""Turn OpenAPI and JSON Schema documents into HTML.
+"""Turn OpenAPI and JSON Schema documents, in JSON or YAML, into HTML.
 
 Each endpoint, its parameters and responses, each schema and its properties become entries, and their
 JSON pointers anchors. What another part of the document describes (`$ref`) is named, not repeated.
@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from purlin.index.errors import InvalidInput
+from purlin.index.sources.references import yaml_values
 from purlin.index.sources.references.page_markup import marked
 
 MAX_ENTRIES = 20_000  # of a document
@@ -42,29 +43,37 @@ Node = MutableMapping[str, Any]
 
 
 def html(text: str) -> str:
-    """Return a page with the document's entries.
+    """Return a page with the entries of a document in JSON.
 
     Raises InvalidInput if it is no such document, has too many entries or makes too long a page.
     """
     try:
-        return _joined(_Page(_parsed(text)).parts())
+        return _page(_json(text))
     except RecursionError:
         raise InvalidInput("nested too deeply; flatten it") from None
 
 
-def _parsed(text: str) -> Node:
+def html_of_yaml(text: str) -> str:
+    """Return the same page of a document in YAML."""
+    return _page(yaml_values.value(text))
+
+
+def _json(text: str) -> Any:
     try:
-        document = _node(json.loads(text))
+        return json.loads(text)
     except ValueError as error:
         raise InvalidInput(f"not valid JSON: {error}") from None
 
+
+def _page(value: Any) -> str:
+    document = _node(value)
     is_schema = _JSON_SCHEMA in str(document.get("$schema"))
     if not is_schema and document.keys().isdisjoint(("openapi", "swagger")):
         raise InvalidInput(
-            "neither OpenAPI nor JSON Schema: the JSON has no key openapi or swagger, and no $schema"
+            "neither OpenAPI nor JSON Schema: it has no key openapi or swagger, and no $schema"
             f" of {_JSON_SCHEMA}; add the key if it is either"
         )
-    return document
+    return _joined(_Page(document).parts())
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -234,12 +243,14 @@ def _facts(schema: Node, type_name: str) -> Iterator[str]:
         yield f"Type: {type_name}"
     for key in _FACTS:
         value = schema.get(key)
-        values = _list(value)[:MAX_VALUES] if key == "enum" else [value]
+        values = _list(value) if key == "enum" else [value]
         # A flag that is off says nothing; a schema's `required` lists properties, which say it themselves.
         is_said = value is True if key in _FLAGS else key in schema
         if is_said and values:
             label = "One of" if key == "enum" else " ".join(_CAPITAL.split(key)).capitalize()
-            yield f"{label}: {', '.join(map(_value, values))}"
+            shown = ", ".join(map(_value, values[:MAX_VALUES]))
+            more = len(values) - MAX_VALUES
+            yield f"{label}: {shown}" + (f" and {more:,} more" if more > 0 else "")
 
 
 def _value(value: Any) -> str:

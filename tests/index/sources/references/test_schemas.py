@@ -255,3 +255,62 @@ def test_a_change_of_the_file_changes_its_digest(tmp_path: Path) -> None:
     write_tree(tmp_path, {"openapi.json": json.dumps({**SHOP, "info": {"title": "Store"}})})
     [after] = manual.files(tmp_path)
     assert before.digest != after.digest  # type: ignore[union-attr]
+
+
+PUMP = """\
+openapi: 3.0.3
+info: {title: Pumps}
+paths:
+  /pumps/{id}:
+    get: &get
+      operationId: readPump
+      parameters:
+        - {name: since, schema: {type: string, default: 2020-01-01}}
+        - name: mode
+          schema: {type: string, enum: [on, off, no], default: off}
+      responses:
+        200: {description: A pump.}
+    head:
+      <<: *get
+      operationId: peekPump
+"""
+
+
+def test_yaml_is_read_as_the_json_that_it_stands_for(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"yaml/openapi.yml": PUMP, "yaml/compose.yaml": "services: {}"})
+    entries = by_id(tmp_path / "yaml")
+    get = "openapi.yml#/paths/~1pumps~1%7Bid%7D/get"
+    assert entries[get].title == "GET /pumps/{id}, readPump"
+    assert entries[f"{get}/parameters/0"].body == "Type: string\nDefault: 2020-01-01"
+    assert entries[f"{get}/parameters/1"].body == "Type: string\nDefault: off\nOne of: on, off, no"
+    assert entries[f"{get}/responses/200"].body == "A pump."
+    head = get.replace("/get", "/head")
+    assert entries[head].title == "HEAD /pumps/{id}, peekPump"
+    assert f"{head}/parameters/1" in entries
+
+    assert schemas.html_of_yaml(json.dumps(SHOP)) == schemas.html(json.dumps(SHOP))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: b: c", "not valid YAML: mapping values are not allowed in this context (line 1)"),
+        ("a: 1\n---\nb: 2", "neither OpenAPI nor JSON Schema"),
+        ("name: Pumps", "neither OpenAPI nor JSON Schema"),
+        ("- 5", "neither OpenAPI nor JSON Schema"),
+    ],
+)
+def test_yaml_that_is_no_openapi_is_left_out_with_a_reason(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    write_tree(tmp_path, {"openapi.yaml": text})
+    assert only_skipped(tmp_path).startswith(reason)
+
+
+def test_enumerations_tell_how_many_values_are_left_out() -> None:
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    enum = [f"v{number}" for number in range(schemas.MAX_VALUES + 3)]
+    html = schemas.html(json.dumps({**schema, "properties": {"a": {"enum": enum}}}))
+    assert "v99 and 3 more<" in html
+    html = schemas.html(json.dumps({**schema, "properties": {"a": {"enum": enum[:-3]}}}))
+    assert "v99<" in html
