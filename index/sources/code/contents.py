@@ -64,8 +64,8 @@ _OTHER_CODE = kinds(
     racket="rkt", raku="raku rakumod pm6 p6", reason="re", rego="rego", rescript="res resi", rexx="rexx",
     robot="robot", sas="sas", scheme="scm ss sld sls", smalltalk="st", smt="smt2", solidity="sol", sparql="sparql rq",
     sql="tsql psql pgsql", standardml="sml fun", stan="stan", tcl="tcl",
-    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl template"
-    " ftl ftlh marko vm",
+    template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl eex heex leex tpl gotmpl tftpl"
+    " template ftl ftlh marko vm",
     thrift="thrift", tlaplus="tla", v="v", vala="vala", vbscript="vbs", verilog="sv svh vh", vhdl="vhd vhdl", vim="vim",
     visualbasic="vb bas frm", vyper="vy", wasm="wat wast wit", wgsl="wgsl", wolfram="wl", xaml="xaml axaml",
     yacc="y yy ypp yxx mly", yang="yang", zeek="zeek", zig="zon",
@@ -76,20 +76,28 @@ _DOCS = kinds(
     org="org", pod="pod", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
 _CONFIG = kinds(
-    bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars",
-    ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest",
-    kdl="kdl", m4="m4",
-    make="mk mak make am", opam="opam", qmake="pri", meson="meson",
+    bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars nomad",
+    crontab="cron crontab",
+    ini="ini cfg conf cnf cf properties editorconfig desktop nmconnection logrotate nft rules sudoers preset"
+    " service timer socket mount automount path target slice swap network netdev link nspawn container kube",
+    json="json jsonc json5 webmanifest",
+    kdl="kdl", m4="m4", make="mk mak make am", opam="opam", qmake="pri", meson="meson",
     msbuild="csproj fsproj vbproj vcxproj props targets sln", rpm="spec",
-    toml="toml", xml="xml xsd xsl xslt plist qrc", yaml="yaml yml",
+    toml="toml", xml="xml xsd xsl xslt plist qrc nuspec wxs wxi", yaml="yaml yml",
 )  # fmt: skip
 _OTHER_LANGUAGES = frozenset(_OTHER_CODE.values())
-_CONFIG_NAMES = kinds(
-    bazel="build workspace", cmake="cmakelists.txt", dune="dune dune-project", groovy="jenkinsfile",
-    ini="doxyfile", kconfig="kconfig", make="makefile gnumakefile justfile", meson="meson.build",
-    text="procfile go.mod codeowners caddyfile requirements.txt constraints.txt configure.ac",
+# Of these, "Makefile.linux", "Dockerfile-dev" and the like are, too.
+_STEMS = kinds(
+    docker="dockerfile containerfile", groovy="jenkinsfile", make="makefile gnumakefile", text="procfile caddyfile",
 )  # fmt: skip
-_DOCKER_NAMES = words("dockerfile containerfile")
+_STEM_END = re.compile(r"[._-]")
+_CONFIG_NAMES = kinds(
+    bazel="build workspace", cmake="cmakelists.txt", crontab="crontab", dune="dune dune-project",
+    ini="doxyfile .flake8 .pylintrc .coveragerc .env.example .env.sample .env.template .env.dist",
+    json=".eslintrc .prettierrc .babelrc", kconfig="kconfig", make="justfile", meson="meson.build",
+    text="go.mod codeowners requirements.txt constraints.txt configure.ac .dockerignore .tool-versions",
+    yaml=".clang-format .clang-tidy .yamllint .ansible-lint",
+)  # fmt: skip
 _CODE_NAMES: dict[str, Language] = {
     **dict.fromkeys(
         "rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile dangerfile appraisals berksfile"
@@ -102,6 +110,8 @@ _CODE_NAMES: dict[str, Language] = {
 _DOCS_NAMES = words(
     "changelog changes contributing history news todo security authors install hacking"
 )
+# Tables and scripts of Debian's packages, whose names are before it.
+_OF_CRON = re.compile(r"(?:^|\.)cron\.(d|hourly|daily|weekly|monthly)$")
 _LICENCES = words("license licence copying unlicense notice license-mit license-apache")
 
 _LOCKS = words(
@@ -110,7 +120,7 @@ _LOCKS = words(
 )
 _SECRETS = re.compile(
     r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
-    r"|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
+    r"|id_(rsa|dsa|ecdsa|ed25519)|ssh_host_\w+_key|g?shadow-?|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
 )
 _DATA = words(
     ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
@@ -123,8 +133,15 @@ _BINARY = words(
     " .onnx .pt .pth .safetensors .h5 .ttf .otf .woff .woff2 .eot .mp3 .mp4 .m4a .wav .ogg .flac .avi .mov .webm .mkv"
     " .swf .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
+# Directories whose files are configuration, whatever their names: of systems, packages and Ansible.
+_OF_SETTINGS = re.compile(
+    r"(^|/)(etc(/.*)?|debian|[\w-]+\.d|sites-(available|enabled)|group_vars|host_vars|inventor(y|ies))$",
+    re.IGNORECASE,
+)
+# Notes on changes, a file each, are documentation.
+_NOTE_ON_CHANGES = re.compile(r"(^|/)(releasenotes/notes|changelogs/fragments)/[^/]*\.ya?ml$")
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
-_OF_TEMPLATES = words(".in .dist .example .sample .template .tpl")
+_OF_TEMPLATES = words(".in .dist .example .sample .template .tpl .tftpl")
 
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
 # What interpreters, modes of editors and people call a language that has another name here.
@@ -172,6 +189,10 @@ _OBJECTIVE_C = re.compile(
 _OF_C = re.compile(
     rb"^[ \t]*(?:@(?:interface|protocol|implementation|class|import)\b|#|//|/\*)", re.MULTILINE
 )
+# Instructions of which one is in nearly every routine.
+_OF_ASSEMBLY = re.compile(
+    rb"^[ \t]+(?:mov[bwlqaz]?|push[lqw]?|jmp|ldr|stp)[ \t]+[%\w\[$]", re.MULTILINE | re.IGNORECASE
+)
 # V, which has the same suffix, closes its blocks with braces.
 _OF_VERILOG = re.compile(rb"^[ \t]*endmodule\b", re.MULTILINE)
 # A routine of Pascal, and a directive of Prolog, which Perl cannot have there.
@@ -197,6 +218,7 @@ _SHARED_SUFFIXES: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
     ("objectivec", lambda content: not _OF_C.search(content), "matlab"),
     ("include", lambda content: content.startswith(b"<?php"), "php"),
     ("include", _OF_PASCAL.search, "pascal"),
+    ("include", _OF_ASSEMBLY.search, "assembly"),
     ("perl", _OF_PROLOG.search, "prolog"),
     ("v", _OF_VERILOG.search, "verilog"),
 )
@@ -214,6 +236,8 @@ def file_type(path: str) -> FileType | LeftOut | None:
     if _SECRETS.fullmatch(name):
         return LeftOut("may hold secrets")
 
+    if _NOTE_ON_CHANGES.search(path):
+        return FileType("docs", "yaml")
     if kind := _by_name(name, suffix):
         return kind
     if suffix in _OF_TEMPLATES:
@@ -227,6 +251,9 @@ def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
     """What a file holds whose name is known, as a whole or up to a suffix that says nothing."""
     if language := _CODE_NAMES.get(name):
         return FileType("code", language.name, language)
+    if match := _OF_CRON.search(name):
+        is_table = match[1] == "d"
+        return FileType("config", "crontab") if is_table else FileType("code", BASH.name, BASH)
     if label := _CONFIG_NAMES.get(name):
         return FileType("config", label, _CONFIG_GRAMMARS.get(label))
 
@@ -235,10 +262,18 @@ def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
         return LeftOut("a licence")
     if _by_suffix(suffix) is not None:
         return None
-    # "Dockerfile.prod" and "README.Debian", too.
-    if stem in _DOCKER_NAMES:
-        return FileType("code", "docker")
+    # "Makefile.linux", "Dockerfile-dev" and "README.Debian", too.
+    if label := _STEMS.get(_STEM_END.split(name, maxsplit=1)[0]):
+        return FileType(
+            "code" if label == "docker" else "config", label, _CONFIG_GRAMMARS.get(label)
+        )
     return FileType("docs", "text") if name in _DOCS_NAMES or stem == "readme" else None
+
+
+def type_by_directory(path: str) -> FileType | None:
+    """What a file holds whose name does not tell, where its directories do: `etc`, `cron.d`."""
+    is_config = _OF_SETTINGS.search(path.rpartition("/")[0]) is not None
+    return FileType("config", "text") if is_config else None
 
 
 def has_suffix(path: str) -> bool:

@@ -664,10 +664,38 @@ WGSL = PatternLanguage(
 )
 
 # By the names that files of these languages have.
+# A label after a blank line or a comment begins a routine or data; others are places in these. What
+# is before it on lines of its own makes it visible or aligns it.
+_LABEL = (
+    r"[ \t]*+\n(?:[ \t]*+(?:global|\.(?:globa?l|type|(?:p2|b)?align|func|hidden|weak|text|section)|align|section)"
+    r"\b[^\n]*+\n){0,6}(?P<name>[A-Za-z_$?@][\w$?@]{0,100}+):(?!=)"
+)
+ASSEMBLY = PatternLanguage(
+    heads=(
+        _head(_LABEL, "form", "function", is_indented=False),
+        _head(r"(?P<name>[\w$?@]+) (?P<word>proc)\b", "words", ignores_case=True),
+        _head(r"[.%]i?(?P<word>macro) (?P<name>\w+)", "words", ignores_case=True),
+        _head(r"(?P<name>\w+) (?P<word>macro)\b", "words", ignores_case=True),
+    ),
+    hidden=_hidden(
+        rf"(?:;|(?<![^\s])\#[ \t]|(?<![^\s])@[ \t])[^\n]*+|{_SLASHES}", _STRING, _SINGLE
+    ),
+    kinds={"proc": "function"},
+    form_end=re.compile(
+        rf"(?<=\S)(?=\s*?\n(?:{_LABEL.replace('?P<name>', '')}|[ \t]*+(?:[.%]i?macro|[\w$?@]+[ \t]+(?:proc|macro))\b)"
+        r"|\s*\Z)".encode(),
+        re.IGNORECASE,
+    ),
+    signature_end=re.compile(rb"(?<=:)"),
+    marker=re.compile(r"^[ \t]*(?:;+|//+|#|@|/?\*+/?)[ \t]?", re.MULTILINE),
+    closers=_closers(proc=r"[\w$?@]+[ \t]+endp\b", macro=r"[.%]?endm(?:acro)?\b"),
+)
+
 PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
-    "ada": ADA, "awk": AWK, "capnproto": CAPNPROTO, "clojure": CLOJURE, "cmake": CMAKE, "commonlisp": COMMON_LISP,
-    "crystal": CRYSTAL, "d": D, "elm": ELM, "emacslisp": COMMON_LISP, "erlang": ERLANG, "fennel": FENNEL, "css": SASS,
-    "fish": FISH, "flatbuffers": FLATBUFFERS, "fsharp": F_SHARP, "graphql": GRAPHQL, "make": MAKE, "nim": NIM,
-    "pascal": PASCAL, "prisma": PRISMA, "prolog": PROLOG, "protobuf": PROTOBUF, "r": R, "racket": SCHEME,
-    "scheme": SCHEME, "tcl": TCL, "thrift": THRIFT, "verilog": VERILOG, "vhdl": VHDL, "vim": VIM, "wgsl": WGSL,
+    "ada": ADA, "assembly": ASSEMBLY, "awk": AWK, "capnproto": CAPNPROTO, "clojure": CLOJURE, "cmake": CMAKE,
+    "commonlisp": COMMON_LISP, "crystal": CRYSTAL, "d": D, "elm": ELM, "emacslisp": COMMON_LISP, "erlang": ERLANG,
+    "fennel": FENNEL, "css": SASS, "fish": FISH, "flatbuffers": FLATBUFFERS, "fsharp": F_SHARP, "graphql": GRAPHQL,
+    "make": MAKE, "nim": NIM, "pascal": PASCAL, "prisma": PRISMA, "prolog": PROLOG, "protobuf": PROTOBUF, "r": R,
+    "racket": SCHEME, "scheme": SCHEME, "tcl": TCL, "thrift": THRIFT, "verilog": VERILOG, "vhdl": VHDL, "vim": VIM,
+    "wgsl": WGSL,
 }  # fmt: skip

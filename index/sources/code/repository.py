@@ -39,6 +39,7 @@ from purlin.index.sources.code.contents import (
     is_translations,
     refined_type,
     type_by_content,
+    type_by_directory,
 )
 from purlin.index.sources.code.definitions import outline
 from purlin.index.sources.code.languages import DIALECTS
@@ -125,13 +126,15 @@ def _type_of(root: Path, name: str) -> FileType | LeftOut | None:
         return kind
     if name.rpartition("/")[2].startswith("."):
         return None
+
+    otherwise = type_by_directory(name) or LeftOut(_UNKNOWN)
     if has_suffix(name):
-        return LeftOut(_UNKNOWN)
+        return otherwise
 
     head = read_bounded(f"{root}/{name}", name, HEAD_BYTES, cut=True)
     if not isinstance(head, FileContent):
         return None
-    return type_by_content(head.data) or LeftOut(_UNKNOWN)
+    return type_by_content(head.data) or otherwise
 
 
 def _single_file(

@@ -425,7 +425,10 @@ def _bash_function(node: ts.Node) -> str | Block:
 
 BASH = Language(
     name="bash",
-    suffixes=(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
+    suffixes=(
+        *(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
+        *(".preinst", ".postinst", ".prerm", ".postrm"),
+    ),
     module="tree_sitter_bash",
     definitions={"function_definition": _bash_function},
     inside=words(

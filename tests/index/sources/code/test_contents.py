@@ -34,7 +34,19 @@ from tests.support.files import write_tree
         ("CMakeLists.txt", "config", "cmake"),
         ("a/schema.sql", "code", "sql"),
         (".pre-commit-config.yaml", "config", "yaml"),
-        (".env.example", None, None),
+        (".env.example", "config", "ini"),
+        ("deploy/backup.timer", "config", "ini"),
+        ("sys/unix/Makefile.src", "config", "make"),
+        ("bin/Makefile_gfortran", "config", "make"),
+        ("Dockerfile-dev", "code", "docker"),
+        ("Jenkinsfile.nightly", "config", "groovy"),
+        ("build_docker.py", "code", "python"),
+        ("debian/kiln.cron.d", "config", "crontab"),
+        ("debian/kiln.cron.daily", "code", "bash"),
+        ("debian/kiln.postinst", "code", "bash"),
+        ("modules/files/user_data.tftpl", "code", "template"),
+        ("values.yaml.tftpl", "config", "yaml"),
+        ("changelogs/fragments/12-kiln.yml", "docs", "yaml"),
         # What a template is made into tells.
         ("src/config.h.in", "code", "c"),
         ("bin/run.sh.in", "code", "bash"),
@@ -67,6 +79,8 @@ def test_names_tell_the_content(path: str, content: str | None, language: str | 
         (".env", "may hold secrets"),
         ("a/.env.production", "may hold secrets"),
         ("deploy/server.pem", "may hold secrets"),
+        ("etc/shadow", "may hold secrets"),
+        ("etc/ssh/ssh_host_rsa_key", "may hold secrets"),
         ("LICENSE.txt", "a licence"),
         ("data/rows.csv", "data rather than text"),
         ("logo.PNG", ""),
@@ -104,6 +118,28 @@ def test_content_chooses_files(tmp_path: Path) -> None:
     expected = [".github/workflows/ci.yml::(text)", lock, "pyproject.toml::(text)"]
     assert [getattr(item, "id", item) for item in items["config"]] == expected
     assert len(items["all"]) == 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["etc/fstab", "roles/web/files/etc/exports.d/kiln.exports", "nginx/sites-available/kiln", "debian/control",
+     "group_vars/all", "inventory/production", "cron.d/backup"],
+)  # fmt: skip
+def test_directories_of_settings_tell_the_content(tmp_path: Path, path: str) -> None:
+    write_tree(
+        tmp_path,
+        {path: "/srv/kiln  gss/krb5(rw)\n", "notes/exports.old": "/srv", "notes/fstab": "/srv"},
+    )
+
+    [document] = [item for item in read(tmp_path, content="config") if isinstance(item, Document)]
+
+    assert (document.location.path, document.fields["language"]) == (path, "text")
+
+
+def test_code_in_a_directory_of_settings_stays_code(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"etc/init.d/kiln": "#!/bin/sh\nfire() {\n  echo fire\n}\n"})
+
+    assert [document.title for document in documents(tmp_path)] == ["fire"]
 
 
 @pytest.mark.parametrize("content", ["code", "docs", "config", "all"])
