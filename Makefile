@@ -20,7 +20,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
 	$(MAKE) --no-print-directory --jobs 2 test-training test-others
 
-# To load torch takes a process longer than to load all else: only the first of these does.
+# With torch a process takes twice as long to collect its tests: the first of these alone does.
 TRAINING_TESTS := tests/training tests/benchmarks tests/index/qa tests/project/test_reproduce.py
 
 test-training: $(VENV)/.dev

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "purlin",
     deadline=None,
-    # Other ones in the next run, and those that have failed again.
+    # Half as many as by default: the next run draws others.
     max_examples=50,
     # Examples may share what a fixture made: they write files of the same names again.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
