@@ -7,9 +7,9 @@ import gc
 import os
 import ssl
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before torch is imported: two threads wait for each other if cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,11 +27,16 @@ from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import TESTS
 from tests.support.processes import alone, shared_directory
 
+if TYPE_CHECKING:
+    from tests.support.traced import TracedOnce
+
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
 settings.register_profile(
     "purlin",
     deadline=None,
+    # Other ones in the next run, and those that have failed again.
+    max_examples=50,
     # Examples may share what a fixture made: they write files of the same names again.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     derandomize="CI" in os.environ,
@@ -84,9 +89,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return 3 * (os.cpu_count() or 1) // 2
 
 
+def pytest_collection() -> None:
+    """Spare the collector the search for garbage meanwhile: there is none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector all that is imported, a million objects."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -106,17 +117,16 @@ def certificates_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def reader_directory(
-    tmp_path_factory: pytest.TempPathFactory, traced_once: Callable[..., None]
-) -> Path:
+def reader_directory(tmp_path_factory: pytest.TempPathFactory, traced_once: TracedOnce) -> Path:
     """A tiny reader with random weights, exported by one process for all: that takes seconds."""
     made = shared_directory(tmp_path_factory) / "tiny-reader"
 
     with alone(made.with_suffix(".lock")):
         if not made.exists():
             from tests.support.readers import tiny_reader
+            from tests.support.traced import exports_traced_by
 
-            with _exports_traced_by(traced_once):
+            with exports_traced_by(traced_once):
                 tiny_reader(tmp_path_factory.mktemp("reader")).rename(made)
     return made
 
@@ -129,7 +139,7 @@ def seeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> TracedOnce:
     """Stand in for the exports' `trace`, see `tests.support.traced`."""
     from tests.support.traced import TracedOnce
 
@@ -139,20 +149,11 @@ def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def graphs_once(traced_once: Callable[..., None]) -> Iterator[None]:
+def graphs_once(traced_once: TracedOnce) -> Iterator[None]:
     """Trace each architecture once for all exports: torch takes seconds."""
-    with _exports_traced_by(traced_once):
-        yield
+    from tests.support.traced import exports_traced_by
 
-
-@contextmanager
-def _exports_traced_by(trace: Callable[..., None]) -> Iterator[None]:
-    from purlin.training import cross_encoder
-    from purlin.training.exporting import encoder as encoder_export
-
-    with pytest.MonkeyPatch.context() as patched:
-        for module in (encoder_export, cross_encoder):
-            patched.setattr(module, "trace", trace)
+    with exports_traced_by(traced_once):
         yield
 
 

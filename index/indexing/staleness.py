@@ -8,10 +8,12 @@ change of permissions moves it, too. The number of files and the time are limite
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from purlin.index.builds.manifests import Manifest
 
@@ -19,6 +21,8 @@ MAX_FILES = 50_000
 TIME_LIMIT_S = 2.0
 # Largest rounding of the times of files and builds.
 _TICK_S = 0.01
+
+_Change = Literal["changed", "added", "removed"]
 
 
 @dataclass(slots=True)
@@ -35,21 +39,6 @@ class Staleness:
     removed: int = 0
 
 
-class _LimitReached(Exception):
-    """The file or time limit was reached."""
-
-
-class _Limits:
-    def __init__(self) -> None:
-        self._files_left = MAX_FILES
-        self._deadline = time.monotonic() + TIME_LIMIT_S
-
-    def count_file(self) -> None:
-        self._files_left -= 1
-        if self._files_left < 0 or time.monotonic() > self._deadline:
-            raise _LimitReached
-
-
 def find_staleness(
     manifest: Manifest, read: Collection[str], skipped: Collection[str]
 ) -> Staleness | None:
@@ -61,16 +50,20 @@ def find_staleness(
     if not roots:
         return None
 
-    staleness = Staleness(reachable=True)
+    deadline = time.monotonic() + TIME_LIMIT_S
+    complete, counts = True, Counter[_Change | None]()
     try:
         if not all(root.exists() for root in roots):
             return Staleness(reachable=False)
-        _count(staleness, manifest, roots, read, skipped)
-    except _LimitReached:
-        staleness.complete = False
+
+        for number, change in enumerate(_changes(manifest, roots, read, skipped)):
+            if number == MAX_FILES or time.monotonic() > deadline:
+                complete = False
+                break
+            counts[change] += 1
     except OSError:
         return Staleness(reachable=False)
-    return staleness
+    return Staleness(True, complete, counts["changed"], counts["added"], counts["removed"])
 
 
 def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
@@ -86,7 +79,7 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
             return set()
 
         began = _began(manifest)
-        return {name for name, path in _paths(roots, names) if _has_changed(path, began)}
+        return {name for name, path in _paths(roots, names) if _change(path, began)}
     except OSError:
         return set()
 
@@ -100,41 +93,33 @@ def is_single_file(manifest: Manifest) -> bool:
         return False
 
 
-def _has_changed(path: Path, began: float) -> bool:
-    try:
-        return path.stat().st_ctime > began + _TICK_S
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-
-
 def _began(manifest: Manifest) -> float:
     """Return when the build began, in seconds since 1970."""
     return datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
 
 
-def _count(
-    staleness: Staleness,
-    manifest: Manifest,
-    roots: list[Path],
-    read: Collection[str],
-    skipped: Collection[str],
-) -> None:
-    """Count the files that changed since the build began, and those that a build would read now."""
+def _changes(
+    manifest: Manifest, roots: list[Path], read: Collection[str], skipped: Collection[str]
+) -> Iterator[_Change | None]:
+    """Yield what has happened since the build began to its files, and to those that one would read now."""
     # Imported here, because it loads all readers.
     from purlin.index.sources import names
 
-    limits, began = _Limits(), _began(manifest)
+    began = _began(manifest)
     for _, path in _paths(roots, read):
-        limits.count_file()
-        try:
-            staleness.changed += path.stat().st_ctime > began + _TICK_S
-        except (FileNotFoundError, NotADirectoryError):
-            staleness.removed += 1
+        yield _change(path, began)
 
     indexed = {*read, *skipped}
     for name in names(manifest.kind, roots):
-        limits.count_file()
-        staleness.added += name not in indexed
+        yield None if name in indexed else "added"
+
+
+def _change(path: Path, began: float) -> _Change | None:
+    """Return what has happened to a file of the build since it began."""
+    try:
+        return "changed" if path.stat().st_ctime > began + _TICK_S else None
+    except (FileNotFoundError, NotADirectoryError):
+        return "removed"
 
 
 def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]]:

@@ -11,11 +11,8 @@ from typing import Any
 
 import httpx
 import numpy as np
-import openai
 import pytest
 from fastapi.testclient import TestClient
-from huggingface_hub import InferenceClient
-from huggingface_hub.errors import HfHubHTTPError
 
 from purlin.app.protocols import MAX_INPUTS
 from purlin.index.encoder import TRANSFORMER_ENCODER
@@ -58,10 +55,12 @@ def url(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
 
 
-# ---- OpenAI
+# ---- OpenAI; other tests need not wait for the import, which takes a second
 
 
 def test_openai_client_gets_vectors(url: str, encoder: Encoder) -> None:
+    import openai
+
     with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         for form in ({}, {"encoding_format": "float"}, {"dimensions": DIM}):
             reply = client.embeddings.create(input=TEXTS, model="tiny", **form)  # type: ignore[arg-type]
@@ -81,6 +80,8 @@ def test_openai_client_gets_vectors(url: str, encoder: Encoder) -> None:
 
 
 def test_openai_client_shows_errors(url: str) -> None:
+    import openai
+
     with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         with pytest.raises(openai.UnprocessableEntityError, match="token ids") as refused:
             client.embeddings.create(input=[1, 2, 3], model="tiny")
@@ -91,6 +92,8 @@ def test_openai_client_shows_errors(url: str) -> None:
 
 
 def test_openai_client_sends_a_key(encoder: Encoder, tmp_path: Path) -> None:
+    import openai
+
     with listening(tmp_path, encoder, keys=API_KEYS) as url:
         with openai.OpenAI(base_url=f"{url}/v1", api_key=SEARCH_KEY) as client:
             assert len(client.embeddings.create(input="a", model="tiny").data) == 1
@@ -195,6 +198,9 @@ def test_middleware_errors_have_both_formats(encoder: Encoder, tmp_path: Path) -
 
 
 def test_hugging_face_client_gets_vectors(url: str, encoder: Encoder) -> None:
+    from huggingface_hub import InferenceClient
+    from huggingface_hub.errors import HfHubHTTPError
+
     with InferenceClient(base_url=f"{url}/embed") as client:
         as_query = {"prompt_name": "query", "normalize": True}
         for role, options in (("passage", {}), ("query", as_query)):

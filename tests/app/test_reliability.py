@@ -71,9 +71,9 @@ def described(home: Path, released: Encoder) -> Iterator[tuple[Server, dict[str,
 
 
 def test_replies_conform_to_the_description(described: tuple[Server, dict[str, Any]]) -> None:
-    statuses = conforms(*described, each=12)
+    statuses = conforms(*described, each=8)
     print(dict(statuses))
-    assert sum(statuses.values()) > 150
+    assert sum(statuses.values()) > 100
     assert {200, 401, 404, 422} <= statuses.keys()
 
 
@@ -210,7 +210,7 @@ def test_damage_to_served_files_never_changes_answers(home: Path, released: Enco
             if path.is_file()
         ]
         for path in [*served, directories[0] / "CURRENT"]:
-            for _ in damaged(path):
+            for _ in damaged(path, DAMAGES[::2]):
                 assert answers(server) == expected
 
         make(home, "code", FUNCTIONS, encoder=released)

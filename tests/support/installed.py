@@ -94,7 +94,7 @@ def install(wheel: Path, directory: Path, *, extras: Sequence[str] = ()) -> Envi
     python = directory / "bin" / "python"
     subprocess.run(
         [sys.executable, "-m", "pip", "--python", python, "install", "--quiet",
-         "--no-deps", "--no-index", "--disable-pip-version-check", wheel],
+         "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check", wheel],
         check=True,
     )  # fmt: skip
 

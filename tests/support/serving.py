@@ -143,6 +143,9 @@ def limited(script: str, file_bytes: int) -> str:
 def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Wait until a condition holds; fails after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
+    pause_s = 0.01
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        # To ask all the time would take from what is waited for.
+        pause_s = min(1.2 * pause_s, 0.05)

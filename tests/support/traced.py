@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from purlin.training import cross_encoder
+from purlin.training.exporting import encoder as encoder_export
 from purlin.training.exporting.graphs import trace
 from tests.support.processes import alone
 
@@ -35,7 +38,7 @@ class TracedOnce:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._traced: dict[str, _Traced | None] = {}
 
     def __call__(
@@ -44,7 +47,7 @@ class TracedOnce:
         """Write a module as an ONNX graph, as `trace` does."""
         architecture = _architecture(graph, transformer, outputs)
         if architecture not in self._traced:
-            stored = self._directory / f"{architecture}.onnx"
+            stored = self.directory / f"{architecture}.onnx"
             weights_file = stored.with_suffix(".json")
             with alone(stored.with_suffix(".lock")):
                 if not weights_file.exists():
@@ -71,6 +74,15 @@ class TracedOnce:
                 values = np.ascontiguousarray(weight.T if is_transposed else weight)
                 constant.CopyFrom(numpy_helper.from_array(values, constant.name))
         onnx.save(model, path)
+
+
+@contextmanager
+def exports_traced_by(trace: TracedOnce) -> Iterator[None]:
+    """Have all exports of the block take their graphs from `trace`."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (encoder_export, cross_encoder):
+            patched.setattr(module, "trace", trace)
+        yield
 
 
 def _architecture(graph: torch.nn.Module, transformer: Any, outputs: Sequence[str]) -> str:

@@ -100,9 +100,8 @@ class Relation:
 
     def holds(self, documents: Sequence[Document]) -> Mask:
         """Return which (n,) of the documents have this relation to the symbol."""
-        if self.verb == "tests":
-            return covering_tests(self.symbol, documents)
-        return (users if self.verb == "uses" else heirs)(self.symbol, documents)
+        related = {"uses": _are_users, "tests": _are_covering_tests, "inherits from": _are_heirs}
+        return np.array(related[self.verb](self.symbol, documents), dtype=np.bool_)
 
 
 def relation_in(query: str) -> Relation | None:
@@ -143,8 +142,8 @@ def _last_name(symbol: str) -> str:
     return SEPARATOR.split(symbol)[-1]
 
 
-def users(symbol: str, documents: Sequence[Document]) -> Mask:
-    """Return which (n,) of the documents use a symbol, but do not define its name.
+def _are_users(symbol: str, documents: Sequence[Document]) -> list[bool]:
+    """Return whether each document uses a symbol, but does not define its name.
 
     The outline of a class that defines the name does not count; a comment with the name does.
     """
@@ -155,15 +154,12 @@ def users(symbol: str, documents: Sequence[Document]) -> Mask:
         if _parts(document.title)[-1] == name
     }
 
-    return np.array(
-        [
-            _parts(document.title)[-1] != name
-            and (document.location.path, _parts(document.title)) not in owners
-            and first_use(symbol, document.body) is not None
-            for document in documents
-        ],
-        dtype=np.bool_,
-    )
+    return [
+        _parts(document.title)[-1] != name
+        and (document.location.path, _parts(document.title)) not in owners
+        and first_use(symbol, document.body) is not None
+        for document in documents
+    ]
 
 
 def first_use(symbol: str, text: str) -> int | None:
@@ -189,20 +185,17 @@ def _may_have(receiver: str | None, owner: str | None) -> bool:
     return receiver.isupper() and not owner.isupper()
 
 
-def covering_tests(symbol: str, documents: Sequence[Document]) -> Mask:
-    """Return which (n,) of the documents are tests that use a symbol, or have its words in their names."""
+def _are_covering_tests(symbol: str, documents: Sequence[Document]) -> list[bool]:
+    """Return whether each document is a test that uses a symbol, or has its words in its name."""
     words = _words(_last_name(symbol))
-    return np.array(
-        [
-            is_test(document)
-            and (
-                (words.strip() and words in "".join(map(_words, _parts(document.title)[-2:])))
-                or first_use(symbol, document.body) is not None
-            )
-            for document in documents
-        ],
-        dtype=np.bool_,
-    )
+    return [
+        is_test(document)
+        and (
+            (not words.isspace() and words in "".join(map(_words, _parts(document.title)[-2:])))
+            or first_use(symbol, document.body) is not None
+        )
+        for document in documents
+    ]
 
 
 def _words(name: str) -> str:
@@ -210,21 +203,17 @@ def _words(name: str) -> str:
     return f" {' '.join(pieces(name)).lower()} "
 
 
-def heirs(symbol: str, documents: Sequence[Document]) -> Mask:
-    """Return which (n,) of the documents inherit from a symbol: by their heads, or by lines inside.
+def _are_heirs(symbol: str, documents: Sequence[Document]) -> list[bool]:
+    """Return whether each document inherits from a symbol: by its head, or by lines inside.
 
     Of what is in an extension or implementation of a type, such as Rust's `impl Codec for Gzip`, that is
     what its context says.
     """
     name = _last_name(symbol)
     word = _word(name)
-    return np.array(
-        [
-            _parts(document.title)[-1] != name and _inherits(document, word)
-            for document in documents
-        ],
-        dtype=np.bool_,
-    )
+    return [
+        _parts(document.title)[-1] != name and _inherits(document, word) for document in documents
+    ]
 
 
 def _inherits(document: Document, word: str) -> bool:

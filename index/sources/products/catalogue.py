@@ -54,9 +54,9 @@ def files(
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
-    `columns` maps standard columns (keys of `product_columns.COLUMNS`) to the names in these files that are not
-    recognised; a file or row without such a column is read by the known names. `on_sample` is
-    called with the first records of each table when it is listed.
+    `columns` maps standard columns to the names in these files that are not recognised; a file or
+    row without such a column is read by the known names. `on_sample` is called with the first
+    records of each table when it is listed.
 
     Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
     standard column.

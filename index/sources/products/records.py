@@ -59,7 +59,7 @@ _NO_PROSE = re.compile("[!-~]+")
 def from_record(
     record: Mapping[str, object], *, columns: Mapping[str, str] | None = None
 ) -> Document:
-    """Make a document of one product record; `columns` as for `product.files`.
+    """Make a document of one product record; `columns` as for `catalogue.files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
     too long to filter by, then `Name: value` lines for brand, category, colour, options, codes,

@@ -6,12 +6,10 @@ from typing import Any
 
 import anyio
 import httpx2
-import mcp
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp.client.streamable_http import streamable_http_client
 
 from purlin.app.agents import tools
 from purlin.app.agents.mcp import HANDSHAKE
@@ -21,7 +19,7 @@ from tests.support.listening import listening
 from tests.support.serving import API_KEYS, CLASSIFY_KEY, bearer, until
 
 
-async def tour(client: mcp.Client) -> list[Any]:
+async def tour(client: Any) -> list[Any]:
     """List the tools and call each one, once with an invalid argument."""
     listed = await client.list_tools()
     code = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
@@ -39,6 +37,9 @@ async def tour(client: mcp.Client) -> list[Any]:
 def test_the_official_client_calls_every_tool(
     home: Path, reader_directory: Path, mode: Any
 ) -> None:
+    # Importing it takes a second, which other tests need not wait for.
+    import mcp
+
     async def run(url: str) -> tuple[str | None, list[Any]]:
         async with mcp.Client(f"{url}/mcp", mode=mode) as client:
             return client.protocol_version, await tour(client)
@@ -58,6 +59,9 @@ def test_the_official_client_calls_every_tool(
 
 
 def test_the_official_client_sends_a_key(home: Path) -> None:
+    import mcp
+    from mcp.client.streamable_http import streamable_http_client
+
     async def run(url: str) -> tuple[Any, Any]:
         async with httpx2.AsyncClient(headers=bearer(CLASSIFY_KEY)) as http:
             async with mcp.Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
-import mcp
 import pytest
-from mcp.client.stdio import StdioServerParameters
 
 from purlin.app.agents import fresh, mcp_stdio
 from purlin.app.agents.backend import Backend
@@ -85,19 +83,21 @@ def encoder(tmp_path: Path) -> Path:
     return write_static(tmp_path / "encoder", words)
 
 
-def parameters(project: Path, encoder: Path) -> StdioServerParameters:
-    return StdioServerParameters(
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
+    # Importing it takes a second, which other tests need not wait for.
+    import mcp
+    from mcp.client.stdio import StdioServerParameters
+
+    parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "purlin", "mcp", "--encoder", str(encoder)],
         cwd=project / "web",
         env={"PURLIN_CACHE": os.environ["PURLIN_CACHE"]},
     )
 
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
     async def run() -> tuple[Any, ...]:
-        async with mcp.Client(parameters(project, encoder), mode=mode) as client:
+        async with mcp.Client(parameters, mode=mode) as client:
             searched = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
             refused = await client.call_tool("search_code", {"query": "x", "path": "../.."})
             return client.protocol_version, await client.list_tools(), searched, refused

@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def site(home: Path) -> Iterator[str]:
     if CHROMIUM is None:
-        pytest.skip("takes a Chromium: apt-get install chromium, or Google Chrome")
+        pytest.skip("takes a Chromium: apt-get install chromium-headless-shell, or Chrome")
     with served(home, reader=home / "none") as address:
         yield address
 

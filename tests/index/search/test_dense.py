@@ -24,8 +24,8 @@ def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Index what has more than 4096 rows."""
-    monkeypatch.setattr(dense, "EXACT_ROWS", 4096)
+    """Index what has more than 2048 rows."""
+    monkeypatch.setattr(dense, "EXACT_ROWS", 2048)
 
 
 def _dense(vectors: np.ndarray, directory: Path) -> Dense:
@@ -47,8 +47,9 @@ def _recall(
 ) -> float:
     """Share of the nearest `first` that searches find; checks that rows and scores are right."""
     shares = []
+    numbers = vectors.astype(np.float32)
     for query in _queries(vectors, 40):
-        cosines = vectors.astype(np.float32) @ query
+        cosines = numbers @ query
         rows, scores = opened.search(query, depth, allowed)
         np.testing.assert_allclose(scores, cosines[rows], atol=1e-6)
         assert (np.diff(scores) <= 0).all()
@@ -65,7 +66,7 @@ def _recall(
 # ---- small segments
 
 
-@pytest.mark.parametrize(("count", "dim"), [(1, 8), (7, 63), (4096, 64)])
+@pytest.mark.parametrize(("count", "dim"), [(1, 8), (7, 63), (2048, 64)])
 def test_few_rows_are_scored_exactly(tmp_path: Path, count: int, dim: int) -> None:
     vectors = _vectors(count, dim, seed=count)
     opened = _dense(vectors, tmp_path)
@@ -85,11 +86,11 @@ def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[np.ndarray, Dense, dict[str, float]]:
-    """20,000 vectors, their index, and what was measured when it was built."""
-    vectors = _vectors(20_000, 64, seed=3)
+    """10,000 vectors, their index, and what was measured when it was built."""
+    vectors = _vectors(10_000, 64, seed=3)
     directory = tmp_path_factory.mktemp("large")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "EXACT_ROWS", 4096)
+        patch.setattr(dense, "EXACT_ROWS", 2048)
         opened = _dense(vectors, directory)
     return vectors, opened, json.loads((directory / "dense.json").read_bytes())
 
@@ -106,7 +107,7 @@ def test_graph_finds_what_was_measured(large: tuple[np.ndarray, Dense, dict[str,
 
 def test_copies_do_not_widen_the_beam(tmp_path: Path) -> None:
     # Which 10 of 30 copies are the nearest is chance, so no beam finds just those.
-    vectors = np.repeat(_vectors(300, 64, seed=8), 30, axis=0)
+    vectors = np.repeat(_vectors(150, 64, seed=8), 30, axis=0)
     _dense(vectors, tmp_path)
     measured = json.loads((tmp_path / "dense.json").read_bytes())
     assert measured["beam"] < ann._BEAMS[-1]
@@ -114,8 +115,8 @@ def test_copies_do_not_widen_the_beam(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_linked_more_widely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = _vectors(5000, 32, seed=9)
-    for many_rows, beam in ((5000, 80), (4999, 200)):
+    vectors = _vectors(2500, 32, seed=9)
+    for many_rows, beam in ((2500, 80), (2499, 200)):
         monkeypatch.setattr(ann, "MANY_ROWS", many_rows)
         graph = _dense(vectors, tmp_path)._segments[0]._graph
         assert graph is not None
@@ -202,7 +203,7 @@ def test_builds_are_the_same_whatever_the_threads(tmp_path: Path) -> None:
     for count in (1, 2, 4):
         faiss.omp_set_num_threads(count)
         directory = tmp_path / str(count)
-        _dense(_vectors(6000, 32, seed=9), directory)
+        _dense(_vectors(3000, 32, seed=9), directory)
         contents.append([(directory / name).read_bytes() for name in ("dense.faiss", "dense.json")])
     faiss.omp_set_num_threads(threads)
     assert contents[0] == contents[1] == contents[2]
@@ -212,7 +213,7 @@ def test_vectors_that_change_on_disk_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
-    vectors = _vectors(5000, 64, seed=6)
+    vectors = _vectors(2500, 64, seed=6)
     opened = _dense(vectors, tmp_path)
     path = tmp_path / "vectors.npy"
     with path.open("r+b") as file:
@@ -223,7 +224,7 @@ def test_vectors_that_change_on_disk_are_noticed(
 
 def test_graph_is_read_without_a_copy(tmp_path: Path) -> None:
     """Codes in memory are those of the content that was verified."""
-    _dense(_vectors(6000, 64, seed=6), tmp_path)
+    _dense(_vectors(3000, 64, seed=6), tmp_path)
     content = UNCHECKED.read(tmp_path / "dense.faiss")
     settings = json.loads((tmp_path / "dense.json").read_bytes())
     graph = ann.Graph.load(content, settings)
@@ -269,14 +270,14 @@ def test_cosines_of_vectors_in_half_precision_are_those_of_the_numbers() -> None
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.01])
 def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> None:
-    vectors = _vectors(7000, 64, seed=8)
-    vectors[6500] = vectors[10]
+    vectors = _vectors(3500, 64, seed=8)
+    vectors[3250] = vectors[10]
     parts = []
-    for number, part in enumerate((vectors[:6000], vectors[6000:])):
+    for number, part in enumerate((vectors[:3000], vectors[3000:])):
         _dense(part, tmp_path / str(number))
         parts.append(VectorSegment.load(tmp_path / str(number)))
     opened = Dense(parts)
-    allowed = None if share is None else np.random.default_rng(3).random(7000) < share
+    allowed = None if share is None else np.random.default_rng(3).random(len(vectors)) < share
     assert _recall(opened, vectors, 50, 10, allowed) >= 0.98
 
     query = vectors[10].astype(np.float32)
@@ -284,14 +285,14 @@ def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> 
     np.testing.assert_array_equal(opened.scores(query, rows), scores)
     # Equal vectors have equal cosines, and the first row comes first.
     rows, scores = opened.search(query, 2)
-    assert (rows.tolist(), scores[0] == scores[1]) == ([10, 6500], True)
+    assert (rows.tolist(), scores[0] == scores[1]) == ([10, 3250], True)
 
 
 @pytest.mark.parametrize("missing", ["when built", "when opened"])
 def test_without_faiss_all_rows_are_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    vectors = _vectors(5000, 64, seed=7)
+    vectors = _vectors(2500, 64, seed=7)
     np.save(tmp_path / "vectors.npy", vectors)
 
     with monkeypatch.context() as patch:
@@ -303,11 +304,11 @@ def test_without_faiss_all_rows_are_scored(
     opened = Dense([VectorSegment.load(tmp_path)])
 
     assert _recall(opened, vectors, 100, 100) == 1
-    allowed = np.random.default_rng(2).random(5000) < 0.001
+    allowed = np.random.default_rng(2).random(len(vectors)) < 0.002
     assert _recall(opened, vectors, 100, 100, allowed) == 1
 
 
-@pytest.mark.parametrize("rows", [7, 6000])
+@pytest.mark.parametrize("rows", [7, 3000])
 def test_other_indexes_are_measured_by_what_they_find(
     tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

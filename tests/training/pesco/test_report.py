@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from purlin.training.pesco import publishing
 from purlin.training.pesco.figure import draw_accuracy
@@ -87,10 +85,12 @@ def test_report_describes_the_published_classifier(base: Path, tmp_path: Path) -
 
 
 def test_curves_end_with_their_last_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from matplotlib.axes import Axes
+
     drawn: list[np.ndarray] = []
     plot = Axes.plot
 
-    def noting(axes: Axes, xs: Any, ys: Any, **options: Any) -> list[Line2D]:
+    def noting(axes: Axes, xs: Any, ys: Any, **options: Any) -> Any:
         drawn.append(np.array(ys))
         return plot(axes, xs, ys, **options)
 

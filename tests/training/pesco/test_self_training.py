@@ -27,6 +27,7 @@ from purlin.training.pesco.self_training import RUN
 from purlin.training.pesco.teacher import Teacher
 from purlin.training.pesco.texts import Labelled
 from tests.support.files import write_jsonl
+from tests.support.traced import TracedOnce, exports_traced_by
 from tests.support.training_runs import largest_file, metrics_rows, run_two_processes
 from tests.training.pesco.topics import (
     LOOP,
@@ -156,18 +157,21 @@ def test_claiming_resumes_after_full_disk(base: Path, tmp_path: Path) -> None:
     assert (tmp_path / RUN).read_text() == described
 
 
-def share(base: Path, directory: Path) -> Path:
+def share(base: Path, directory: Path, graphs: Path) -> Path:
     """Publish a classifier, on any number of processes."""
     recipe = recipe_of(base, rounds=2, loss="lct+pcl")
     recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
-    built = publish_topics(recipe, directory / "out", directory / "home")
+    with exports_traced_by(TracedOnce(graphs)):
+        built = publish_topics(recipe, directory / "out", directory / "home")
     assert built.is_dir(), built
     return built
 
 
-def test_two_processes_train_as_one_does(base: Path, tmp_path: Path) -> None:
-    alone = share(base, tmp_path / "one")
-    run_two_processes(share, base, tmp_path / "two")
+def test_two_processes_train_as_one_does(
+    base: Path, tmp_path: Path, traced_once: TracedOnce
+) -> None:
+    alone = share(base, tmp_path / "one", traced_once.directory)
+    run_two_processes(share, base, tmp_path / "two", traced_once.directory)
     together = builds.current(tmp_path / "two/home", "topics", CLASSIFIERS)
 
     vectors = [

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.search.lexical import bm25, postings
@@ -168,6 +168,7 @@ TEXTS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(TEXTS, st.lists(st.sampled_from(["red", "green", "blue", "7", "grey"]), min_size=1))
 def test_scores_are_those_of_bm25s(texts: list[str], words: list[str]) -> None:
     # bm25s rejects texts without a token, and knows no duplicates in a query.
@@ -187,6 +188,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
+@settings(max_examples=40)
 @given(TEXTS, TEXTS, st.integers(1, 40), st.integers(1, 30), st.data())
 def test_copied_rows_are_like_their_texts(
     first: list[str], second: list[str], run_tokens: int, merged: int, data: st.DataObject
@@ -250,6 +252,7 @@ def by_a_loop(
     return scores
 
 
+@settings(max_examples=40)
 @given(TEXTS, TEXTS, st.integers(1, 12), st.data())
 def test_first_rows_are_those_of_scoring_all(
     first: list[str], second: list[str], depth: int, data: st.DataObject
@@ -311,6 +314,7 @@ def test_a_mean_length_that_changed_keeps_the_bounds() -> None:
         assert (after >= before * min(1.0, 12.0 / mean) * (1 - 1e-6)).all()
 
 
+@settings(max_examples=40)
 @given(TEXTS, TEXTS, st.data())
 def test_segments_score_like_one_without_the_removed_rows(
     first: list[str], second: list[str], data: st.DataObject

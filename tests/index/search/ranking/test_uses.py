@@ -14,10 +14,7 @@ from purlin.index.search.ranking.uses import (
     Relation,
     Verb,
     asks_for_tests,
-    covering_tests,
-    heirs,
     relation_in,
-    users,
 )
 from purlin.index.search.several import search_corpora
 from purlin.index.search.why import why
@@ -184,7 +181,7 @@ def test_users_have_the_name_as_a_word() -> None:
         _document("Reader", "parse_header(x)", "b.py"),
         _document("macro", "x->parse_header, y"),
     ]
-    assert users("parse_header", documents).tolist() == [
+    assert Relation("uses", "parse_header").holds(documents).tolist() == [
         *(True, False, False, False, False, True, True)
     ]
 
@@ -198,9 +195,17 @@ def test_users_of_a_member_have_no_other_class_before_it() -> None:
         # A constant may hold a token, too; the members of "JSON" are not those of "YAML".
         _document("e", "DEFAULT_TOKEN.find(key)"),
     ]
-    assert users("Token.find", documents).tolist() == [True, False, True, True, True]
-    assert users("tokens.find", documents).tolist() == [True] * 5
-    assert users("JSON.load", [_document("a", "YAML.load(file)")]).tolist() == [False]
+    assert Relation("uses", "Token.find").holds(documents).tolist() == [
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert Relation("uses", "tokens.find").holds(documents).tolist() == [True] * 5
+    assert Relation("uses", "JSON.load").holds([_document("a", "YAML.load(file)")]).tolist() == [
+        False
+    ]
 
 
 def _type(signature: str, language: str, body: str = "", *context: str) -> Document:
@@ -230,7 +235,7 @@ def _type(signature: str, language: str, body: str = "", *context: str) -> Docum
     ids=lambda heir: heir.fields["language"],
 )
 def test_heirs_name_what_they_inherit_from(heir: Document) -> None:
-    assert heirs("Codec", [heir]).tolist() == [True]
+    assert Relation("inherits from", "Codec").holds([heir]).tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +256,7 @@ def test_heirs_name_what_they_inherit_from(heir: Document) -> None:
     ids=lambda other: other.fields["language"],
 )
 def test_others_only_use_it(other: Document) -> None:
-    assert heirs("Codec", [other]).tolist() == [False]
+    assert Relation("inherits from", "Codec").holds([other]).tolist() == [False]
 
 
 FILES = {
@@ -296,8 +301,11 @@ def test_tests_of_a_name_have_it_in_their_names_or_use_it() -> None:
         document("test_parse_headers", "h = read(line)"),
         document("Request.read", "h = parse_header(line)", "source"),
     ]
-    assert covering_tests("parse_header", covering + others).tolist() == [True] * 3 + [False] * 3
-    assert not covering_tests("_", covering).any()
+    assert (
+        Relation("tests", "parse_header").holds(covering + others).tolist()
+        == [True] * 3 + [False] * 3
+    )
+    assert not Relation("tests", "_").holds(covering).any()
 
 
 def test_tests_of_a_name_come_before_what_they_test(tmp_path: Path) -> None:

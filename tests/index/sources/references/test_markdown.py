@@ -179,7 +179,7 @@ def test_deep_lists_of_markdown_keep_their_text() -> None:
         "".join(f"{'    ' * depth}!!! a\n" for depth in range(500)),
         "!!! a" + " " * 200_000 + '"b',
         "> " * 100_000 + "[!a",
-        ":::a" + " [" * 100_000,
+        ":::a" + " [" * 25_000,
         "# a" + " {#" * 50_000,
     ],
 )
