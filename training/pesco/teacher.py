@@ -56,9 +56,10 @@ class Teacher:
 
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike.
     `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)`
-    times from the current pseudo-labels, each time from that share of an even part of the pool for
-    each label, the most confident first. Each time the weight of the prompts falls by the factor
-    `fading`: the first pseudo-labels follow the prompts, the last ones mostly the texts.
+    times from the current pseudo-labels, each time from the most confident texts of each label:
+    that share of them, but no more than that share of an even part of the pool. Each time the
+    weight of the prompts falls by the factor `fading`: the first pseudo-labels follow the prompts,
+    the last ones mostly the texts.
     """
 
     base: str | None = None
@@ -193,11 +194,23 @@ def class_offsets(cosines: ClassScores, *, calibrate: bool) -> NDArray[np.float6
 def most_confident(
     pseudo_labels: PseudoLabels, share: float, count: int
 ) -> tuple[Indices, Indices]:
-    """Rows of each label's most confident texts, at most `share` of an even part; their labels."""
-    most = max(1, round(share * len(pseudo_labels.labels) / count))
+    """Rows of each label's most confident texts, and their labels.
+
+    They are at most `share` of the label's texts, and at most that share of an even part of all
+    texts: a frequent label shall not crowd out the others, nor a rare one learn from texts that
+    were given to it with the least confidence.
+    """
+    even_part = len(pseudo_labels.labels) / count
     order = np.argsort(-pseudo_labels.confidence, kind="stable")
     ordered_labels = pseudo_labels.labels[order]
-    rows = np.concatenate([order[ordered_labels == label][:most] for label in range(count)])
+
+    chosen = []
+    for label in range(count):
+        own = order[ordered_labels == label]
+        most = max(1, round(share * min(len(own), even_part)))
+        chosen.append(own[:most])
+
+    rows = np.concatenate(chosen)
     return rows, pseudo_labels.labels[rows]
 
 
