@@ -375,6 +375,8 @@ _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
     "asciidoc": asciidoc.anchor_lines,
     "manual": manual_pages.anchor_lines,
     "markdown": markdown.anchor_lines,
+    "schema": schemas.anchor_lines,
+    "yaml": schemas.anchor_lines,
 }
 
 
