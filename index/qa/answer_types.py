@@ -21,6 +21,11 @@ _NAME = r"[A-Za-z_]\w*"
 # What stands before a name. Bounded, because the time would grow with the square of the text's length.
 _QUALIFIER = rf"(?:{_NAME}\.){{0,8}}"
 _WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'+#-]+){0,3}? "
+# A question for all values that something may have, not for those that a call returns.
+_VALUES = (
+    r"\b(?:which|what)(?: [\w.-]+){0,2} values\b(?!.*\breturn)"
+    r"|\b(?:accepted|allowed|legal|permitted|possible|supported|valid) (?:choices|options|values)\b"
+)
 _NUMBER = r"(?<!version )(?<![\w.])(?:-?\d[\d_]*(?:\.\d+)?|\((?:-?\d+(?:, )?)+\))(?![\w.]*\w)"
 _QUOTED = r"'[^'\n]{0,40}'|\"[^\"\n]{0,40}\"|‘[^’\n]{0,40}’|“[^”\n]{0,40}”"
 _LITERAL = rf"{_NUMBER}|{_QUOTED}|\b(?:None|True|False|NULL|null|true|false|[A-Z][A-Z_]{{3,}})\b"
@@ -132,7 +137,7 @@ ANSWER_TYPES = (
     _type(
         "type",
         r"\b(?:what|which) (?:type|class)\b(?! (?:variable|attribute))|\bas what\b"
-        r"|\bwhat (?:type|kind|class) of\b|\breturn type\b",
+        r"|\bwhat (?:type|kind|class) of\b|\breturn type\b|\bthe (?:data )?type of\b",
         "",
         _CLASS,
         "class",
@@ -183,7 +188,7 @@ ANSWER_TYPES = (
     ),
     _type(
         "value",
-        _WHICH + r"default\b",
+        rf"{_WHICH}default\b|{_VALUES}",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
         r"|\bif i (?:don't|do not|only|leave|omit|say nothing|pass no|name no|choose no)\b"
         r"|\binitial value\b|\bleft out\b|\bout of the box\b|\bstock settings?\b|\bbefore i set\b"
@@ -280,7 +285,8 @@ _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # return".
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b"
-    r"|\bunits?\b|\bcomplexity\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b",
+    r"|\bunits?\b|\bcomplexity\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b"
+    rf"|{_VALUES}",
     re.IGNORECASE,
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
@@ -308,6 +314,11 @@ def statement_kind(question: str) -> str:
         return ""
     is_for_value = _named_type(question) is not None or _ASKS_NAME.search(question)
     return "" if is_for_value else kind
+
+
+def asks_for_values(question: str) -> bool:
+    """Return whether a question asks for all the values that something may have."""
+    return re.search(_VALUES, question, re.IGNORECASE) is not None
 
 
 def expected_type(question: str) -> AnswerType:

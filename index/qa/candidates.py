@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain, islice
 
 from purlin.index.qa.answer_types import (
@@ -100,6 +100,22 @@ _DEFAULTS = tuple(
     )
 )
 
+# What has a label of its own, "Type: integer", and how a reference lists the values of something.
+_PROPERTY = re.compile(r"^(?P<label>[A-Z][\w ]{0,30}): (?P<value>\S[^\n]{0,300})$", re.MULTILINE)
+_VALUES = tuple(
+    (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
+    for name, wording in (
+        ("labelled", r"^one of: (?P<value>\S[^\n]{0,300})$"),
+        ("stated", r"\bone of:? (?P<value>[^\n.;:|]{1,300})"),
+        (
+            "stated",
+            r"\b(?:accepted|allowed|defined|legal|permitted|possible|supported|valid)"
+            r" (?:choices|options|values)(?: (?!are\b)\w+){0,3}(?: are|:)(?: one of)?:? "
+            r"(?P<value>[^\n.;:|]{1,300})",
+        ),
+    )
+)
+
 # The feature with the total probability of the answer types for which a span is a candidate.
 PROPOSED = "proposed"
 
@@ -120,14 +136,23 @@ def span_candidates(
                 candidates[span][name] += share * value
             candidates[span][PROPOSED] += share
 
-    for span, is_column_named in named_cells(text, question.words):
-        candidates[span] |= {"row": 1.0, "column": float(is_column_named), PROPOSED: 1.0}
-    if question.asks_for_default:
-        for span, name in _defaults(text):
-            candidates[span] |= {name: 1.0, PROPOSED: 1.0}
-    for span in values_under_condition(text, question.words):
-        candidates[span] |= {"condition": 1.0, PROPOSED: 1.0}
+    for span, features in _told_spans(question, text):
+        candidates[span] |= {**features, PROPOSED: 1.0}
     return candidates
+
+
+def _told_spans(question: ParsedQuestion, text: str) -> Iterator[tuple[CharSpan, dict[str, float]]]:
+    """Yield what rows, labels and wordings tell of what the question names, for any type of answer."""
+    for span, is_column_named in named_cells(text, question.words):
+        yield span, {"row": 1.0, "column": float(is_column_named)}
+    for span in _properties(text, question.words):
+        yield span, {"labelled": 1.0}
+
+    wordings = _DEFAULTS if question.asks_for_default else ()
+    for span, name in _told((*wordings, *(_VALUES if question.asks_for_values else ())), text):
+        yield span, {name: 1.0}
+    for span in values_under_condition(text, question.words):
+        yield span, {"condition": 1.0}
 
 
 def _candidates_of_type(
@@ -211,9 +236,18 @@ def _occurrences(name: str, text: str) -> list[CharSpan]:
     return [match.span() for match in re.finditer(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)]
 
 
-def _defaults(text: str) -> Iterator[tuple[CharSpan, str]]:
-    """Yield the values that the text calls defaults, without quotes and stops, and how it does so."""
-    for name, wording in _DEFAULTS:
+def _properties(text: str, words: Set[str]) -> Iterator[CharSpan]:
+    """Yield what stands behind labels whose words the question has."""
+    for match in islice(_PROPERTY.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
+        if set(match["label"].lower().split()) <= words:
+            yield match.span("value")
+
+
+def _told(
+    wordings: Iterable[tuple[str, re.Pattern[str]]], text: str
+) -> Iterator[tuple[CharSpan, str]]:
+    """Yield the values that the text tells in some wordings, without quotes and stops, and how."""
+    for name, wording in wordings:
         for match in islice(wording.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
             value = match["value"]
             start = match.start("value") + len(value) - len(value.lstrip(_QUOTES))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ PASSAGE_WEIGHTS = {
     # the passage introduces a module that the question names, and the question asks what it is for
     "module_purpose": 4.17,
     "page": 1.6,  # the page's share of all retrieved passages
+    # of the entries with this name, which the question has, no other is below headings, terms or a page
+    # of which it has more words: "MaxFrameSize in imtcp"
+    "homonym": 2.0,
 }
 SPAN_WEIGHTS = {
     "passage_logit": 0.8,  # the reader's logit for the passage
@@ -83,22 +87,22 @@ def passage_features(
 ) -> Features:
     """Return the features of passages (n, len(PASSAGE_WEIGHTS)), in the order of the weights."""
     shares = _page_shares(retrieved)
+    meant = _meant_of_homonyms(question, [document for _, document in retrieved])
 
     rows = [
-        _features_of_passage(question, hit, document, shares[document.location.path])
+        _features_of_passage(
+            question, hit, document, shares[document.location.path], document.id in meant
+        )
         for hit, document in retrieved
     ]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(PASSAGE_WEIGHTS))
 
 
 def _features_of_passage(
-    question: ParsedQuestion, hit: Hit, document: Document, page_share: float
+    question: ParsedQuestion, hit: Hit, document: Document, page_share: float, is_meant: bool
 ) -> tuple[float, ...]:
     introduces_module = _introduces_module(document)
-
-    # Sections have headings, not names.
-    has_signature = "signature" in document.fields
-    names = [folded(name) for name in entry_names(document)] if has_signature else []
+    names = _folded_names(document)
 
     features = {
         "dense": hit.scores.get("dense", 0.0),
@@ -108,7 +112,7 @@ def _features_of_passage(
             for each, share in question.types
             if directive(document) in each.directives or (each is NAME_TYPE and introduces_module)
         ),
-        "named": any(name.rpartition(".")[2] in question.names for name in names),
+        "named": _is_named(question, names),
         "qualified": any(
             f".{name}".endswith(f".{qualified}")
             for qualified in question.qualified_names
@@ -122,8 +126,49 @@ def _features_of_passage(
         and introduces_module
         and str(document.fields["module"]).lower() in question.names | question.qualified_names,
         "page": page_share,
+        "homonym": is_meant,
     }
     return tuple(float(features[name]) for name in PASSAGE_WEIGHTS)
+
+
+def _folded_names(document: Document) -> list[str]:
+    """Return the names of an entry; sections have headings, not names."""
+    has_signature = "signature" in document.fields
+    return [folded(name) for name in entry_names(document)] if has_signature else []
+
+
+def _is_named(question: ParsedQuestion, names: Sequence[str]) -> bool:
+    return any(name.rpartition(".")[2] in question.names for name in names)
+
+
+def _meant_of_homonyms(question: ParsedQuestion, documents: Sequence[Document]) -> set[str]:
+    """Return the ids of entries that the question tells from others of the same name by what is around them."""
+    homonyms: dict[str, dict[str, int]] = defaultdict(dict)
+    question_words = set(tokens(question.text))
+
+    for document in {document.id: document for document in documents}.values():
+        if _is_named(question, names := _folded_names(document)):
+            qualifier, _, name = names[0].rpartition(".")
+            around = set(tokens(" ".join((qualifier, *_texts_around(document)))))
+            words = question_words & around - set(tokens(name))
+            homonyms[name][document.id] = len(words)
+
+    meant: set[str] = set()
+    for counts in homonyms.values():
+        most = max(counts.values())
+        if most > min(counts.values()):
+            meant.update(each for each, count in counts.items() if count == most)
+    return meant
+
+
+def _texts_around(document: Document) -> Iterator[str]:
+    """Yield the terms and headings above an entry, its page's title and name, and its module."""
+    yield from document.context
+    headings = document.fields.get("headings", ())
+    yield from headings if isinstance(headings, tuple | list) else (str(headings),)
+    for key in ("page_title", "module"):
+        yield str(document.fields.get(key, ""))
+    yield PurePath(document.location.path or "").stem
 
 
 def _page_shares(retrieved: Sequence[tuple[Hit, Document]]) -> Mapping[str | None, float]:
@@ -177,7 +222,8 @@ def span_features(
         **features,
         "echo": float(question.echoes(answer)),
         "words": words,
-        "result_words": words * question.probability("result"),
+        "result_words": words
+        * max(question.probability("result"), float(question.asks_for_values)),
         "signature": unproposed * in_signature,
         "sentence": sum(
             share for each, share in question.types if _sentence_tells(each, text, span)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, statement_kind
+from purlin.index.qa.answer_types import (
+    VALUE_TYPE,
+    AnswerType,
+    asks_for_values,
+    statement_kind,
+)
 from purlin.index.qa.question_types import expected_types
 from purlin.index.qa.signatures import dotted
 
@@ -37,6 +42,7 @@ class ParsedQuestion:
     called_names: frozenset[str]
     words: frozenset[str]
     asks_for_default: bool
+    asks_for_values: bool = False
     statement: str = ""
 
     @property
@@ -74,8 +80,8 @@ def parse_question(text: str) -> ParsedQuestion:
         qualified_names=frozenset(_QUALIFIED_NAME.findall(dotted(lower))),
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
-        asks_for_default=(
-            value_share >= MIN_DEFAULT_SHARE or VALUE_TYPE.implied.search(text) is not None
-        ),
+        asks_for_default=VALUE_TYPE.implied.search(text) is not None
+        or (value_share >= MIN_DEFAULT_SHARE and not asks_for_values(text)),
+        asks_for_values=asks_for_values(text),
         statement=statement_kind(text),
     )

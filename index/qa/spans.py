@@ -42,7 +42,7 @@ _WORD = re.compile(r"\w")
 _JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
 # Between paragraphs, and between the items of a list.
 _BLOCK_END = re.compile(r"\n[^\S\n]*(?:\n|[-*•](?: |\Z))")
-_BULLET = re.compile(r"^[-*•] (?=\S)", re.MULTILINE)
+_BULLET = re.compile(r"[-*•] (?=\S)")
 _SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)[\w-]$")
 
 
@@ -245,12 +245,18 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
 def _trimmed(text: str, start: int, end: int) -> CharSpan:
     """Cut white space, stops and commas of the sentence at both ends, and the bullet of an item."""
     while start < end and (
-        text[start].isspace() or text[start] in ",;:" or _BULLET.match(text, start, end)
+        text[start].isspace() or text[start] in ",;:" or _is_bullet(text, start, end)
     ):
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
     return start, end
+
+
+def _is_bullet(text: str, start: int, end: int) -> bool:
+    """Return whether an item of a list begins, indented or not."""
+    indent = text[text.rfind("\n", 0, start) + 1 : start]
+    return not indent.strip() and _BULLET.match(text, start, end) is not None
 
 
 def _without_open_brackets(text: str, start: int, end: int) -> CharSpan:

@@ -147,7 +147,7 @@ def no_document_passes(name: str, condition: Condition, texts: Sequence[str]) ->
         return f"No document has a {name!r} that the filter passes."
 
     # A list may have a thousand long values.
-    values = [condition] if isinstance(condition, Scalar) else condition[:3]
+    values = _values_in(condition)[:3]
     similar = {
         text: None
         for value in values
@@ -208,16 +208,17 @@ def check_types(conditions: Filter, field_types: Mapping[str, FieldType]) -> Non
                 raise WrongType(_remedy(name, part, own), field=field)
 
 
-def _is_of_other_type(condition: Condition, own: FieldType) -> bool:
-    values: Sequence[object]
+def _values_in(condition: Condition) -> Sequence[Any]:
+    """Return the values of a condition, or its bounds; none if it has no valid type."""
     if isinstance(condition, Mapping):
-        values = list(condition.values())
-    elif isinstance(condition, Scalar):
-        values = [condition]
-    else:
-        values = list(condition) if isinstance(condition, Sequence) else []
+        return list(condition.values())
+    if isinstance(condition, Scalar):
+        return [condition]
+    return condition if isinstance(condition, Sequence) else []
 
-    other_type = _OTHER.get(own)
+
+def _is_of_other_type(condition: Condition, own: FieldType) -> bool:
+    values, other_type = _values_in(condition), _OTHER.get(own)
     if not values or not other_type or not all(isinstance(value, other_type) for value in values):
         return False
     # True and false are texts, though Python counts them among the numbers.
@@ -226,10 +227,7 @@ def _is_of_other_type(condition: Condition, own: FieldType) -> bool:
 
 def _remedy(name: str, condition: Condition, field_type: FieldType) -> str:
     """Return the error message for a condition whose type is not that of its field."""
-    is_range = isinstance(condition, Mapping)
-    value = next(iter(condition.values())) if isinstance(condition, Mapping) else condition
-    if not isinstance(value, Scalar):
-        value = value[0]
+    is_range, value = isinstance(condition, Mapping), _values_in(condition)[0]
     shown = str(value)[:40]
 
     if field_type == "texts":

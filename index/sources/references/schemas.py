@@ -10,13 +10,17 @@ import json
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping
+from functools import lru_cache
 from html import escape
 from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote
 
+from markdown_it import MarkdownIt
+
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.references import yaml_values
+from purlin.index.sources.references.markdown import MAX_INLINE
 from purlin.index.sources.references.page_markup import marked
 
 MAX_ENTRIES = 20_000  # of a document
@@ -38,6 +42,11 @@ _FLAGS = frozenset("required deprecated readOnly writeOnly".split())
 _CAPITAL = re.compile(r"(?=[A-Z])")
 # What escapes may write that is no character: a zero, and half of a surrogate pair.
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+
+# Tags stay text: most are types such as `List<String>`.
+_COMMONMARK = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_INLINE}).enable("table")
+_IS_MARKED = re.compile(r"[\n`*_#\[&\\~<!]|^\s*(?:[-+>]|\d+[.)]) ")
+_HEADING = re.compile(r"<(/?)h[1-6]>")
 
 Node = MutableMapping[str, Any]
 
@@ -269,8 +278,14 @@ def _line(value: Any) -> str:
 def _paragraphs(node: Node) -> str:
     """Return the summary and the description of a node."""
     values = (node.get(key) for key in ("summary", "description"))
-    texts = (value for value in values if isinstance(value, str))
-    return "".join(f"<p>{escape(part)}</p>" for text in texts for part in text.split("\n\n"))
+    return "".join(_rendered(value) for value in values if isinstance(value, str))
+
+
+@lru_cache(maxsize=256)  # A response or a schema is described wherever a reference leads to it.
+def _rendered(text: str) -> str:
+    """Render CommonMark, in which descriptions are written; a heading within an entry is a paragraph."""
+    markup = str(_COMMONMARK.render(text)) if _IS_MARKED.search(text) else f"<p>{escape(text)}</p>"
+    return _HEADING.sub(r"<\1p>", markup)
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -337,6 +337,66 @@ def test_a_name_of_several_words_is_one_name() -> None:
     assert features["words"] == pytest.approx(math.log(2))
 
 
+def test_labels_that_the_question_names_are_candidates() -> None:
+    text = "MaxDoors\n\nType: integer\nDefault: 9\nObsolete directive: $Doors\nNote: It is so."
+    for question, value in (
+        ("what is the type of MaxDoors", "integer"),
+        ("which type has MaxDoors", "integer"),
+        ("which obsolete directive sets MaxDoors", "$Doors"),
+        ("default of MaxDoors", "9"),
+    ):
+        candidates = span_candidates(parse_question(question), text, PassageStructure())
+        labelled = {text[slice(*span)] for span, each in candidates.items() if "labelled" in each}
+        assert labelled == {value}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("The mode.\n\nOne of: wide, shut\nDefault: shut", "wide, shut"),
+        ("The mode is one of “wide” or “shut”. Nothing else.", "wide” or “shut"),
+        ("Possible values are wide (default) and shut.", "wide (default) and shut"),
+        ("Supported values for the mode are: wide, shut.", "wide, shut"),
+        ("Valid choices: wide, shut", "wide, shut"),
+    ],
+)
+def test_the_values_that_something_may_have_are_a_candidate(text: str, values: str) -> None:
+    for question in (
+        "Which values may the mode of a door have?",
+        "what are the valid values of mode",
+        "possible values for mode",
+    ):
+        candidates = span_candidates(parse_question(question), text, PassageStructure())
+        told = {"labelled", "stated"}
+        assert {text[slice(*span)] for span, each in candidates.items() if told & each.keys()} == {
+            values
+        }
+
+    returned = parse_question("which values does get_mode return")
+    assert not returned.asks_for_values
+    assert not parse_question("what is the default mode").asks_for_values
+
+
+def test_entries_of_one_name_are_told_apart_by_what_is_around_them() -> None:
+    def entry(page: str, id_: str, *headings: str) -> tuple[Hit, Document]:
+        hit, document = retrieved("Mode", page=page, directive="option", signature="Mode")
+        document = replace(document, id=id_, fields={**document.fields, "headings": headings})
+        return hit, document
+
+    door, gate = entry("door.html", "1", "Doors", "Options"), entry("gate.html", "2", "Gates")
+    other = retrieved("Doors")
+    for question, meant in (
+        ("which mode do gates have", [0.0, 1.0, 0.0]),
+        ("the mode option of door.html", [1.0, 0.0, 0.0]),
+        # Neither is told, or both are.
+        ("which mode is the default", [0.0, 0.0, 0.0]),
+        ("which mode have doors and gates", [0.0, 0.0, 0.0]),
+        ("what are gates", [0.0, 0.0, 0.0]),
+    ):
+        rows = features_of(question, door, gate, other)
+        assert [row["homonym"] for row in rows] == meant, question
+
+
 def test_cells_of_a_row_that_is_named_are_candidates() -> None:
     text = (
         f"{OPEN}\n\nsetting | default | meaning\nhour | 9 |  \nshop_door | 'front' | which door\n\n"

@@ -97,6 +97,7 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
         # The bullet of an item is no sign, nor part of an option.
         ("Either of\n- -X dev", 10, 14, "-X"),
         ("- import time", 0, 8, "import"),
+        ("Either:\n  - import time", 8, 18, "import"),
         ("x - y", 2, 5, "- y"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
@@ -9,9 +11,30 @@ from purlin.index.sources.references.html.entry_names import MAX_NAMES, calls_wi
 from purlin.index.sources.references.html.generators import Generator
 from purlin.index.sources.references.html.outline import Outline
 from purlin.index.sources.references.html.text import Close, Element, Text
-from purlin.index.sources.references.html.vocabulary import CODE_CELLS, HEADINGS, PROPERTY
+from purlin.index.sources.references.html.vocabulary import (
+    CODE_CELLS,
+    HEADED_DIRECTIVES,
+    HEADINGS,
+    PROPERTY,
+)
 from purlin.index.sources.references.html.writer import Writer
 from purlin.index.sources.references.page_sections import MAX_TITLE, Block, Section, join_names
+
+MAX_ENTRY_ROWS = 1_000  # of a table whose rows become entries
+MAX_PROPERTY = 200  # characters of a cell that becomes a property
+
+# What the first column is named where its cells are names of what the page is about.
+_NAMED = frozenset("attribute option parameter property".split())
+# Columns of what has a type or a value.
+_PROPERTY_HEADS = frozenset("default mandatory required type".split())
+_TEXT_HEADS = frozenset(("description", "explanation", "meaning", "purpose", "usage"))
+_NAMES = re.compile(r"[^\s,|]*[A-Za-z][^\s,|]{0,80}(?:, [^\s,|]{1,80}){0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    cells: list[str]
+    anchor: str
 
 
 @dataclass(slots=True)
@@ -30,17 +53,29 @@ class Tables:
     _only_row: list[str] = field(default_factory=list)
     # Of a declaration that is laid out in rows.
     _code_lines: list[str] = field(default_factory=list)
+    # The heads of the columns, if the first row has nothing else, and the rows below them.
+    _heads: list[str] = field(default_factory=list)
+    _is_head: bool = False
+    _ids_before: list[str] = field(default_factory=list)
+    _rows: list[_Row] = field(default_factory=list)
 
     def begin(self) -> None:
         """Count the rows of a table that opens."""
         self._row_count = 0
+        self._heads, self._rows = [], []
 
     def close(self) -> None:
-        """Begin an entry with a table of one row that names it and tells its properties."""
+        """Make entries or properties of rows whose columns have heads.
+
+        A table of one row without heads may name an entry and tell its properties.
+        """
         self._writer.flush()
         if self._code_lines:
             code, self._code_lines = "\n".join(self._code_lines), []
             self._entries.declare(code)
+            return
+        if self._heads and self._rows and self._row_count == len(self._rows) + 1:
+            self._close_headed()
             return
 
         cells, self._only_row = self._only_row, []
@@ -56,6 +91,43 @@ class Tables:
         section.directive = "option" if has_default else "term"
         for number, cell in enumerate(cells[1:]):
             self._writer.write(cell, tight=number > 0)
+
+    def _close_headed(self) -> None:
+        """Make an entry of each row that has a name, else properties of a single row."""
+        heads, rows = self._heads, self._rows
+        self._heads, self._rows, self._only_row = [], [], []
+        blocks = self._outline.target.blocks
+        texts = [_joined(heads), *(_joined(row.cells) for row in rows)]
+        if [block.text for block in blocks[-len(texts) :]] != texts:
+            return
+
+        directive = _named_in(heads)
+        are_entries = directive and all(_NAMES.fullmatch(row.cells[0]) for row in rows)
+        if are_entries and self._may_begin_entry:
+            del blocks[-len(texts) :]
+            for row in rows:
+                self._add_entry(directive, heads, row)
+        elif len(rows) == 1 and not directive and _are_properties(heads, rows[0].cells):
+            del blocks[-len(texts) :]
+            self._writer.write("\n".join(_properties(heads, rows[0].cells)))
+
+    def _add_entry(self, directive: str, heads: list[str], row: _Row) -> None:
+        outer = self._outline.section
+        names = row.cells[0].split(", ")
+        entry = Section(
+            join_names(names),
+            directive,
+            anchor=row.anchor or outer.anchor,
+            module=outer.module,
+            headings=(*outer.headings, outer.title) if outer.title else outer.headings,
+            names=names,
+            signatures=[row.cells[0]],
+        )
+        for head, cell in zip(heads[1:], row.cells[1:], strict=False):
+            if cell:
+                is_text = head.lower() in _TEXT_HEADS
+                entry.blocks.append(Block(cell if is_text else _property(head, cell)))
+        self._outline.sections.append(entry)
 
     @property
     def _may_begin_entry(self) -> bool:
@@ -77,8 +149,10 @@ class Tables:
         if element.classes & self._generator.prototypes:
             return self._entries.open_prototype(element)
 
+        self._ids_before = list(self._text.ids)
         self._text.note_id(element)
         self._cells = []
+        self._is_head = True
         return self._close_row
 
     def _close_row(self) -> None:
@@ -93,10 +167,19 @@ class Tables:
             self._code_lines.append(" ".join(cells))
             return
 
-        row = " | ".join(cells).strip()
+        own_ids = (each for each in self._text.ids if each not in self._ids_before)
+        self._keep(cells, next(own_ids, ""))
+        row = _joined(cells)
         self._writer.write(row, atom=True, tight=self._row_count > 0)
         self._row_count += 1
         self._only_row = cells if self._row_count == 1 and len(row) <= MAX_TERM else []
+
+    def _keep(self, cells: list[str], anchor: str) -> None:
+        """Keep the heads of columns, and the rows below them while their number is small."""
+        if self._is_head:
+            self._heads = cells if self._row_count == 0 and all(cells) and len(cells) > 1 else []
+        elif 1 < len(cells) <= len(self._heads) and len(self._rows) < MAX_ENTRY_ROWS:
+            self._rows.append(_Row(cells, anchor))
 
     def _is_argument(self, cells: list[str]) -> bool:
         return (
@@ -131,6 +214,7 @@ class Tables:
         """Begin a cell of the row, or a block outside of rows."""
         self._writer.flush()
         self._text.note_id(element)
+        self._is_head &= element.tag == "th"
         if self._cells is None or element.classes & CODE_CELLS:
             return self._writer.flush
         self._text.role = "cell"
@@ -154,3 +238,36 @@ class Tables:
 def _heads_entry(cells: list[str]) -> bool:
     """Whether a row has a name and then only properties: `limit | Type: integer | Default: 5`."""
     return len(cells) > 2 and bool(cells[0]) and all(map(PROPERTY.match, cells[1:]))
+
+
+def _joined(cells: list[str]) -> str:
+    return " | ".join(cells).strip()
+
+
+def _named_in(heads: list[str]) -> str:
+    """Return what the first column names: `attribute`, `option` and the like; empty if it may be anything."""
+    word = heads[0].lower().removesuffix(" name").removesuffix("s")
+    if word == "name":
+        return "option" if _have_properties(heads) else ""
+    directive = HEADED_DIRECTIVES.get(word, "")
+    return directive if directive in _NAMED else ""
+
+
+def _have_properties(heads: list[str]) -> bool:
+    return any(head.lower().removesuffix(" value") in _PROPERTY_HEADS for head in heads)
+
+
+def _are_properties(heads: list[str], cells: list[str]) -> bool:
+    """Return whether a row tells properties of what is above the table: `Type | Default`."""
+    is_short = max(map(len, (*heads, *cells))) <= MAX_PROPERTY
+    return is_short and heads[0].lower() != "name" and _have_properties(heads)
+
+
+def _property(head: str, cell: str) -> str:
+    return f"{head[:1].upper()}{head[1:]}: {cell}"
+
+
+def _properties(heads: list[str], cells: list[str]) -> Iterator[str]:
+    for head, cell in zip(heads, cells, strict=False):
+        if cell:
+            yield _property(head, cell)

@@ -94,7 +94,7 @@ HEADED_DIRECTIVES = kinds(
     event="event",
     method="method",
     option="option setting",
-    parameter="parameter",
+    parameter="argument parameter",
     property="propertie property",
 )
 # By the last word of Texinfo's categories ("User Option", "Special Form").

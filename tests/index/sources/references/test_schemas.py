@@ -281,9 +281,12 @@ def test_yaml_is_read_as_the_json_that_it_stands_for(tmp_path: Path) -> None:
     entries = by_id(tmp_path / "yaml")
     get = "openapi.yml#/paths/~1pumps~1%7Bid%7D/get"
     assert entries[get].title == "GET /pumps/{id}, readPump"
-    assert entries[f"{get}/parameters/0"].body == "Type: string\nDefault: 2020-01-01"
-    assert entries[f"{get}/parameters/1"].body == "Type: string\nDefault: off\nOne of: on, off, no"
-    assert entries[f"{get}/responses/200"].body == "A pump."
+    assert entries[f"{get}/parameters/0"].body == "since\n\nType: string\nDefault: 2020-01-01"
+    assert (
+        entries[f"{get}/parameters/1"].body
+        == "mode\n\nType: string\nDefault: off\nOne of: on, off, no"
+    )
+    assert entries[f"{get}/responses/200"].body == "200\n\nA pump."
     head = get.replace("/get", "/head")
     assert entries[head].title == "HEAD /pumps/{id}, peekPump"
     assert f"{head}/parameters/1" in entries
@@ -314,3 +317,15 @@ def test_enumerations_tell_how_many_values_are_left_out() -> None:
     assert "v99 and 3 more<" in html
     html = schemas.html(json.dumps({**schema, "properties": {"a": {"enum": enum[:-3]}}}))
     assert "v99<" in html
+
+
+def test_descriptions_are_commonmark(tmp_path: Path) -> None:
+    described = "# Modes\n\nOf a `List<String>`:\n\n- `wide` opens\n- **shut** closes <b>"
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    properties = {"mode": {"description": described}, "size": {"description": "1 < 2 & 3"}}
+    write_tree(tmp_path, {"a.schema.json": json.dumps({**schema, "properties": properties})})
+    entries = by_id(tmp_path)
+    assert entries["a.schema.json#/properties/mode"].body == (
+        "mode\n\nModes\n\nOf a List<String>:\n\n- wide opens\n- shut closes <b>"
+    )
+    assert entries["a.schema.json#/properties/size"].body == "size\n\n1 < 2 & 3"
