@@ -181,7 +181,7 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """If there are no hits, or only unlikely ones, tell why, and what else could be searched."""
+    """Tell of configuration that fits better; else, of no hits or unlikely ones, why, and what else there is."""
     if better := _better_configuration(options, hits, workspace, folder):
         place = visible(_location(better, workspace.root))
         outcome = "" if hits else "no hits; "
