@@ -57,7 +57,8 @@ class Schedule:
         if min(pools) < self.batch_size:
             raise InvalidInput(
                 f"A batch of {self.batch_size} exceeds the {min(pools):,} pairs there are"
-                f"{'' if self.mixed else ' of one source'}; take smaller batches or more pairs.",
+                f"{'' if self.mixed else ' of one source'}: set `batch_size` in the recipe's `loop` "
+                f"to {min(pools):,} or less, or give more pairs.",
                 field="batch_size",
             )
 

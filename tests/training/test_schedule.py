@@ -86,7 +86,11 @@ def test_a_batch_has_groups_of_one_package() -> None:
 @pytest.mark.parametrize(
     ("sizes", "batches", "words"),
     [
-        ([5, 6], "mixed", "A batch of 12 exceeds the 11 pairs there are"),
+        (
+            [5, 6],
+            "mixed",
+            "A batch of 12 exceeds the 11 pairs there are: set `batch_size` .* to 11 or less",
+        ),
         ([40, 8], "one-source", "8 pairs .* of one"),
     ],
 )

@@ -140,9 +140,14 @@ def compare_outcome(training: SelfTraining, trained_model: TextModel, name: str)
 def _decision(outcome: Outcome) -> str:
     if outcome.check is None:
         return "nothing was trained: the encoder is the one it started from"
+
+    decision = "the trained encoder is published"
     if outcome.rejection:
-        return f"the untrained encoder is kept: {outcome.rejection}"
-    return "the trained encoder is published"
+        decision = f"the untrained encoder is kept: {outcome.rejection}"
+    before, after = outcome.untrained.dev_accuracy, outcome.trained.dev_accuracy
+    if before is None or after is None:
+        return decision
+    return f"{decision} (dev accuracy {after:.4f} with training, {before:.4f} without)"
 
 
 # ---- run.json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,11 +200,19 @@ def test_run_publishes_an_accurate_classifier(
     texts, right = topic_texts(30, seed=9)
     recipe = recipe_of(base, rounds=2, loop=replace(LOOP, learning_rate=0.02, epochs=3.0))
     recipe = replace(recipe, export=replace(recipe.export, serve=serve, quantization=quantization))
+    log: list[str] = []
     built = publish_topics(
-        recipe, tmp_path / "out", tmp_path / "home", dev=Labelled(tuple(texts), tuple(right))
+        recipe,
+        tmp_path / "out",
+        tmp_path / "home",
+        dev=Labelled(tuple(texts), tuple(right)),
+        say=log.append,
     )
     classifier = published_classifier(tmp_path / "home")
 
+    assert "up to 2 rounds, less than 10 s in all at this pace" in log
+    decision = next(line for line in log if line.startswith("the trained encoder is published"))
+    assert re.search(r" \(dev accuracy [01]\.\d{4} with training, [01]\.\d{4} without\)$", decision)
     assert (tmp_path / "out" / ACCURACY).read_bytes().startswith(b"\x89PNG")
     assert classifier.build == built.name
     predicted = [result.label for result in classifier.classify(texts)]

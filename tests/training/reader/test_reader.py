@@ -244,6 +244,11 @@ def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no usable question"):
         load_questions(QuestionSource(format="squad", path=tmp_path / "empty.jsonl"), {})
 
+    (tmp_path / "manual").mkdir()
+    (tmp_path / "manual" / "a.html").write_text("<h1>A kettle</h1><p>It boils water.</p>")
+    with pytest.raises(InvalidInput, match=r"none of its entries gives one .* 'train'"):
+        load_questions(QuestionSource(format="templates", path=tmp_path / "manual"), {})
+
 
 FILE_TEXTS = [
     "open a file",

@@ -83,9 +83,21 @@ def load_questions(
     questions = list(itertools.islice(items, source.limit))
     if not questions:
         raise InvalidInput(
-            f"{source.path} has no usable question of format {source.format}.", field="path"
+            f"{source.path} has no usable question of format {source.format}"
+            f"{_why_no_templates(source)}.",
+            field="path",
         )
     return pool, questions
+
+
+def _why_no_templates(source: QuestionSource) -> str:
+    if source.format != "templates":
+        return ""
+    return (
+        f": none of its entries gives one for the split {source.split!r}. Templates ask for what "
+        "functions take, return and raise, for defaults and the like: give a reference that "
+        "defines such, or take the source out"
+    )
 
 
 def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> PassagePool:
