@@ -8,7 +8,7 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test test-long check format docs wheel install install-dev clean
+.PHONY: serve test test-training test-others test-long check format docs wheel install install-dev clean
 .PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-limits bench-growth
 .PHONY: bench-growth-windows bench-tables
 
@@ -18,7 +18,16 @@ serve: $(VENV)/.serving
 # Where bytecode is forbidden, as in many images, each process would compile all sources again.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
-	$(VENV)/bin/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(MAKE) --no-print-directory --jobs 2 test-training test-others
+
+# To load torch takes a process longer than to load all else: only the first of these does.
+TRAINING_TESTS := tests/training tests/benchmarks tests/index/qa tests/project/test_reproduce.py
+
+test-training: $(VENV)/.dev
+	$(VENV)/bin/pytest $(TRAINING_TESTS)
+
+test-others: $(VENV)/.dev
+	$(VENV)/bin/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(TRAINING_TESTS))
 
 # Load and faults, about 45 minutes; `make test-long SHARE=0.1` shortens its loads. See docs/reliability.md.
 test-long: export SHARE ?= 1

@@ -46,34 +46,29 @@ settings.load_profile("purlin")
 # These take longest, and start first: else one of them would run alone at the end.
 LONGEST = (
     "project/test_guide",
-    "training/pesco/test_self_training",
-    "training/santa/test_run",
-    "training/santa/test_task",
     "app/test_reliability",
-    "index/sources/references/test_docstrings",
-    "cli/test_cli",
-    "index/sources/code/test_definitions",
-    "training/reader/test_reader",
-    "training/exporting/test_export",
-    "training/loop/test_loop",
-    "index/search/test_dense",
     "app/test_workers",
     "project/test_wheel",
-    "app/corpora/test_open_builds",
-    "index/indexing/test_unfinished",
     "index/engines/test_milvus",
-    "app/agents/test_tools",
-    "index/evaluation/test_answers",
-    "index/search/test_segments",
-    "training/test_encoded",
-    "training/models/test_restore",
-    "app/test_connections",
-    "training/reader/test_dpr",
-    "training/test_nodes",
-    "project/test_readme",
-    "index/search/test_backends",
+    "index/indexing/test_unfinished",
     "app/corpora/test_watching",
+    "index/search/test_backends",
+    "cli/test_cli",
+    "index/workspaces/test_better_vectors",
+    "project/test_readme",
+    "index/search/test_dense",
+    "index/evaluation/test_answers",
+    "index/sources/code/test_definitions",
+    "app/agents/test_mcp_stdio",
+    "app/test_connections",
+    "cli/test_quick_commands",
+    "app/test_tracing",
     "index/encoder/test_ray_cluster",
+    "app/test_errors",
+    "index/search/lexical/test_lexical",
+    "index/storage/test_blocks",
+    "app/web/test_hits",
+    "app/web/test_style",
 )
 
 
@@ -81,12 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first; `--no-loadscope-reorder` makes xdist keep the order."""
     ranks = {TESTS / f"{name}.py": rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as cores, as tests also wait for servers."""
-    return 3 * (os.cpu_count() or 1) // 2
 
 
 def pytest_collection() -> None:

@@ -72,7 +72,8 @@ class SearchCode(Strict):
         default=None, description="Only this language.", examples=["python", "go"]
     )
     content: Content = Field(
-        default="code", description="What is searched: docs are READMEs and other prose."
+        default="code",
+        description="What is searched: docs are READMEs and other prose, config is YAML, CI, makefiles and the like.",
     )
     k: int = K
     max_tokens: int = Budget

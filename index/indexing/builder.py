@@ -65,7 +65,7 @@ SHOWN_ROWS = 30_000
 RECALL = "dense recall@100"
 _READABLE = (
     " A reference is HTML, Markdown, reStructuredText, AsciiDoc, manual pages, OpenAPI or JSON Schema in"
-    " JSON or, where nothing else is, plain text; convert other formats to one of these."
+    " JSON or YAML, or, where nothing else is, plain text; convert other formats to one of these."
 )
 
 

@@ -182,6 +182,12 @@ def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
     """If there are no hits, or only unlikely ones, tell why, and what else could be searched."""
+    if better := _better_configuration(options, hits, workspace, folder):
+        place = visible(_location(better, workspace.root))
+        outcome = "" if hits else "no hits; "
+        terminal.print_note(f"{outcome}{place} fits better ({better.score:.2f}): --content config")
+        return
+
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):
         return
 
@@ -196,6 +202,17 @@ def _print_hint(
         return
 
     terminal.print_note(outcome)
+
+
+def _better_configuration(
+    options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
+) -> Hit | None:
+    """The best hit in configuration, if it beats all of these, and code is searched by default."""
+    from purlin.index.workspaces.configuration import better_configuration
+
+    if options.content is not None or options.filter or options.offset:
+        return None
+    return better_configuration(workspace.corpus, options.query, hits, folder, options.mode)
 
 
 def _unread(path: str, workspace: Workspace) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -167,6 +168,24 @@ def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: Captured) -> Non
         has_hint = query == "?"
         assert err.splitlines()[-1].startswith("no hits; --content all" if has_hint else "no hits")
         assert ("--content all" in err) == has_hint
+
+
+def test_configuration_that_fits_better_is_named(
+    shop: Path, encoder: str, capsys: Captured
+) -> None:
+    deploy = "worker:\n  # Keeps the worker from taking all memory.\n  memory_limit: 512Mi\n  replicas: 2\n"
+    (shop / "deploy.yaml").write_text(deploy)
+
+    def notes(*options: str) -> str:
+        purlin("search", *options, "--encoder", encoder)
+        return capsys.readouterr().err.strip().rpartition("\n")[2]
+
+    better = r"deploy\.yaml:1-4 fits better \(0\.\d\d\): --content config"
+    assert re.fullmatch(better, notes("memory_limit of the worker receipt"))
+    assert re.fullmatch(f"no hits; {better}", notes("memory_limit of the worker"))
+    for options in (["receipt"], ["memory_limit receipt", "--content", "code"]):
+        assert "fits better" not in notes(*options)
+    assert "fits better" not in notes("memory_limit receipt", "--filter", "language=python")
 
 
 def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Captured) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import resource
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -13,31 +15,10 @@ from typing import TypeVar
 from purlin.index.errors import NotFound
 from purlin.training.config import load_recipe
 from purlin.training.loop.metrics import METRICS
-from tests.support.paths import ROOT
-from tests.support.traffic import run
+from tests.support.traffic import HOST, RUN_S, free_port
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-
-TWO_PROCESSES = """
-import importlib, os, sys
-from pathlib import Path
-
-from tests.support.traffic import free_port
-
-module, name, *arguments = sys.argv[1:]
-function = getattr(importlib.import_module(module), name)
-# Chosen late: somebody else might take it while modules are imported.
-os.environ["MASTER_PORT"] = str(free_port())
-second = os.fork()
-os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if second else "1"
-function(*map(Path, arguments))
-if not second:
-    # An ordinary end would wait for threads of the first process.
-    os._exit(0)
-_, status = os.waitpid(second, 0)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
+# What a process of its own has loaded when it begins: with torch, that takes seconds.
+LOADED = ["purlin.training.pesco.self_training", "purlin.training.santa.run"]
 
 _T = TypeVar("_T")
 
@@ -72,23 +53,30 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def run_script(script: str, *arguments: object) -> str:
-    """Run Python code in a process of its own, and return what it prints."""
-    return _run("-c", script, *arguments)
+def run_apart(function: Callable[..., _T], *arguments: object) -> _T:
+    """Call a module's function in a process of its own, forked from one that has imported torch."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    with ProcessPoolExecutor(1, mp_context=context) as process:
+        return process.submit(function, *arguments).result(RUN_S)
 
 
 def run_two_processes(function: Callable[..., object], *arguments: Path) -> None:
-    """Call a module's function in two processes of one group, as `torchrun --nproc_per_node 2` does.
-
-    Its module is imported once: the second process is a copy of the first.
-    """
-    group = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    names = (function.__module__, function.__qualname__)
-    _run("-c", TWO_PROCESSES, *names, *arguments, **group)
+    """Call a module's function in two processes of one group, as `torchrun --nproc_per_node 2` does."""
+    run_apart(_run_both, function, *arguments)
 
 
-def _run(*arguments: object, **environment: str) -> str:
-    variables = ONE_THREAD | {"PYTHONPATH": str(ROOT)} | environment
-    process = run([sys.executable, *arguments], **variables)
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+def _run_both(function: Callable[..., object], *arguments: Path) -> None:
+    os.environ |= {"MASTER_ADDR": HOST, "MASTER_PORT": str(free_port())}
+    os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    context = multiprocessing.get_context("fork")
+    second = context.Process(target=_run_as, args=("1", function, *arguments))
+    second.start()
+    _run_as("0", function, *arguments)
+    second.join()
+    assert second.exitcode == 0
+
+
+def _run_as(rank: str, function: Callable[..., object], *arguments: Path) -> None:
+    os.environ["RANK"] = os.environ["LOCAL_RANK"] = rank
+    function(*arguments)

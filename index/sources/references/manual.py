@@ -103,7 +103,8 @@ def files(
     """
     directory = root if root.is_dir() else root.parent
     pages = list(_pages(root))
-    fragments = _fragments([page[0] for page in pages if not isinstance(page, Skipped)], directory)
+    paths = [page[0] for page in pages if not isinstance(page, Skipped)]
+    digests, fragments = _with_includes(paths, directory)
     for page in pages:
         if isinstance(page, Skipped):
             yield page
@@ -113,7 +114,7 @@ def files(
         if path.resolve() in fragments:
             continue
         address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
-        yield _File(path, name, directory, address, unit).listed(base_url)
+        yield _File(path, name, directory, address, unit).listed(base_url, digests.get(path, b""))
 
 
 def python_help() -> Iterator[SourceFile]:
@@ -178,8 +179,9 @@ def _is_other(name: str) -> bool:
     return not name.startswith(".") and not name.lower().endswith(".txt")
 
 
-def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
-    """The files that AsciiDoc pages include and that have no title of their own."""
+def _with_includes(paths: Sequence[Path], directory: Path) -> tuple[dict[Path, bytes], set[Path]]:
+    """Digests of AsciiDoc pages with what they include, and the untitled files that others include."""
+    digests: dict[Path, bytes] = {}
     included: set[Path] = set()
     untitled: set[Path] = set()
 
@@ -189,10 +191,12 @@ def _fragments(paths: Sequence[Path], directory: Path) -> set[Path]:
 
         text = page_text(path, MAX_MARKUP_BYTES)
         if text is not None:
-            included |= includes.Expanded(text, path, directory).files
+            page_with_includes = includes.Expanded(text, path, directory)
+            digests[path] = blake2b(page_with_includes.text.encode(), digest_size=16).digest()
+            included |= page_with_includes.files
             untitled |= {path.resolve()} if includes.is_fragment(text) else set()
 
-    return included & untitled
+    return digests, included & untitled
 
 
 def names(root: Path) -> Iterator[str]:
@@ -283,17 +287,15 @@ class _File:
         limit = MAX_PAGE_BYTES if self._format == "html" else MAX_MARKUP_BYTES
         return _content(self.path, self.name, limit)
 
-    def listed(self, base_url: str) -> SourceFile | Skipped:
-        """The file with its digest."""
+    def listed(self, base_url: str, included: bytes) -> SourceFile | Skipped:
+        """The file with its digest, to which that of what it includes belongs."""
         content = self._content()
         if isinstance(content, Skipped):
             return content
 
-        if self._format == "asciidoc" and isinstance(text := _decode(content, self.name), str):
-            # A file that is included may change, appear or go.
-            content += includes.Expanded(text, self.path, self.directory).text.encode()
         facts = f"{versions.MANUALS}:{self.unit}:{base_url}:{self.name}\0".encode()
-        digest = blake2b(facts + content, digest_size=16).hexdigest()
+        # A file that is included may change, appear or go.
+        digest = blake2b(facts + content + included, digest_size=16).hexdigest()
         return SourceFile(self.name, digest, self.read)
 
     def read(self) -> Iterator[Document | Skipped]:
@@ -373,6 +375,8 @@ _ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
     "asciidoc": asciidoc.anchor_lines,
     "manual": manual_pages.anchor_lines,
     "markdown": markdown.anchor_lines,
+    "schema": schemas.anchor_lines,
+    "yaml": schemas.anchor_lines,
 }
 
 

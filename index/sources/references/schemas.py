@@ -67,6 +67,15 @@ def html_of_yaml(text: str) -> str:
     return _page(yaml_values.value(text))
 
 
+def anchor_lines(text: str) -> dict[str, int]:
+    """Return the line of each part of a document in YAML or JSON by its pointer.
+
+    Parts that an alias repeats have none. Raises InvalidInput for what is not valid YAML either.
+    """
+    lines = yaml_values.lines(text)
+    return {"".join(map(_step, keys)): line for keys, line in lines.items()}
+
+
 def _json(text: str) -> Any:
     try:
         return json.loads(text)

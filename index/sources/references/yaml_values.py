@@ -6,6 +6,8 @@ No tag makes an object, an alias counts as what it stands for, and numbers stay 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -28,10 +30,24 @@ def value(text: str) -> Any:
 
     Raises InvalidInput if it is not valid, is nested too deeply or has too many values.
     """
-    if _TAG_DIRECTIVE.search(text):
-        raise InvalidInput("YAML with a %TAG directive, which is not read; remove it")
-    try:
+    with _refused():
         return _Document(text).value()
+
+
+def lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return the line of each key and item of the first document by the keys that lead to it.
+
+    Items have their numbers for keys. Raises as `value` does.
+    """
+    with _refused():
+        return _Document(text).lines()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Tell in a sentence why the parser gave up."""
+    try:
+        yield
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1:,})" if mark else ""
@@ -41,9 +57,13 @@ def value(text: str) -> Any:
 
 class _Document:
     def __init__(self, text: str) -> None:
+        if _TAG_DIRECTIVE.search(text):
+            raise InvalidInput("YAML with a %TAG directive, which is not read; remove it")
         self._events = yaml.parse(text, Loader=_LOADER)
         self._room = MAX_VALUES
         self._anchored: dict[str, tuple[Any, int]] = {}  # with the number of values in it
+        self._path: list[str] = []
+        self._lines: dict[tuple[str, ...], int] | None = None
 
     def value(self) -> Any:
         for event in self._events:
@@ -54,6 +74,21 @@ class _Document:
                 next(self._events)
                 return node
         return None
+
+    def lines(self) -> dict[tuple[str, ...], int]:
+        self._lines = {}
+        self.value()
+        return self._lines
+
+    def _child(self, key: str, line: int, event: yaml.NodeEvent, depth: int) -> Any:
+        """Read what a key, or the number of an item, leads to."""
+        if self._lines is None:
+            return self._node(event, depth)
+        self._path.append(key)
+        self._lines[tuple(self._path)] = line + 1
+        node = self._node(event, depth)
+        self._path.pop()
+        return node
 
     def _node(self, event: yaml.NodeEvent, depth: int) -> Any:
         if depth <= 0:
@@ -69,7 +104,8 @@ class _Document:
         elif isinstance(event, yaml.SequenceStartEvent):
             node = []
             while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-                node.append(self._node(item, depth - 1))
+                number, line = str(len(node)), item.start_mark.line
+                node.append(self._child(number, line, item, depth - 1))
         else:
             is_plain = event.implicit[0]
             node = _WORDS.get(event.value.lower(), event.value) if is_plain else event.value
@@ -85,7 +121,8 @@ class _Document:
                 raise InvalidInput(
                     f"YAML with a key that is no text (line {key.start_mark.line + 1:,}); quote it"
                 )
-            mapping[key.value] = self._node(next(self._events), depth - 1)
+            line = key.start_mark.line
+            mapping[key.value] = self._child(key.value, line, next(self._events), depth - 1)
 
         merged = mapping.pop(_MERGED, None)
         for each in merged if isinstance(merged, list) else [merged]:

@@ -114,6 +114,24 @@ def test_the_official_client_searches_a_directory(project: Path, encoder: Path, 
     assert "outside of" in refused.content[0].text
 
 
+def test_configuration_that_fits_better_is_named(local: LocalCorpora, project: Path) -> None:
+    write_tree(project, {"deploy.yaml": "worker:\n  memory_limit: 512Mi\n  replicas: 2\n"})
+    query = "memory_limit and replicas of the worker"
+    requests = {
+        1: {"query": query},
+        2: {"query": query, "content": "all"},
+        3: {"query": "sort_numbers"},
+    }
+
+    replies = talk(
+        local, *(call(number, "search_code", **each) for number, each in requests.items())
+    )
+
+    advice = "Configuration fits better, deploy.yaml:1-3 with 0."
+    assert [advice in text(replies[number]) for number in requests] == [True, False, False]
+    assert 'search content "config"' in replies[1]["result"]["structuredContent"]["warning"]
+
+
 def test_stdout_has_messages_only_and_ends_with_the_input(project: Path, encoder: Path) -> None:
     lines = request(1, "initialize", protocolVersion=HANDSHAKE[0]) + call(
         2, "search_code", query="fetch a page", k=1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from purlin.training.models.text_model import load_text_model
 from purlin.training.santa.recipe import SantaRecipe, Stage, StageTeacher
 from purlin.training.santa.run import REPORT, _recipe_until, train_santa
 from tests.support.santa import HELD, write_recipe
-from tests.support.training_runs import metrics_rows, run_script
+from tests.support.training_runs import metrics_rows, run_apart
 
 pytestmark = pytest.mark.usefixtures("graphs_once")
 
@@ -129,33 +131,27 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 # -- stopped runs -----------------------------------------------------------------------------------
 
 
-# Each run is killed in a process of its own, forked so that torch is imported once.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from purlin.training.config import load_recipe
-from purlin.training.santa.recipe import SantaRecipe
-from purlin.training.santa.run import train_santa
+def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int, int]]:
+    """Kill a run in both stages; return the stage, the exit status, and how many steps were logged."""
+    recipe = config.load_recipe(recipe_file, SantaRecipe)
+    ends = []
 
-recipe, out = load_recipe(Path(sys.argv[1]), SantaRecipe), Path(sys.argv[2])
-
-def killing(stage, step):
-    def of_stage(name):
-        def progress(number, total, values):
-            if (name, number) == (stage, step):
+    def killing(stage: str, name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def step(number: int, total: int, values: Mapping[str, float]) -> None:
+            if (name, number) == (stage, 5):
                 os.kill(os.getpid(), signal.SIGKILL)
-        return progress
-    return of_stage
 
-for stage, step in (("pretrain", 5), ("finetune", 5)):
-    pid = os.fork()
-    if not pid:
-        train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    logged = len((out / stage / "metrics.jsonl").read_text().splitlines())
-    print(stage, os.waitstatus_to_exitcode(status), logged)
-"""
+        return step
+
+    for stage in ("pretrain", "finetune"):
+        process = os.fork()
+        if not process:
+            train_santa(recipe, out, progress=partial(killing, stage), say=str, cpu=True)
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        logged = (out / stage / "metrics.jsonl").read_text().splitlines()
+        ends.append((stage, os.waitstatus_to_exitcode(status), len(logged)))
+    return ends
 
 
 def stopped_run(
@@ -178,9 +174,8 @@ def stopped_run(
 
 
 def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
-    printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
-    expected = [f"pretrain {-signal.SIGKILL} 5", f"finetune {-signal.SIGKILL} 5"]
-    assert printed.splitlines() == expected
+    ends = run_apart(killed_in_each_stage, trained / "recipe.toml", tmp_path)
+    assert ends == [("pretrain", -signal.SIGKILL, 5), ("finetune", -signal.SIGKILL, 5)]
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     # The run is resumed from the checkpoint of step 4; 9 is the last step, no need to export.
     assert stopped_run(recipe, tmp_path, 9) == [("finetune", number) for number in range(5, 10)]

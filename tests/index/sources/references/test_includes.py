@@ -153,3 +153,25 @@ def test_lines_and_tags_choose_what_is_included(tmp_path: Path, options: str, te
 def test_targets_refer_to_attributes_of_the_page(tmp_path: Path) -> None:
     write(tmp_path, parts__a="A")
     assert expand(tmp_path, ":dir: parts\ninclude::{dir}/a.adoc[]").text == ":dir: parts\nA"
+
+
+def test_a_listing_follows_the_includes_of_a_page_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, page="= Page\n\ninclude::part.adoc[]", part="Some text.")
+    expanded: list[str] = []
+
+    class Counted(includes.Expanded):
+        def __init__(self, text: str, path: Path, root: Path) -> None:
+            expanded.append(path.name)
+            super().__init__(text, path, root)
+
+    monkeypatch.setattr(includes, "Expanded", Counted)
+    [file] = manual.files(tmp_path)
+    assert expanded == ["page.adoc", "part.adoc"]
+
+    write(tmp_path, part="Other text.")
+    [changed] = manual.files(tmp_path)
+    assert isinstance(file, SourceFile)
+    assert isinstance(changed, SourceFile)
+    assert file.digest != changed.digest

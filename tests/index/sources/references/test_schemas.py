@@ -329,3 +329,19 @@ def test_descriptions_are_commonmark(tmp_path: Path) -> None:
         "mode\n\nModes\n\nOf a List<String>:\n\n- wide opens\n- shut closes <b>"
     )
     assert entries["a.schema.json#/properties/size"].body == "size\n\n1 < 2 & 3"
+
+
+def test_parts_have_the_line_of_their_key() -> None:
+    get = "/paths/~1pumps~1%7Bid%7D/get"
+    for pointer, line in (("/paths", 3), (f"{get}/parameters/1", 9), (f"{get}/responses/200", 12)):
+        assert manual.anchor_line("openapi.yml", PUMP, pointer) == line
+    assert (
+        manual.anchor_line("openapi.yml", PUMP, "/paths/~1pumps~1%7Bid%7D/head/parameters/1")
+        is None
+    )
+
+    text = json.dumps(SHOP, indent=2)
+    limit = "/paths/~1items/get/parameters/0"
+    line = manual.anchor_line("openapi.json", text, limit)
+    assert line
+    assert '"name": "limit"' in text.splitlines()[line]
