@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -131,9 +132,10 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 # -- stopped runs -----------------------------------------------------------------------------------
 
 
-def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int, int]]:
+def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int | None, int]]:
     """Kill a run in both stages; return the stage, the exit status, and how many steps were logged."""
     recipe = config.load_recipe(recipe_file, SantaRecipe)
+    context = multiprocessing.get_context("fork")
     ends = []
 
     def killing(stage: str, name: str) -> Callable[[int, int, Mapping[str, float]], None]:
@@ -144,13 +146,12 @@ def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int, i
         return step
 
     for stage in ("pretrain", "finetune"):
-        process = os.fork()
-        if not process:
-            train_santa(recipe, out, progress=partial(killing, stage), say=str, cpu=True)
-            os._exit(0)
-        _, status = os.waitpid(process, 0)
+        options = {"progress": partial(killing, stage), "say": str, "cpu": True}
+        process = context.Process(target=train_santa, args=(recipe, out), kwargs=options)
+        process.start()
+        process.join()
         logged = (out / stage / "metrics.jsonl").read_text().splitlines()
-        ends.append((stage, os.waitstatus_to_exitcode(status), len(logged)))
+        ends.append((stage, process.exitcode, len(logged)))
     return ends
 
 
