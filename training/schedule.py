@@ -54,11 +54,14 @@ class Schedule:
         pools = [sum(counts)] if self.mixed else counts
         self.batches_per_epoch = sum(count // self.batch_size for count in pools)
 
-        if min(pools) < self.batch_size:
+        smallest = min(pools)
+        if smallest < self.batch_size:
+            # A batch of one pair has no negatives; recipes refuse it.
+            smaller = f"set `batch_size` in the recipe's `loop` to {smallest:,} or less, or "
             raise InvalidInput(
-                f"A batch of {self.batch_size} exceeds the {min(pools):,} pairs there are"
-                f"{'' if self.mixed else ' of one source'}: set `batch_size` in the recipe's `loop` "
-                f"to {min(pools):,} or less, or give more pairs.",
+                f"A batch of {self.batch_size} exceeds the {smallest:,} pairs there are"
+                f"{'' if self.mixed else ' of one source'}: "
+                f"{smaller if smallest > 1 else ''}give more pairs.",
                 field="batch_size",
             )
 

@@ -40,7 +40,7 @@ PASSAGE_WEIGHTS = {
     "page": 1.6,  # the page's share of all retrieved passages
     # of the entries with this name, which the question has, no other is below headings, terms or a page
     # of which it has more words: "MaxFrameSize in imtcp"
-    "homonym": 2.0,
+    "homonym": 1.0,
 }
 SPAN_WEIGHTS = {
     "passage_logit": 0.8,  # the reader's logit for the passage

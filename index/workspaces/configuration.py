@@ -17,7 +17,12 @@ def better_configuration(
     filter: Filter | None = None,
     mode: Mode = "hybrid",
 ) -> Hit | None:
-    """Return the best hit in configuration, if it scores more than all hits in code."""
+    """Return the best hit in configuration, if it scores more than all hits in code.
+
+    There is none where a reranker has scored these, as its scores cannot be compared with others.
+    """
+    if any("rerank" in hit.scores for hit in code_hits):
+        return None
     conditions = content_filter(corpus.field_names, "config", with_language_names(filter))
     hits = corpus.search(query, k=1, mode=mode, filter=conditions).hits
     best = max((hit.score for hit in code_hits), default=0.0)

@@ -92,6 +92,7 @@ def test_a_batch_has_groups_of_one_package() -> None:
             "A batch of 12 exceeds the 11 pairs there are: set `batch_size` .* to 11 or less",
         ),
         ([40, 8], "one-source", "8 pairs .* of one"),
+        ([40, 1], "one-source", "1 pairs there are of one source: give more pairs"),
     ],
 )
 def test_a_batch_larger_than_its_sources_is_refused(

@@ -12,7 +12,7 @@ from purlin.training.config import check_ranges, ranged
 from purlin.training.pesco.teacher import PseudoLabels, most_confident
 from purlin.training.pesco.views import Indices
 
-# Share of each label's texts that must mostly keep their label, and of an even part at most.
+# The texts that must mostly keep their label are the most confident ones by this share.
 CONFIDENT_SHARE = 0.2
 
 

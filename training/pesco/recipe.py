@@ -57,6 +57,12 @@ class Student:
         share = min(self.limit, self.first * self.growth ** min(number, 200))
         return max(self.loop.batch_size, round(share * pool))
 
+    def trained_texts(self, pool: int) -> int:
+        """How many texts all rounds train on, each counted as often as it is in a batch."""
+        size = self.loop.batch_size
+        batches = [self.texts(number, pool) // size for number in range(self.rounds)]
+        return size * sum(map(self.loop.total_steps, batches))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierExport:

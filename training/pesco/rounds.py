@@ -47,9 +47,9 @@ TEACHER_VECTORS = "teacher"
 # Fewer texts are encoded in seconds, without progress.
 SHOWN_TEXTS = 1_000
 
-# A text in a batch takes so many times as long as one that is encoded: 4.3 times for the gradients, in
-# fp32 on a CPU with 17 labels. The optimizer and the choice of key sentences come on top.
-STEP_COST = 5
+# Training on a text takes this many times as long as encoding it: 4.3 times for the gradients, in fp32
+# on a CPU with 17 labels; the optimizer and the choice of key sentences come on top.
+TRAINING_COST = 5
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,20 @@ class SelfTraining:
         predicted = (embeddings.dev @ vectors.T - offsets).argmax(1)
         return float((predicted == np.array(self.dev.labels)).mean())
 
+    def time_of_rounds(self, encoding_seconds: float) -> str:
+        """Estimate the time of all rounds from what encoding the texts once has taken."""
+        student, pool_size = self.recipe.student, len(self.pool.texts)
+        encoded_count = pool_size + (len(self.dev.texts) if self.dev else 0)
+        trained_count = student.trained_texts(pool_size)
+
+        # Each round encodes the texts again, with the model that it has trained.
+        seconds = encoding_seconds * (
+            student.rounds + TRAINING_COST * trained_count / encoded_count
+        )
+        return (
+            f"estimated time of all rounds (student.rounds = {student.rounds}): {duration(seconds)}"
+        )
+
     def base_model(self) -> TextModel:
         """Load the model that training starts from."""
         return self._load(None)
@@ -205,7 +219,7 @@ class SelfTraining:
         prompts = embeddings.prompts
         if number == 0:
             if self.recipe.student.rounds:
-                say(self._cost(time.monotonic() - started))
+                say(self.time_of_rounds(time.monotonic() - started))
             self._warn(text_model, prompts, say)
 
         models = [embeddings, *self._teacher_models(say)]
@@ -228,15 +242,6 @@ class SelfTraining:
             self.dev_digest,
         )
         state.write(path)
-
-    def _cost(self, encoding_seconds: float) -> str:
-        """Say how long all rounds take, if each encodes the texts as fast as the first."""
-        student, pool_size = self.recipe.student, len(self.pool.texts)
-        encoded = pool_size + (len(self.dev.texts) if self.dev else 0)
-        trained = sum(student.texts(number, pool_size) for number in range(student.rounds))
-
-        seconds = encoding_seconds * (student.rounds + STEP_COST * trained / encoded)
-        return f"up to {student.rounds} rounds, {duration(seconds)} in all at this pace"
 
     def _warn(self, text_model: TextModel, prompts: Vectors, say: Say) -> None:
         """Say which labels the base model hardly tells apart, and which words it hardly knows."""

@@ -144,10 +144,11 @@ def _decision(outcome: Outcome) -> str:
     decision = "the trained encoder is published"
     if outcome.rejection:
         decision = f"the untrained encoder is kept: {outcome.rejection}"
-    before, after = outcome.untrained.dev_accuracy, outcome.trained.dev_accuracy
-    if before is None or after is None:
+
+    trained, untrained = outcome.trained.dev_accuracy, outcome.untrained.dev_accuracy
+    if trained is None or untrained is None:
         return decision
-    return f"{decision} (dev accuracy {after:.4f} with training, {before:.4f} without)"
+    return f"{decision} (dev accuracy {trained:.4f} with training, {untrained:.4f} without)"
 
 
 # ---- run.json

@@ -196,9 +196,9 @@ def most_confident(
 ) -> tuple[Indices, Indices]:
     """Rows of each label's most confident texts, and their labels.
 
-    They are at most `share` of the label's texts, and at most that share of an even part of all
-    texts: a frequent label shall not crowd out the others, nor a rare one learn from texts that
-    were given to it with the least confidence.
+    Each label has `share` of its own texts, or that share of an even part of all texts if this is
+    less, and at least one: frequent labels do not crowd out others, and rare ones are not learnt
+    from the texts that they were least surely given.
     """
     even_part = len(pseudo_labels.labels) / count
     order = np.argsort(-pseudo_labels.confidence, kind="stable")

@@ -78,7 +78,7 @@ _DOCS = kinds(
 _CONFIG = kinds(
     bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars nomad",
     crontab="cron crontab",
-    ini="ini cfg conf cnf cf properties editorconfig desktop nmconnection logrotate nft rules sudoers preset"
+    ini="ini cfg conf cnf cf properties editorconfig desktop logrotate nft rules sudoers preset"
     " service timer socket mount automount path target slice swap network netdev link nspawn container kube",
     json="json jsonc json5 webmanifest",
     kdl="kdl", m4="m4", make="mk mak make am", opam="opam", qmake="pri", meson="meson",
@@ -119,8 +119,16 @@ _LOCKS = words(
     " gradle.lockfile project.assets.json .terraform.lock.hcl"
 )
 _SECRETS = re.compile(
-    r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
-    r"|id_(rsa|dsa|ecdsa|ed25519)|ssh_host_\w+_key|g?shadow-?|.*\.(pem|key|p12|pfx|keystore|jks|kdbx)"
+    r"(\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.?(netrc|pypirc|npmrc|htpasswd|pgpass)"
+    r"|id_(rsa|dsa|ecdsa|ed25519)|ssh_host_\w+_key|g?shadow-?|(chap-|pap-)?secrets?|sasl_passwd"
+    r"|.*\.(env|pem|key|p12|pfx|keystore|jks|kdbx|keytab|secrets?|nmconnection))"
+    r"(~|\.(bak|old|orig|save))*"
+)
+# Lines of private keys and of shared ones, as WireGuard and WiFi have them, and of Ansible's vaults.
+_KEY_LINE = re.compile(
+    rb"^(?:-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----|\$ANSIBLE_VAULT;"
+    rb"|[ \t]*(?:PrivateKey|PresharedKey|psk)[ \t]*=[ \t]*\S)",
+    re.MULTILINE,
 )
 _DATA = words(
     ".csv .tsv .jsonl .ndjson .log .svg .map .po .pot .snap .sum .sig .asc .diff .patch .eml .ics .geojson .resx"
@@ -224,6 +232,9 @@ _SHARED_SUFFIXES: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
 )
 
 
+MAY_HOLD_SECRETS = LeftOut("may hold secrets")
+
+
 def file_type(path: str) -> FileType | LeftOut | None:
     """What a file of this name holds, or why it is never read; None if the name does not tell."""
     name = path.rpartition("/")[2].lower()
@@ -234,7 +245,7 @@ def file_type(path: str) -> FileType | LeftOut | None:
     if name in _LOCKS or suffix == ".lock":
         return LeftOut("a lock file")
     if _SECRETS.fullmatch(name):
-        return LeftOut("may hold secrets")
+        return MAY_HOLD_SECRETS
 
     if _NOTE_ON_CHANGES.search(path):
         return FileType("docs", "yaml")
@@ -342,6 +353,11 @@ def _is_shell(head: bytes) -> bool:
         return False
     lines = len(_TEXT_LINE.findall(head))
     return blocks + len(_SHELL_LINE.findall(head)) >= _MIN_SHELL_SHARE * lines
+
+
+def has_key(file_type: FileType, content: bytes) -> bool:
+    """Whether configuration has a private or shared key in it, whatever its name."""
+    return file_type.content == "config" and _KEY_LINE.search(content) is not None
 
 
 def is_translations(file_type: FileType, content: bytes) -> bool:

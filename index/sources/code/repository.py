@@ -32,9 +32,11 @@ from purlin.index.sources.code.contents import (
     HIDDEN_DIRS,
     MAX_CONFIG_BYTES,
     MAX_JSON_BYTES,
+    MAY_HOLD_SECRETS,
     FileType,
     LeftOut,
     file_type,
+    has_key,
     has_suffix,
     is_translations,
     refined_type,
@@ -209,6 +211,8 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
     if b"\0" in content.data and (text is None or "\0" in text):
         return Skipped(name, "binary: it holds a zero byte")
 
+    if has_key(kind, content.data):
+        return Skipped(name, MAY_HOLD_SECRETS.reason, by_choice=True)
     if is_translations(kind, content.data):
         return Skipped(name, "translations rather than TypeScript", by_choice=True)
 

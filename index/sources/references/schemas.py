@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import lru_cache
 from html import escape
 from itertools import islice
@@ -56,24 +56,26 @@ def html(text: str) -> str:
 
     Raises InvalidInput if it is no such document, has too many entries or makes too long a page.
     """
-    try:
-        return _page(_json(text))
-    except RecursionError:
-        raise InvalidInput("nested too deeply; flatten it") from None
+    return _page(_json, text)
 
 
 def html_of_yaml(text: str) -> str:
     """Return the same page of a document in YAML."""
-    return _page(yaml_values.value(text))
+    return _page(yaml_values.value, text)
 
 
 def anchor_lines(text: str) -> dict[str, int]:
     """Return the line of each part of a document in YAML or JSON by its pointer.
 
-    Parts that an alias repeats have none. Raises InvalidInput for what is not valid YAML either.
+    Parts that an alias repeats have none, and neither have those that are no entries as their pointers
+    are too long. Raises InvalidInput for what is not valid YAML either.
     """
     lines = yaml_values.lines(text)
-    return {"".join(map(_step, keys)): line for keys, line in lines.items()}
+    return {
+        "".join(map(_step, keys)): line
+        for keys, line in lines.items()
+        if sum(map(len, keys)) <= MAX_POINTER
+    }
 
 
 def _json(text: str) -> Any:
@@ -83,7 +85,15 @@ def _json(text: str) -> Any:
         raise InvalidInput(f"not valid JSON: {error}") from None
 
 
-def _page(value: Any) -> str:
+def _page(parse: Callable[[str], Any], text: str) -> str:
+    try:
+        return _joined(_Page(_checked(parse(text))).parts())
+    except RecursionError:
+        raise InvalidInput("nested too deeply; flatten it") from None
+
+
+def _checked(value: Any) -> Node:
+    """Return the document, if it is one of OpenAPI or JSON Schema."""
     document = _node(value)
     is_schema = _JSON_SCHEMA in str(document.get("$schema"))
     if not is_schema and document.keys().isdisjoint(("openapi", "swagger")):
@@ -91,7 +101,7 @@ def _page(value: Any) -> str:
             "neither OpenAPI nor JSON Schema: it has no key openapi or swagger, and no $schema"
             f" of {_JSON_SCHEMA}; add the key if it is either"
         )
-    return _joined(_Page(document).parts())
+    return document
 
 
 def _joined(parts: Iterable[str]) -> str:

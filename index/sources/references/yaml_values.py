@@ -124,11 +124,16 @@ class _Document:
             line = key.start_mark.line
             mapping[key.value] = self._child(key.value, line, next(self._events), depth - 1)
 
-        merged = mapping.pop(_MERGED, None)
-        for each in merged if isinstance(merged, list) else [merged]:
-            # Their values are counted already, by their aliases.
-            mapping = {**each, **mapping} if isinstance(each, dict) else mapping
-        return mapping
+        if _MERGED not in mapping:
+            return mapping
+
+        source = mapping.pop(_MERGED)
+        merged: dict[str, Any] = {}
+        # Their values are counted already, by their aliases. Of several with a key, the first counts.
+        for each in source if isinstance(source, list) else [source]:
+            for key, value in each.items() if isinstance(each, dict) else ():
+                merged.setdefault(key, value)
+        return {**merged, **mapping}
 
     def _alias(self, event: yaml.AliasEvent) -> Any:
         if event.anchor not in self._anchored:

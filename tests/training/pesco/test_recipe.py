@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.errors import InvalidInput
+from purlin.training.loop.settings import LoopSettings
 from purlin.training.pesco.check import TrainingCheck
 from purlin.training.pesco.recipe import PescoRecipe, Student, read_recipe
 from purlin.training.pesco.teacher import Teacher
@@ -66,3 +67,14 @@ def test_sample_doubles_until_the_limit() -> None:
     assert [student.texts(number, 1000) for number in range(5)] == [50, 100, 200, 300, 300]
     # A batch at least.
     assert student.texts(0, 100) == 32
+
+
+def test_trained_texts_are_counted_in_each_epoch() -> None:
+    loop = LoopSettings(batch_size=10)
+    student = Student(first=0.1, growth=2.0, limit=0.3, rounds=3, loop=loop)
+
+    assert student.trained_texts(1000) == 100 + 200 + 300
+    thrice = replace(student, loop=replace(loop, epochs=3.0))
+    assert thrice.trained_texts(1000) == 3 * (100 + 200 + 300)
+    # `steps` are those of a round, whatever it samples.
+    assert replace(student, loop=replace(loop, steps=7)).trained_texts(1000) == 3 * 7 * 10

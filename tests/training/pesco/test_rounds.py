@@ -53,6 +53,16 @@ def test_killed_run_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> N
     assert not list((tmp_path / "killed").glob("round-00/step-*"))
 
 
+def test_time_of_rounds_follows_from_that_of_encoding(base: Path, tmp_path: Path) -> None:
+    """160 texts in batches cost 800 encoded ones; 60 texts are encoded, and 120 with dev rows."""
+    training = training_of(recipe_of(base, rounds=2, loop=replace(LOOP, steps=10)), tmp_path)
+    assert len(TEXT_POOL.texts) == 60
+    assert training.time_of_rounds(60.0).endswith("(student.rounds = 2): about 15 min")
+
+    dev = Labelled(tuple(TEXTS), tuple(RIGHT))
+    assert replace(training, dev=dev).time_of_rounds(60.0).endswith(": about 9 min")
+
+
 def test_training_stops_when_labels_converge(base: Path, tmp_path: Path) -> None:
     frozen = replace(LOOP, learning_rate=0.0)
     training = training_of(recipe_of(base, rounds=9, loop=frozen), tmp_path)

@@ -133,9 +133,8 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 
 
 def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int | None, int]]:
-    """Kill a run in both stages; return the stage, the exit status, and how many steps were logged."""
+    """Kill a run in both stages; return the stage, the exit code, and how many steps were logged."""
     recipe = config.load_recipe(recipe_file, SantaRecipe)
-    context = multiprocessing.get_context("fork")
     ends = []
 
     def killing(stage: str, name: str) -> Callable[[int, int, Mapping[str, float]], None]:
@@ -147,11 +146,13 @@ def killed_in_each_stage(recipe_file: Path, out: Path) -> list[tuple[str, int | 
 
     for stage in ("pretrain", "finetune"):
         options = {"progress": partial(killing, stage), "say": str, "cpu": True}
-        process = context.Process(target=train_santa, args=(recipe, out), kwargs=options)
-        process.start()
-        process.join()
+        run = multiprocessing.get_context("fork").Process(
+            target=train_santa, args=(recipe, out), kwargs=options
+        )
+        run.start()
+        run.join()
         logged = (out / stage / "metrics.jsonl").read_text().splitlines()
-        ends.append((stage, process.exitcode, len(logged)))
+        ends.append((stage, run.exitcode, len(logged)))
     return ends
 
 

@@ -95,8 +95,8 @@ def _why_no_templates(source: QuestionSource) -> str:
         return ""
     return (
         f": none of its entries gives one for the split {source.split!r}. Templates ask for what "
-        "functions take, return and raise, for defaults and the like: give a reference that "
-        "defines such, or take the source out"
+        "functions take, return and raise, for defaults and the like: give a reference that has "
+        "such entries, or remove the source from the recipe"
     )
 
 

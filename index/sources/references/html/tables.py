@@ -28,7 +28,7 @@ _NAMED = frozenset("attribute option parameter property".split())
 # Columns of what has a type or a value.
 _PROPERTY_HEADS = frozenset("default mandatory required type".split())
 _TEXT_HEADS = frozenset(("description", "explanation", "meaning", "purpose", "usage"))
-_NAMES = re.compile(r"[^\s,|]*[A-Za-z][^\s,|]{0,80}(?:, [^\s,|]{1,80}){0,3}")
+_NAMES = re.compile(r"[^\s,|]{0,80}[A-Za-z][^\s,|]{0,80}(?:, [^\s,|]{1,80}){0,3}")
 
 
 @dataclass(frozen=True, slots=True)

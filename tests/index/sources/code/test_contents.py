@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,13 @@ def test_names_tell_the_content(path: str, content: str | None, language: str | 
         ("deploy/server.pem", "may hold secrets"),
         ("etc/shadow", "may hold secrets"),
         ("etc/ssh/ssh_host_rsa_key", "may hold secrets"),
+        ("etc/shadow.bak", "may hold secrets"),
+        ("etc/ssl/site.key.old", "may hold secrets"),
+        ("etc/default/kiln.env", "may hold secrets"),
+        ("etc/nginx/htpasswd", "may hold secrets"),
+        ("etc/ppp/chap-secrets", "may hold secrets"),
+        ("etc/ipsec.secrets", "may hold secrets"),
+        ("system-connections/home.nmconnection", "may hold secrets"),
         ("LICENSE.txt", "a licence"),
         ("data/rows.csv", "data rather than text"),
         ("logo.PNG", ""),
@@ -88,6 +96,35 @@ def test_names_tell_the_content(path: str, content: str | None, language: str | 
 )
 def test_names_that_are_never_read(path: str, reason: str) -> None:
     assert file_type(path) == LeftOut(reason)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("etc/ssl/private/site", "-----BEGIN CERTIFICATE-----\nMII=\n-----BEGIN RSA PRIVATE KEY-----\nMII=\n"),
+        ("conf.d/ca.backup", "-----BEGIN PRIVATE KEY-----\nMII=\n"),
+        ("group_vars/all/vault.yml", "$ANSIBLE_VAULT;1.1;AES256\n6438\n"),
+        (".env.example", "PORT=1\n-----BEGIN EC PRIVATE KEY-----\nMII=\n"),
+        ("wg0.netdev", "[WireGuard]\nPrivateKey = 0123abcd=\n"),
+        ("etc/wpa_supplicant/wpa_supplicant.conf", "network={\n\tpsk=\"kiln\"\n}\n"),
+    ],
+)  # fmt: skip
+def test_configuration_with_keys_is_not_read(tmp_path: Path, path: str, content: str) -> None:
+    write_tree(tmp_path, {path: content, "etc/hosts": "127.0.0.1 kiln\n"})
+    items = read(tmp_path, content="config")
+    reasons = {item.path: item.reason for item in items if isinstance(item, Skipped)}
+    assert reasons == {path: "may hold secrets"}
+    assert [item.location.path for item in items if isinstance(item, Document)] == ["etc/hosts"]
+
+
+def test_only_text_of_a_bounded_size_is_read_from_directories_of_settings(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"etc/hosts": "127.0.0.1 kiln\n", "etc/large": "a b\n" * 1_000_000})
+    (tmp_path / "etc/kiln.keys").write_bytes(b"\0\1\2" * 100)
+    (tmp_path / "etc/random").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "etc/pipe")
+
+    items = read(tmp_path, content="config")
+    assert [item.location.path for item in items if isinstance(item, Document)] == ["etc/hosts"]
 
 
 def test_content_chooses_files(tmp_path: Path) -> None:

@@ -310,6 +310,24 @@ def test_yaml_that_is_no_openapi_is_left_out_with_a_reason(
     assert only_skipped(tmp_path).startswith(reason)
 
 
+def test_yaml_whose_aliases_nest_too_deeply_is_left_out(tmp_path: Path) -> None:
+    """Each alias may lead a hundred levels down, to the next one."""
+    nested = "[" * 97 + "{}" + "]" * 97
+    anchors = [f"a0: &a0 {nested.format('x')}"]
+    anchors += [f"a{n}: &a{n} {nested.format(f'*a{n - 1}')}" for n in range(1, 30)]
+    schema = "components: {schemas: {A: {default: *a29}}}"
+    write_tree(tmp_path, {"openapi.yaml": "\n".join(["openapi: 3.1.0", *anchors, schema])})
+    assert only_skipped(tmp_path) == "nested too deeply; flatten it"
+
+
+def test_pointers_of_lines_are_no_longer_than_those_of_entries() -> None:
+    long = "k" * 500
+    text = (
+        f"? {long}\n: ? {long}\n  : {{{', '.join(f'a{n}: 1' for n in range(50_000))}}}\nopenapi: 3"
+    )
+    assert schemas.anchor_lines(text) == {f"/{long}": 1, f"/{long}/{long}": 2, "/openapi": 4}
+
+
 def test_enumerations_tell_how_many_values_are_left_out() -> None:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     enum = [f"v{number}" for number in range(schemas.MAX_VALUES + 3)]

@@ -85,3 +85,11 @@ def test_the_time_for_hostile_text_is_bounded(text: str) -> None:
     with pytest.raises(InvalidInput):
         value(text * (1_000_000 // len(text)) + "]")
     assert time.process_time() - started < 10
+
+
+def test_the_time_for_many_merged_values_is_bounded() -> None:
+    text = "a: 1\n<<:\n" + "".join(f"- {{k{number}: {number}}}\n" for number in range(100_000))
+    started = time.process_time()
+    read = value(text)
+    assert time.process_time() - started < 30
+    assert (len(read), read["a"], read["k99999"]) == (100_001, "1", "99999")
