@@ -326,7 +326,7 @@ keys = st.sampled_from(
 )
 
 
-@settings(max_examples=75)
+@settings(max_examples=150)
 @given(
     path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4)
 )

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -15,10 +16,12 @@ from typing import TypeVar
 from purlin.index.errors import NotFound
 from purlin.training.config import load_recipe
 from purlin.training.loop.metrics import METRICS
-from tests.support.traffic import HOST, RUN_S, free_port
+from tests.support.traffic import HOST, free_port
 
 # What a process of its own has loaded when it begins: with torch, that takes seconds.
 LOADED = ["purlin.training.pesco.self_training", "purlin.training.santa.run"]
+# A process that has not ended after this long hangs; less than the `timeout` of a test.
+APART_S = 280
 
 _T = TypeVar("_T")
 
@@ -57,8 +60,9 @@ def run_apart(function: Callable[..., _T], *arguments: object) -> _T:
     """Call a module's function in a process of its own, forked from one that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
-    with ProcessPoolExecutor(1, mp_context=context) as process:
-        return process.submit(function, *arguments).result(RUN_S)
+    # The end of the block waits for the process, so that an alarm must end one that hangs.
+    with ProcessPoolExecutor(1, context, signal.alarm, (APART_S,)) as process:
+        return process.submit(function, *arguments).result()
 
 
 def run_two_processes(function: Callable[..., object], *arguments: Path) -> None:

@@ -33,7 +33,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def site(home: Path) -> Iterator[str]:
     if CHROMIUM is None:
-        pytest.skip("takes a Chromium: apt-get install chromium-headless-shell, or Chrome")
+        pytest.skip(
+            "takes chromium-headless-shell, Chromium or Google Chrome, such as apt-get install chromium"
+        )
     with served(home, reader=home / "none") as address:
         yield address
 
