@@ -175,11 +175,13 @@ def test_a_worker_that_cannot_be_started_is_tried_again(server: Server) -> None:
     # No file more than those that are open, so that there can be no socket to a worker.
     limits = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-    kill(server, killed)
-    until(lambda: "cannot be started (" in server.log())
-
-    assert ready_workers(server) == [other]
-    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+    try:
+        kill(server, killed)
+        until(lambda: "cannot be started (" in server.log())
+        assert ready_workers(server) == [other]
+    finally:
+        # Other tests have the same server.
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
     until(lambda: len(ready_workers(server)) == WORKERS)
 
 
