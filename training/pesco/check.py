@@ -12,7 +12,7 @@ from purlin.training.config import check_ranges, ranged
 from purlin.training.pesco.teacher import PseudoLabels, most_confident
 from purlin.training.pesco.views import Indices
 
-# The texts that must mostly keep their label are the most confident ones by this share.
+# Share of an even part of the texts that must mostly keep its labels.
 CONFIDENT_SHARE = 0.2
 
 

@@ -56,10 +56,12 @@ class Teacher:
 
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike.
     `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)`
-    times from the current pseudo-labels, each time from the most confident texts of each label:
-    that share of them, but no more than that share of an even part of the pool. Each time the
-    weight of the prompts falls by the factor `fading`: the first pseudo-labels follow the prompts,
-    the last ones mostly the texts.
+    times from the current pseudo-labels, each time from the most confident texts of each label: as
+    many as that share of an even part of the pool has. Each time the weight of the prompts falls by
+    the factor `fading`: the first pseudo-labels follow the prompts, the last ones mostly the texts.
+
+    Without `equal_sizes`, a label teaches no more than that share of its own texts: a rare one has
+    less than an even part.
     """
 
     base: str | None = None
@@ -67,6 +69,7 @@ class Teacher:
     views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
     fading: float = ranged(0.5, 0.0, 1.0)
+    equal_sizes: bool = True
     confidence: Literal["margin", "score"] = "margin"
 
     def __post_init__(self) -> None:
@@ -129,7 +132,7 @@ def pseudo_label(
 
     pseudo_labels = PseudoLabels.of(_first_scores(by_prompts), teacher.confidence)
     for iteration, share in enumerate(teacher.shares if learnt else ()):
-        rows, labels = most_confident(pseudo_labels, share, count)
+        rows, labels = most_confident(pseudo_labels, share, count, teacher.equal_sizes)
         all_labels = pseudo_labels.labels
         # Its scores take as much memory as a view.
         del pseudo_labels
@@ -192,13 +195,13 @@ def class_offsets(cosines: ClassScores, *, calibrate: bool) -> NDArray[np.float6
 
 
 def most_confident(
-    pseudo_labels: PseudoLabels, share: float, count: int
+    pseudo_labels: PseudoLabels, share: float, count: int, equal_sizes: bool = True
 ) -> tuple[Indices, Indices]:
     """Rows of each label's most confident texts, and their labels.
 
-    Each label has `share` of its own texts, or that share of an even part of all texts if this is
-    less, and at least one: frequent labels do not crowd out others, and rare ones are not learnt
-    from the texts that they were least surely given.
+    Each label has at most `share` of an even part of all texts, so that frequent ones do not crowd
+    out others. Where sizes are not `equal_sizes`, it has at most that share of its own texts, too, but
+    at least one: rare labels are not learnt from the texts that they were least surely given.
     """
     even_part = len(pseudo_labels.labels) / count
     order = np.argsort(-pseudo_labels.confidence, kind="stable")
@@ -207,8 +210,8 @@ def most_confident(
     chosen = []
     for label in range(count):
         own = order[ordered_labels == label]
-        most = max(1, round(share * min(len(own), even_part)))
-        chosen.append(own[:most])
+        part = even_part if equal_sizes else min(len(own), even_part)
+        chosen.append(own[: max(1, round(share * part))])
 
     rows = np.concatenate(chosen)
     return rows, pseudo_labels.labels[rows]

@@ -207,11 +207,11 @@ def test_most_confident_of_each_label() -> None:
 def test_most_confident_texts_of_a_rare_label_are_a_share_of_its_own() -> None:
     """Of eight texts with one label and two with another, half each, and never none."""
     pseudo_labels = one_hot_labels([0] * 8 + [1, 1], [*range(1, 9), 1, 2])
-    rows, labels = most_confident(pseudo_labels, 0.5, 2)
+    rows, labels = most_confident(pseudo_labels, 0.5, 2, equal_sizes=False)
     assert rows.tolist() == [7, 6, 9]  # an even part has five texts, and half of that are two
     assert labels.tolist() == [0, 0, 1]
 
-    rows, _ = most_confident(pseudo_labels, 0.1, 3)
+    rows, _ = most_confident(pseudo_labels, 0.1, 3, equal_sizes=False)
     assert rows.tolist() == [7, 9]
 
 
@@ -219,7 +219,9 @@ def test_rare_labels_take_few_texts_of_frequent_ones() -> None:
     """Taught an even part each, rare labels would learn the texts wrongly given to them: 0.65."""
     texts, labels, prompts = blobs((400, 40, 20, 20), noise=1.2)
     pseudo_labels = pseudo_label(
-        [ModelVectors(texts, prompts)], None, Teacher(views=("prompts", "head", "neighbours"))
+        [ModelVectors(texts, prompts)],
+        None,
+        Teacher(views=("prompts", "head", "neighbours"), equal_sizes=False),
     )
     assert (pseudo_labels.labels == labels).mean() > 0.7
 
