@@ -200,8 +200,8 @@ def most_confident(
     """Rows of each label's most confident texts, and their labels.
 
     Each label has at most `share` of an even part of all texts, so that frequent ones do not crowd
-    out others. Where sizes are not `equal_sizes`, it has at most that share of its own texts, too, but
-    at least one: rare labels are not learnt from the texts that they were least surely given.
+    out others. Without `equal_sizes`, it has at most that share of its own texts, too, but at least
+    one: rare labels are not learnt from the texts that they were least surely given.
     """
     even_part = len(pseudo_labels.labels) / count
     order = np.argsort(-pseudo_labels.confidence, kind="stable")
