@@ -136,20 +136,25 @@ def span_candidates(
                 candidates[span][name] += share * value
             candidates[span][PROPOSED] += share
 
-    for span, features in _told_spans(question, text):
+    for span, features in _stated_spans(question, text):
         candidates[span] |= {**features, PROPOSED: 1.0}
     return candidates
 
 
-def _told_spans(question: ParsedQuestion, text: str) -> Iterator[tuple[CharSpan, dict[str, float]]]:
+def _stated_spans(
+    question: ParsedQuestion, text: str
+) -> Iterator[tuple[CharSpan, dict[str, float]]]:
     """Yield what rows, labels and wordings tell of what the question names, for any type of answer."""
     for span, is_column_named in named_cells(text, question.words):
         yield span, {"row": 1.0, "column": float(is_column_named)}
     for span in _properties(text, question.words):
         yield span, {"labelled": 1.0}
 
-    wordings = _DEFAULTS if question.asks_for_default else ()
-    for span, name in _told((*wordings, *(_VALUES if question.asks_for_values else ())), text):
+    wordings = (
+        *(_DEFAULTS if question.asks_for_default else ()),
+        *(_VALUES if question.asks_for_values else ()),
+    )
+    for span, name in _worded_values(wordings, text):
         yield span, {name: 1.0}
     for span in values_under_condition(text, question.words):
         yield span, {"condition": 1.0}
@@ -243,7 +248,7 @@ def _properties(text: str, words: Set[str]) -> Iterator[CharSpan]:
             yield match.span("value")
 
 
-def _told(
+def _worded_values(
     wordings: Iterable[tuple[str, re.Pattern[str]]], text: str
 ) -> Iterator[tuple[CharSpan, str]]:
     """Yield the values that the text tells in some wordings, without quotes and stops, and how."""

@@ -142,7 +142,7 @@ def _is_named(question: ParsedQuestion, names: Sequence[str]) -> bool:
 
 
 def _meant_of_homonyms(question: ParsedQuestion, documents: Sequence[Document]) -> set[str]:
-    """Return the ids of entries that the question tells from others of the same name by what is around them."""
+    """Return the ids of entries whose surroundings the question names, unlike others of the same name."""
     homonyms: dict[str, dict[str, int]] = defaultdict(dict)
     question_words = set(tokens(question.text))
 

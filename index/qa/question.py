@@ -72,6 +72,7 @@ def parse_question(text: str) -> ParsedQuestion:
     lower = text.lower()
     types = expected_types(text)
     value_share = sum(share for each, share in types if each.name in ("value", "number"))
+    for_values = asks_for_values(text)
 
     return ParsedQuestion(
         text=text,
@@ -81,7 +82,7 @@ def parse_question(text: str) -> ParsedQuestion:
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
         asks_for_default=VALUE_TYPE.implied.search(text) is not None
-        or (value_share >= MIN_DEFAULT_SHARE and not asks_for_values(text)),
-        asks_for_values=asks_for_values(text),
+        or (value_share >= MIN_DEFAULT_SHARE and not for_values),
+        asks_for_values=for_values,
         statement=statement_kind(text),
     )

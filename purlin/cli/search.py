@@ -183,9 +183,11 @@ def _print_hint(
 ) -> None:
     """Tell of configuration that fits better; else, of no hits or unlikely ones, why, and what else there is."""
     if better := _better_configuration(options, hits, workspace, folder):
-        place = visible(_location(better, workspace.root))
+        location = visible(_location(better, workspace.root))
         outcome = "" if hits else "no hits; "
-        terminal.print_note(f"{outcome}{place} fits better ({better.score:.2f}): --content config")
+        terminal.print_note(
+            f"{outcome}{location} fits better ({better.score:.2f}): --content config"
+        )
         return
 
     if hits and (hits[0].score >= _LOW_SCORE or options.offset):

@@ -2,8 +2,8 @@
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
 Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, or OpenAPI and JSON
-Schema in JSON or YAML. Without any, there is the help of the running Python. All but HTML is turned into HTML first, so
-that one reader serves all.
+Schema in JSON or YAML. Without any, there is the help of the running Python. All but HTML is turned into
+HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations

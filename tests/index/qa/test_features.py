@@ -367,10 +367,10 @@ def test_the_values_that_something_may_have_are_a_candidate(text: str, values: s
         "possible values for mode",
     ):
         candidates = span_candidates(parse_question(question), text, PassageStructure())
-        told = {"labelled", "stated"}
-        assert {text[slice(*span)] for span, each in candidates.items() if told & each.keys()} == {
-            values
-        }
+        stating = {"labelled", "stated"}
+        assert {
+            text[slice(*span)] for span, each in candidates.items() if stating & each.keys()
+        } == {values}
 
     returned = parse_question("which values does get_mode return")
     assert not returned.asks_for_values
