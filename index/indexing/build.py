@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -135,8 +134,7 @@ def _finish(plan: Plan, builder: Builder, encoder: TextEncoder) -> Manifest:
         storing = partial(plan.progress, "store")
         manifest = hosting.move(options.engine, builder.directory, manifest, storing)
         measures = {RECALL: manifest.dense["recall@100"]}
-        took_s = round(time.monotonic() - plan.started, 3)
-        manifest = replace(manifest, measures=measures, took_s=took_s)
+        manifest = replace(manifest, measures=measures, **plan.times())
 
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest.to_json(), durable=options.durable)

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -112,12 +112,23 @@ class Plan:
     kind: Kind
     options: Options
     progress: Progress
+    began: datetime = field(default_factory=partial(datetime.now, UTC))
     started: float = field(default_factory=time.monotonic)
 
     @property
     def splitter(self) -> Splitter:
         """How bodies become passages."""
         return self.options.splitter or DEFAULT_SPLITTERS[self.kind]
+
+    def times(self) -> dict[str, Any]:
+        """Return `created_at` and `took_s` of a manifest if the build ends now.
+
+        Their difference is when the build began, and a file changed after that counts as changed. So the
+        clock is not read twice: however long the process pauses in between, the difference stays.
+        """
+        took = timedelta(seconds=round(time.monotonic() - self.started, 3))
+        created_at = (self.began + took).replace(tzinfo=None).isoformat(timespec="milliseconds")
+        return {"created_at": f"{created_at}Z", "took_s": took.total_seconds()}
 
 
 class Builder:
@@ -241,11 +252,9 @@ class Builder:
         self_check.write_self_check(self.directory, encoder)
         self._remarks.save(self.directory)
         plan, options = self._plan, self._plan.options
-        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         return Manifest(
             name=plan.name,
             kind=plan.kind,
-            created_at=f"{created_at}Z",
             encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
             splitter=plan.splitter,
             segments=self._names,
@@ -266,7 +275,7 @@ class Builder:
             columns=dict(options.columns),
             measures={RECALL: index["recall@100"]},
             dense=index,
-            took_s=round(time.monotonic() - plan.started, 3),
+            **plan.times(),
             files=build_files.checksums(self.directory, self._linked),
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +48,19 @@ def test_changed_added_and_removed_files_are_counted(tmp_path: Path, code: Path)
     write(code, notes_txt="still no code", build__more_py="def m(): pass\n")
     (code / "c.go").unlink()
     assert moved(tmp_path) == Staleness(reachable=True, changed=1, added=2, removed=1)
+    build_sources(tmp_path, "code", code)
+    assert moved(tmp_path) == Staleness(reachable=True)
+
+
+def test_pauses_while_a_build_ends_change_nothing(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def monotonic_after_a_pause() -> float:
+        time.sleep(5 * staleness._TICK_S)
+        return time.monotonic()
+
+    clock = SimpleNamespace(monotonic=monotonic_after_a_pause)
+    monkeypatch.setattr("purlin.index.indexing.builder.time", clock)
     build_sources(tmp_path, "code", code)
     assert moved(tmp_path) == Staleness(reachable=True)
 
