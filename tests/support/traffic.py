@@ -89,7 +89,11 @@ class Server:
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
-        self.port = free_port()
+        # Bound but not listening: the server can have the port, and nobody else gets it between two starts.
+        self._port_holder = socket.socket()
+        self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port_holder.bind((HOST, 0))
+        self.port: int = self._port_holder.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
         words = ("serve", "--home", home, "--port", str(self.port))
@@ -152,6 +156,7 @@ class Server:
         if self._process is not None and self._process.poll() is None:
             self.kill()
         self.client.close()
+        self._port_holder.close()
         self._log.close()
 
     def metric(self, name: str) -> float:
