@@ -71,6 +71,17 @@ def free_port() -> int:
     return port
 
 
+def port_holder() -> socket.socket:
+    """Return a socket bound to a free port of the loopback, which a server can listen on.
+
+    Until it is closed, nobody else is given that port, not even while the server starts again.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((HOST, 0))
+    return holder
+
+
 # ---- the server
 
 
@@ -89,10 +100,7 @@ class Server:
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
-        # Bound but not listening: the server can have the port, and nobody else gets it between two starts.
-        self._port_holder = socket.socket()
-        self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._port_holder.bind((HOST, 0))
+        self._port_holder = port_holder()
         self.port: int = self._port_holder.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)

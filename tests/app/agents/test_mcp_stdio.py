@@ -169,7 +169,7 @@ def test_initialize_loads_neither_the_server_nor_the_search() -> None:
         input=request(1, "initialize", protocolVersion=HANDSHAKE[0]),
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     ).stdout
     assert output.startswith(b"[] ")
     assert b"serverInfo" in output
