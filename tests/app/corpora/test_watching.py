@@ -267,7 +267,7 @@ def test_new_and_deleted_corpora_are_followed(
         until(lambda: "cafe" in titles(client))
         builds.delete(tmp_path / "home", "code")
         shutil.rmtree(project)
-        assert client.get("/corpora").json() == {"corpora": []}
+        until(lambda: client.get("/corpora").json() == {"corpora": []})
 
 
 def test_changes_are_indexed_where_the_kernel_has_no_watcher_left(
