@@ -98,6 +98,21 @@ def unforced_writes() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def unhurried() -> Iterator[None]:
+    """Leave time to what would give up after a second or two, so that no answer depends on the machine's load."""
+    from purlin.index.indexing import staleness
+    from purlin.index.qa.ask import answer_question
+    from purlin.index.search import corpus, several
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(staleness, "TIME_LIMIT_S", 60.0)
+        patched.setattr(corpus, "RERANK_SECONDS", 60.0)
+        patched.setattr(several, "RERANK_SECONDS", 60.0)
+        patched.setitem(answer_question.__kwdefaults__, "seconds", 60.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def certificates_once() -> Iterator[None]:
     """Read the certificates once: each client of httpx would, for longer than its requests take."""
     with pytest.MonkeyPatch.context() as patched:

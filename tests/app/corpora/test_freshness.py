@@ -52,6 +52,7 @@ def test_hits_and_documents_of_changed_files_are_marked(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    monkeypatch.setattr(freshness, "RECHECK_FILE_S", 30.0)
     build_sources(tmp_path, "code", project)
     with serving(tmp_path) as client:
         assert stale_paths(client, "c") == []
@@ -162,7 +163,7 @@ def test_looks_go_on_when_threads_can_be_started_again(monkeypatch: pytest.Monke
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", lambda _, names: {*names})
-    monkeypatch.setattr(freshness, "WAIT_S", 5.0)
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
