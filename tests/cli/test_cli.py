@@ -518,6 +518,7 @@ def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) 
 @pytest.mark.parametrize(
     "command",
     [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"],
+     ["classifier", "list"], ["classifier", "show"], ["classifier", "activate"], ["classifier", "delete"],
      ["serve"], ["evaluate", "search"], ["train", "export"]],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
