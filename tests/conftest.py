@@ -17,6 +17,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["PURLIN_TUNING"] = "off"
 # The servers of the tests are on this machine, to which no proxy leads.
 os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+# On a busy machine, Milvus takes longer to answer than searches wait.
+os.environ["PURLIN_MILVUS_TIMEOUT_S"] = "60"
 # A process in the background would outlive the test whose directory it indexes.
 os.environ["PURLIN_BACKGROUND"] = "off"
 
