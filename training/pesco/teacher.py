@@ -43,7 +43,7 @@ PRIOR_ITERATIONS = 5
 LearntView = Callable[[Indices, Indices, int], ClassScores]
 
 # Labels count as unequal if they are effectively fewer than this share of them; see docs/lab-notebook.md.
-UNEQUAL_BELOW = 0.94
+UNEQUAL_BELOW = 0.91
 
 # Texts times labels: at the 57 bytes that `pseudo_label` takes for each, 7.7 GB.
 MAX_CELLS = 1 << 27
