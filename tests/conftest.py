@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Measuring takes seconds, and would be remembered in the user's cache directory.
 os.environ["PURLIN_TUNING"] = "off"
+# The servers of the tests are on this machine, to which no proxy leads.
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+# On a busy machine, Milvus takes longer to answer than searches wait.
+os.environ["PURLIN_MILVUS_TIMEOUT_S"] = "60"
 # A process in the background would outlive the test whose directory it indexes.
 os.environ["PURLIN_BACKGROUND"] = "off"
 
@@ -94,6 +98,21 @@ def unforced_writes() -> Iterator[None]:
     """Leave it to the system when to write to disk: no test cuts the power, and each would wait."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unhurried() -> Iterator[None]:
+    """Leave time to what would give up after a second or two, so that no answer depends on the machine's load."""
+    from purlin.index.indexing import staleness
+    from purlin.index.qa.ask import answer_question
+    from purlin.index.search import corpus, several
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(staleness, "TIME_LIMIT_S", 60.0)
+        patched.setattr(corpus, "RERANK_SECONDS", 60.0)
+        patched.setattr(several, "RERANK_SECONDS", 60.0)
+        patched.setitem(answer_question.__kwdefaults__, "seconds", 60.0)
         yield
 
 

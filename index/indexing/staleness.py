@@ -50,13 +50,18 @@ def find_staleness(
     if not roots:
         return None
 
-    deadline = time.monotonic() + TIME_LIMIT_S
+    # Imported here, because it loads all readers.
+    from purlin.index.sources import names
+
     complete, counts = True, Counter[_Change | None]()
     try:
         if not all(root.exists() for root in roots):
             return Staleness(reachable=False)
 
-        for number, change in enumerate(_changes(manifest, roots, read, skipped)):
+        # The time is that for the files: on a busy machine, to load the reader takes longer than the limit.
+        names_now = names(manifest.kind, roots)
+        deadline = time.monotonic() + TIME_LIMIT_S
+        for number, change in enumerate(_changes(manifest, roots, read, skipped, names_now)):
             if number == MAX_FILES or time.monotonic() > deadline:
                 complete = False
                 break
@@ -99,18 +104,19 @@ def _began(manifest: Manifest) -> float:
 
 
 def _changes(
-    manifest: Manifest, roots: list[Path], read: Collection[str], skipped: Collection[str]
+    manifest: Manifest,
+    roots: list[Path],
+    read: Collection[str],
+    skipped: Collection[str],
+    names_now: Iterable[str],
 ) -> Iterator[_Change | None]:
     """Yield what has happened since the build began to its files, and to those that one would read now."""
-    # Imported here, because it loads all readers.
-    from purlin.index.sources import names
-
     began = _began(manifest)
     for _, path in _paths(roots, read):
         yield _change(path, began)
 
     indexed = {*read, *skipped}
-    for name in names(manifest.kind, roots):
+    for name in names_now:
         yield None if name in indexed else "added"
 
 

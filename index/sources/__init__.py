@@ -140,30 +140,35 @@ def prefixes(roots: Sequence[Path]) -> list[str]:
 def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
     """Names of the files that `open_source` would read, in no order.
 
-    None is opened, but for the first line of files without a suffix.
+    None is opened, but for the first line of files without a suffix. The reader is loaded at once,
+    the roots are walked as the names are taken.
     """
-    for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for name in [root.name] if root.is_file() else _names(kind, root):
-            yield f"{prefix}/{name}" if prefix else name
+    names_below = _names_below(kind)
+    return (
+        f"{prefix}/{name}" if prefix else name
+        for root, prefix in zip(roots, prefixes(roots), strict=True)
+        for name in ([root.name] if root.is_file() else names_below(root))
+    )
 
 
 # The readers are imported where they are used: each brings a parser that other kinds do not need.
 
 
-def _names(kind: Kind, root: Path) -> Iterator[str]:
+def _names_below(kind: Kind) -> Callable[[Path], Iterator[str]]:
+    """Return how the files below a root are listed."""
     if kind == "code":
         from purlin.index.sources.code import repository
 
-        return repository.names(root)
+        return repository.names
 
     if kind == "product":
         from purlin.index.sources.products import catalogue
 
-        return catalogue.names(root)
+        return catalogue.names
 
     from purlin.index.sources.references import manual
 
-    return manual.names(root)
+    return manual.names
 
 
 def _open(

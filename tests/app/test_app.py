@@ -79,15 +79,17 @@ def test_searches_take_turns_but_those_of_an_engine_do_not(
     home: Path, engine: dict[str, str], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "available_cpus", lambda: 2)
-    running, most, lock = [], [], threading.Lock()
+    running, most, has_more = [], [0], threading.Condition()
     search_corpus = Corpus.search
 
     def counted(corpus: Corpus, *arguments: Any, **options: Any) -> SearchResult:
-        with lock:
+        with has_more:
             running.append(corpus)
             most.append(len(running))
-        # Long enough for all requests to meet.
-        time.sleep(0.3)
+            has_more.notify_all()
+            assert has_more.wait_for(lambda: max(most) >= at_once, timeout=60)
+        # Long enough for one too many to be noticed.
+        time.sleep(0.1)
         running.pop()
         return search_corpus(corpus, *arguments, **options)
 

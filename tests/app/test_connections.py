@@ -6,8 +6,7 @@ import asyncio
 import json
 import re
 import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,21 +23,44 @@ from purlin.app.limits import MAX_BODIES
 from tests.support.blocking import BackgroundCall, BlockingEncoder
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
-from tests.support.serving import FUNCTIONS, make, problem, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, make, problem, until
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 MAX_CONNECTIONS = 12
+CHECKS_UNTIL_STALLED = 4
 MAX_BODY = 2**20
 
 
 @pytest.fixture
 def url(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.1)
-    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.125)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 0.125 * CHECKS_UNTIL_STALLED)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", MAX_CONNECTIONS)
     make(tmp_path, "code", FUNCTIONS)
     with listening(tmp_path, HashEncoder(), max_body_bytes=MAX_BODY) as url:
         yield url
+
+
+@pytest.fixture
+def check(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have each connection checked so many times; the clock, which a busy machine would change, checks none."""
+    scheduled: list[Connection] = []
+
+    async def checked(connection: Connection) -> None:
+        # What the client has sent and read arrives first.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        connection._check()
+
+    def check(times: int) -> None:
+        for _ in range(times):
+            due = [each for each in scheduled if not each.transport.is_closing()]
+            scheduled.clear()
+            for connection in due:
+                asyncio.run_coroutine_threadsafe(checked(connection), connection.loop).result(60)
+
+    monkeypatch.setattr(Connection, "_schedule_check", lambda each: scheduled.append(each))
+    return check
 
 
 def connected(url: str, request: bytes = b"", buffer: int | None = None) -> socket.socket:
@@ -46,7 +68,7 @@ def connected(url: str, request: bytes = b"", buffer: int | None = None) -> sock
     opened = socket.socket()
     if buffer:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    opened.settimeout(10)
+    opened.settimeout(60)
     opened.connect((urlsplit(url).hostname, urlsplit(url).port))
     opened.sendall(request)
     return opened
@@ -74,19 +96,21 @@ def test_an_incomplete_request_is_disconnected(url: str, request_bytes: bytes) -
         assert ended(opened)
 
 
-def test_a_body_sent_after_the_answer_is_disconnected(url: str) -> None:
+def test_a_body_sent_after_the_answer_is_disconnected(
+    url: str, check: Callable[[int], None]
+) -> None:
     with connected(url, b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") as opened:
         assert b"200" in opened.recv(2**16)
-        time.sleep(0.1)
+        check(1)
         opened.sendall(b"x")
+        check(CHECKS_UNTIL_STALLED)
         assert ended(opened)
 
 
-def test_an_active_client_stays_connected(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
+def test_an_active_client_stays_connected(url: str, check: Callable[[int], None]) -> None:
     request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with connected(url) as opened:
-        for _ in range(12):
+        for _ in range(3):
             opened.sendall(request)
             answer = b""
             while b"}" not in answer:
@@ -94,7 +118,11 @@ def test_an_active_client_stays_connected(url: str, monkeypatch: pytest.MonkeyPa
 
             assert answer.startswith(b"HTTP/1.1 200")
 
-            time.sleep(0.1)
+            # The first one finds a new request.
+            check(CHECKS_UNTIL_STALLED)
+
+        check(1)
+        assert ended(opened)
 
 
 def classified(texts: int) -> bytes:
@@ -117,27 +145,27 @@ def begun(opened: socket.socket) -> int:
     return int(re.findall(rb"content-length: (\d+)", head)[0]) - len(body)
 
 
-def test_an_unread_reply_is_disconnected(url: str) -> None:
+def test_an_unread_reply_is_disconnected(url: str, check: Callable[[int], None]) -> None:
     with connected(url, classified(10_000), buffer=4096) as opened:
-        opened.settimeout(60)
         promised = begun(opened)
-        time.sleep(2)
+        check(CHECKS_UNTIL_STALLED + 1)
         assert promised > 50_000_000
         assert sum(map(len, iter(lambda: opened.recv(2**16), b""))) < promised / 2
 
 
-def test_a_slowly_read_reply_is_complete(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slowly_read_reply_is_complete(
+    url: str, check: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 2)
     with connected(url, classified(1_000), buffer=2**16) as opened:
         remaining = begun(opened)
-        slow_until = time.monotonic() + 4
         while remaining:
             remaining -= len(received(opened, min(remaining, 2**15)))
-            time.sleep(0.1 if time.monotonic() < slow_until else 0)
+            check(1)
 
 
 def test_the_longest_of_too_many_unread_replies_is_cut(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, check: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 60)
     monkeypatch.setattr(connections, "MAX_UNREAD_BYTES", 8_000_000)
@@ -150,7 +178,7 @@ def test_the_longest_of_too_many_unread_replies_is_cut(
         long_bytes = begun(long)
 
         # Both together are over the limit: the longer one is cut short.
-        time.sleep(1)
+        check(1)
 
         assert sum(map(len, iter(partial(long.recv, 2**16), b""))) < long_bytes / 2
 
@@ -158,14 +186,13 @@ def test_the_longest_of_too_many_unread_replies_is_cut(
             short_bytes -= len(received(short, min(short_bytes, 2**16)))
 
 
-def test_each_reply_has_its_own_stall_timeout(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.2)
-    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
+def test_each_reply_has_its_own_stall_timeout(url: str, check: Callable[[int], None]) -> None:
     with connected(url, buffer=2**16) as opened:
-        for _ in range(12):
+        for _ in range(3):
             opened.sendall(classified(250))
             remaining = begun(opened)
-            time.sleep(0.3)
+            # The first one finds a new request.
+            check(CHECKS_UNTIL_STALLED)
             while remaining:
                 remaining -= len(received(opened, min(remaining, 2**16)))
 
@@ -191,7 +218,7 @@ def test_connections_over_the_limit_are_closed(
 def answers(url: str) -> bool:
     """Return whether the server accepts a connection and answers."""
     try:
-        return httpx.get(f"{url}/livez").status_code == 200
+        return httpx.get(f"{url}/livez", **PATIENTLY).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -235,8 +262,8 @@ def test_a_request_for_another_protocol_is_answered_without_a_warning(
     url: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     headers = {"Connection": "Upgrade", "Upgrade": protocol}
-    problem(httpx.get(f"{url}/socket", headers=headers), 404)
-    assert httpx.get(f"{url}/livez", headers=headers).status_code == 200
+    problem(httpx.get(f"{url}/socket", headers=headers, **PATIENTLY), 404)
+    assert httpx.get(f"{url}/livez", headers=headers, **PATIENTLY).status_code == 200
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
@@ -297,7 +324,7 @@ def test_a_connection_accepted_at_the_end_does_not_keep_the_server_from_ending(
     make(tmp_path, "code", FUNCTIONS)
     begin_shutdown = uvicorn.Server.shutdown
     client, accepted = socket.socketpair()
-    client.settimeout(10)
+    client.settimeout(60)
     accepting: list[asyncio.Task[Any]] = []
 
     async def shutdown(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
@@ -323,11 +350,11 @@ def test_a_connection_accepted_at_the_end_does_not_keep_the_server_from_ending(
 def test_requests_that_take_too_long_at_the_end_are_refused(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS)
     encoder = BlockingEncoder()
-    post = partial(httpx.post, json={"query": "sort", "corpus": "code"}, timeout=60)
+    post = partial(httpx.post, json={"query": "sort", "corpus": "code"}, **PATIENTLY)
     with listening(tmp_path, encoder, threads=1, queue=1, shutdown_timeout_s=1) as url:
         calls = [BackgroundCall(partial(post, f"{url}/search")) for _ in range(2)]
         until(lambda: len(encoder.calls) == 1)
-        until(lambda: "purlin_waiting 1" in httpx.get(f"{url}/metrics").text)
+        until(lambda: "purlin_waiting 1" in httpx.get(f"{url}/metrics", **PATIENTLY).text)
 
     # The thread of the first one still waits.
     encoder.permits.release()

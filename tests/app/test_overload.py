@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,10 +104,11 @@ def test_requests_beyond_the_queue_are_refused_at_once() -> None:
 
 
 def test_in_a_rush_half_run_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "RUSH_S", 0.0)
-    monkeypatch.setattr(slots, "CALM_S", 0.3)
+    now = 1000.0
+    monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=lambda: now))
 
     async def scenario() -> None:
+        nonlocal now
         first, second = Work(), Work()
         works = iter([first] * 4 + [second] * 9)
         queue = RequestQueue(
@@ -114,7 +116,9 @@ def test_in_a_rush_half_run_without_waiting(monkeypatch: pytest.MonkeyPatch) -> 
         )
 
         # The last two are refused, which begins the rush.
-        clients = await numbered_clients(queue, 9)
+        clients = await numbered_clients(queue, 8)
+        now += 2 * slots.RUSH_S
+        clients += await numbered_clients(queue, 1)
         assert [await client.status() for client in clients[7:]] == [503, 503]
         first.finish.set()
         assert [await client.status() for client in clients[:4]] == [200] * 4
@@ -125,7 +129,7 @@ def test_in_a_rush_half_run_without_waiting(monkeypatch: pytest.MonkeyPatch) -> 
         (refused,) = await numbered_clients(queue, 1)
         assert await refused.status() == 503
 
-        await asyncio.sleep(0.35)
+        now += 2 * slots.CALM_S
         calm = await numbered_clients(queue, 2)
         assert second.bodies == [b"4", b"5", b"0", b"1"]
         second.finish.set()
@@ -248,7 +252,7 @@ def test_a_thread_notices_that_its_request_is_cancelled() -> None:
 def test_a_busy_server_refuses_requests(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS)
     encoder = BlockingEncoder()
-    with ready(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
+    with ready(tmp_path, encoder, threads=1, queue=1) as client:
         # The corpus is open: the encoder's first call is that of a search.
         body = {"query": "sort", "corpus": "code"}
         first = BackgroundCall(lambda: client.post("/search", json=body))

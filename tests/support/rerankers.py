@@ -30,11 +30,11 @@ class WordReranker:
         *,
         deadline: float | None = None,
     ) -> Vectors:
-        scores = []
+        scores, now = [], time.monotonic()
         for document, passage in passages:
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and now > deadline:
                 break
-            time.sleep(self._seconds)
+            now += self._seconds
             self.read.append(document.id)
             words = query.lower().split()
             text = render(document, passage).lower()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,22 @@ def test_pauses_while_a_build_ends_change_nothing(
     clock = SimpleNamespace(monotonic=monotonic_after_a_pause)
     monkeypatch.setattr("purlin.index.indexing.builder.time", clock)
     build_sources(tmp_path, "code", code)
+    assert moved(tmp_path) == Staleness(reachable=True)
+
+
+def test_the_time_to_load_a_reader_does_not_count(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def names_by_a_reader_that_is_loaded(*arguments: Any) -> Iterator[str]:
+        nonlocal now
+        now += 2 * staleness.TIME_LIMIT_S
+        return names(*arguments)
+
+    build_sources(tmp_path, "code", code)
+    monkeypatch.setattr("purlin.index.sources.names", names_by_a_reader_that_is_loaded)
+    monkeypatch.setattr(staleness, "time", SimpleNamespace(monotonic=lambda: now))
     assert moved(tmp_path) == Staleness(reachable=True)
 
 

@@ -25,6 +25,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
+from purlin.index.indexing.journal import count_vectors
 from purlin.index.indexing.repeat import is_due
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
@@ -82,7 +83,7 @@ class Failing(HashEncoder):
 
     def encode(self, texts: Sequence[str], **arguments: Any) -> Vectors:
         if texts is not SELF_CHECK_TEXTS and len(self.encoded) >= self._blocks * BLOCK:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             # Not a walk through all of home, whose files come and go meanwhile.
             read = "corpora/*/.unfinished/read/read.json"
             while not list(self._home.glob(read)) and time.monotonic() < deadline:
@@ -293,8 +294,12 @@ def test_vectors_of_a_machine_that_drifts_are_not_used(
 
 def test_a_failed_source_keeps_what_was_encoded(tmp_path: Path, encoder: HashEncoder) -> None:
     def failing() -> Iterator[Document | Skipped]:
-        for document in _documents(100):
+        journals = f"corpora/c/{builds.UNFINISHED}/*/*.journal"
+        for document in _documents(10_000):
             yield document
+            # What is encoded meanwhile is written between two documents.
+            if any(map(count_vectors, tmp_path.glob(journals))):
+                break
             time.sleep(0.001)
         raise OSError(5, "Input/output error")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +186,13 @@ def test_the_process_makes_the_index(root: Path, monkeypatch: pytest.MonkeyPatch
     (root / "purlin").mkdir()
     (root / "purlin" / "__main__.py").write_text("open('run', 'w').close()\n")
     monkeypatch.chdir(root)
+
+    def at_full_priority(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start the process; of the lowest priority, it would hardly run while other tests do."""
+        return start([word for word in command if word != "--background"], **options)
+
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", at_full_priority)
     opened = open_directory()
     with opened:
         assert opened.corpus.encoder.name == STATIC
