@@ -247,8 +247,10 @@ def test_restart_falls_back_to_the_last_sound_build(
 def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        home.chmod(0o755)
         directory = make(home, "code", FUNCTIONS, encoder=encoder).parent
+        # Whatever the umask is, the directories above may be read.
+        home.chmod(0o755)
+        directory.parent.chmod(0o755)
         directory.chmod(0)
         with opened(home, encoder) as corpora, unprivileged():
             for _ in range(2):
