@@ -23,6 +23,7 @@ from purlin.app.corpora.open_builds import Status
 from purlin.app.errors import Opening
 from purlin.app.problems import responses
 from purlin.app.schemas import (
+    ActivateClassifierRequest,
     ActivateRequest,
     ClassifyRequest,
     CorporaOfKind,
@@ -31,8 +32,9 @@ from purlin.app.schemas import (
 )
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
+from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.classify.text_warnings import text_warnings
-from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.classify.trained import TrainedClassifier, activate_classifier
 from purlin.index.classify.zero_shot import RANKED, LabelSet, NamedLabels
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
@@ -43,6 +45,7 @@ from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.grouping import Search, can_group, search_grouped, without_variants
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
+    ActiveClassifierReply,
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -51,6 +54,7 @@ from purlin.replies import (
     CorporaReply,
     CorpusReply,
     CorpusStatus,
+    DeletedClassifierReply,
     DeletedReply,
     DocumentReply,
     ProbeReply,
@@ -441,6 +445,38 @@ def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
     hosting.delete(service.home, name)
     return DeletedReply(corpus=name)
+
+
+@_json_router.post(
+    "/classifiers/{name}/activate",
+    name="activate_classifier",
+    responses=responses(400, 404, 408, 409, 413, 415, 422, 503),
+)
+def post_activate_classifier(
+    name: str, body: ActivateClassifierRequest, service: ServiceOf
+) -> ActiveClassifierReply:
+    """Activate another finished build of a classifier, after verifying its checksums."""
+    activate_classifier(service.home, name, body.build)
+    return ActiveClassifierReply(classifier=name, build=body.build)
+
+
+@_router.post(
+    "/classifiers/{name}/rollback",
+    name="roll_back_classifier",
+    responses=responses(404, 409, 422, 503),
+)
+def post_rollback_classifier(name: str, service: ServiceOf) -> ActiveClassifierReply:
+    """Activate the build of a classifier that was active before the current one."""
+    build = builds.previous(service.home, name, CLASSIFIERS)
+    activate_classifier(service.home, name, build)
+    return ActiveClassifierReply(classifier=name, build=build)
+
+
+@_router.delete("/classifiers/{name}", responses=responses(404, 409, 422, 503))
+def delete_classifier(name: str, service: ServiceOf) -> DeletedClassifierReply:
+    """Delete a classifier with all its builds."""
+    builds.delete(service.home, name, CLASSIFIERS)
+    return DeletedClassifierReply(classifier=name)
 
 
 # ---- probes

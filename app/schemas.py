@@ -240,3 +240,12 @@ class ActivateRequest(Strict):
     force: bool = Field(
         default=False, description="Activate it even if it was refused because it measured worse."
     )
+
+
+# ---- /classifiers
+
+
+class ActivateClassifierRequest(Strict):
+    """The build to activate."""
+
+    build: str = Field(max_length=64, description="One of the classifier's builds.")

@@ -301,6 +301,21 @@ class DeletedReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveClassifierReply:
+    """The build of a classifier that serves from now on."""
+
+    classifier: str
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedClassifierReply:
+    """The classifier that was deleted, with all its builds."""
+
+    classifier: str
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentReply:
     """A whole document. The offsets of hits count in its `body`.
 

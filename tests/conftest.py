@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Measuring takes seconds, and would be remembered in the user's cache directory.
 os.environ["PURLIN_TUNING"] = "off"
+# The servers of the tests are on this machine, to which no proxy leads.
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+# On a busy machine, Milvus takes longer to answer than searches wait.
+os.environ["PURLIN_MILVUS_TIMEOUT_S"] = "60"
 # A process in the background would outlive the test whose directory it indexes.
 os.environ["PURLIN_BACKGROUND"] = "off"
 

@@ -91,6 +91,9 @@ class Indexer:
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
         """Build a corpus again if that would change it, with the encoder that made its vectors."""
+        if not builds.exists(self._home, job["corpus"]):
+            # It was deleted while its job waited.
+            return "unchanged"
         if not is_due(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])

@@ -36,6 +36,8 @@ _log = logging.getLogger("purlin.watching")
 
 # Corpus -> its kind, and the directories and files it was made from.
 _Watched = Mapping[str, tuple[Kind, tuple[Path, ...]]]
+# Root that is a file -> its state.
+_FileStates = Mapping[Path, FileState | None]
 
 
 class Watcher:
@@ -64,8 +66,10 @@ class Watcher:
         while not self._stopping.is_set():
             try:
                 watched = self._watched()
+                # Before the check, so that what changes after it differs from them.
+                files = _file_states(watched)
                 self._check(watched, watched)
-                self._follow_or_poll(watched)
+                self._follow_or_poll(watched, files)
             except (OSError, PurlinError) as error:
                 # A home or a drive may fail for a while.
                 self._warn_once("", f"changes are not noticed until this is mended: {error}")
@@ -88,26 +92,26 @@ class Watcher:
 
         return watched
 
-    def _follow_or_poll(self, watched: _Watched) -> None:
+    def _follow_or_poll(self, watched: _Watched, files: _FileStates) -> None:
         """Have corpora checked as they change, even where the kernel reports nothing."""
         try:
-            self._follow(watched)
+            self._follow(watched, files)
         except (OSError, RuntimeError) as error:
             # watchfiles raises RuntimeError where the kernel gives no watcher: too many are open.
             self._warn_once("", f"not all changes are noticed at once ({error})")
-            self._poll(watched)
+            self._poll(watched, files)
 
-    def _follow(self, watched: _Watched) -> None:
+    def _follow(self, watched: _Watched, files: _FileStates) -> None:
         """Have corpora checked as the kernel reports changes, until what is watched changes."""
         from watchfiles import watch
 
         directories = {root for _, roots in watched.values() for root in roots if root.is_dir()}
         if not directories:
-            self._poll(watched)
+            self._poll(watched, files)
             return
 
-        checked_at, files = time.monotonic(), _file_states(watched)
-        for changes in watch(
+        checked_at = time.monotonic()
+        reports = watch(
             *directories,
             watch_filter=_concerns(directories),
             debounce=BURST_MS,
@@ -117,18 +121,20 @@ class Watcher:
             stop_event=self._stopping,
             raise_interrupt=False,
             ignore_permission_denied=True,
-        ):
+        )
+        for number, changes in enumerate(reports):
             before, files = files, _file_states(watched)
             changed = {Path(path) for _, path in changes}
             changed |= {path for path, state in files.items() if state != before.get(path)}
-            self._check(watched, _corpora_of(watched, changed))
+            # At first, all: of what changed between their last check and the watch, nothing is reported.
+            self._check(watched, _corpora_of(watched, changed) if number else watched)
             due = time.monotonic() - checked_at > FULL_CHECK_S
             if self._stopping.is_set() or due or self._watched() != watched:
                 return
 
-    def _poll(self, watched: _Watched) -> None:
+    def _poll(self, watched: _Watched, files: _FileStates) -> None:
         """Wait until everything is to be checked again, without the kernel's help."""
-        deadline, files = time.monotonic() + FULL_CHECK_S, _file_states(watched)
+        deadline = time.monotonic() + FULL_CHECK_S
         while time.monotonic() < deadline and not self._stopping.wait(RESCAN_S):
             if self._watched() != watched or _file_states(watched) != files:
                 return
@@ -162,7 +168,7 @@ def _corpora_of(watched: _Watched, changed: Iterable[Path]) -> list[str]:
     return [name for name, (_, roots) in watched.items() if not touched.isdisjoint(roots)]
 
 
-def _file_states(watched: _Watched) -> dict[Path, FileState | None]:
+def _file_states(watched: _Watched) -> _FileStates:
     """States of the roots that are files, which editors replace by others of the same name."""
     files = {root for _, roots in watched.values() for root in roots if root.is_file()}
     return {path: file_state(path) for path in files}

@@ -126,16 +126,10 @@ def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
     if not exists:
         raise Damaged(
             f"{name}/CURRENT names a build that does not exist ({build[:60]!r}). "
-            f"{_repair_advice(name, catalog)}"
+            f"`{catalog.command} show {name}` lists the builds, "
+            f"`{catalog.command} activate {name} BUILD` repairs it."
         )
     return directory / build
-
-
-def _repair_advice(name: str, catalog: Catalog) -> str:
-    if not catalog.activate:
-        return f"To repair it, {catalog.rebuild}."
-    activate = catalog.activate.format(name=name)
-    return f"`purlin index show {name}` lists the builds, {activate} repairs it."
 
 
 def builds(home: Path, name: str, catalog: Catalog = CORPORA) -> list[str]:
@@ -319,12 +313,7 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
 
     Raises Worse for a build that was refused, unless `force` is set.
     """
-    finished = builds(home, name)
-    if build not in finished:
-        raise NotFound(
-            f"Corpus {name!r} has no build {build[:60]!r}. Builds: {', '.join(finished) or 'none'}.",
-            field="build",
-        )
+    check_finished(home, name, build)
 
     with locked(home, name) as directory, storage_errors():
         manifest = read_manifest(directory / build)
@@ -338,34 +327,46 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
         switch(directory, build)
 
 
-def previous(home: Path, name: str) -> str:
+def check_finished(home: Path, name: str, build: str, catalog: Catalog = CORPORA) -> None:
+    """Raise NotFound, with the names of the finished builds, if `build` is none of them."""
+    finished = builds(home, name, catalog)
+    if build not in finished:
+        raise NotFound(
+            f"{catalog.item.capitalize()} {name!r} has no build {build[:60]!r}. "
+            f"Builds: {', '.join(finished) or 'none'}.",
+            field="build",
+        )
+
+
+def previous(home: Path, name: str, catalog: Catalog = CORPORA) -> str:
     """Name of the newest build that is older than the active one and was not refused.
 
     Raises NotFound if there is none.
     """
-    active = current(home, name)
-    older = [build for build in builds(home, name) if build < active.name]
+    active = current(home, name, catalog)
+    older = [build for build in builds(home, name, catalog) if build < active.name]
     candidates = [build for build in older if not refused(active.parent / build)]
     if not candidates:
         raise NotFound(
-            f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
+            f"{catalog.item.capitalize()} {name!r} has no build before {active.name}, the active one.",
+            field=catalog.item,
         )
 
     return candidates[-1]
 
 
-def delete(home: Path, name: str) -> None:
-    """Remove a corpus with all its builds."""
-    if not builds_directory(home, name).is_dir():
+def delete(home: Path, name: str, catalog: Catalog = CORPORA) -> None:
+    """Remove a corpus or classifier with all its builds."""
+    if not builds_directory(home, name, catalog).is_dir():
         # Raises NotFound, which lists the existing names.
-        current(home, name)
+        current(home, name, catalog)
 
-    with locked(home, name) as directory:
+    with locked(home, name, catalog) as directory:
         clear(directory)
 
 
 def clear(directory: Path) -> None:
-    """Remove all builds of a corpus, whose lock the caller holds."""
+    """Remove all builds of a corpus or classifier, whose lock the caller holds."""
     with storage_errors():
         # CURRENT goes first, so that no reader opens a corpus that is half removed.
         (directory / "CURRENT").unlink(missing_ok=True)

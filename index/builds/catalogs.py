@@ -11,25 +11,25 @@ class Catalog:
     """What is stored, corpora or classifiers: its folder below HOME, and the words for messages.
 
     `item` is the noun in the singular, `create` the command that makes one, `rebuild` the remedy
-    for a damaged build, and `activate` the command that goes back to another build, if any.
+    for a damaged build, and `command` the one whose `show` and `activate` list builds and go back.
     """
 
     folder: str
     item: str
     create: str
     rebuild: str
-    activate: str = ""
+    command: str
 
 
 CORPORA = Catalog(
-    "corpora",
-    "corpus",
-    "`purlin index build`",
-    "build the corpus again",
-    "`purlin index activate {name} BUILD`",
+    "corpora", "corpus", "`purlin index build`", "build the corpus again", "purlin index"
 )
 CLASSIFIERS = Catalog(
-    "classifiers", "classifier", "`purlin train pesco`", "train the classifier again"
+    "classifiers",
+    "classifier",
+    "`purlin train pesco`",
+    "train the classifier again",
+    "purlin classifier",
 )
 
 
@@ -39,6 +39,7 @@ def damage_message(directory: Path, file: str, problem: str) -> str:
     catalog = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
 
     remedy = catalog.rebuild[0].upper() + catalog.rebuild[1:]
-    if catalog.activate:
-        remedy += f", or go back with {catalog.activate.format(name=name)}"
-    return f"{name}/{directory.name}/{file} {problem}; this build is not used. {remedy}."
+    return (
+        f"{name}/{directory.name}/{file} {problem}; this build is not used. "
+        f"{remedy}, or go back with `{catalog.command} activate {name} BUILD`."
+    )

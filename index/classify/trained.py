@@ -154,6 +154,18 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
     return build
 
 
+def activate_classifier(home: Path, name: str, build: str) -> None:
+    """Make a finished build of a classifier the active one, after it was opened for a check.
+
+    Raises NotFound, Damaged, Busy and StorageFailed; nothing has changed then.
+    """
+    builds.check_finished(home, name, build, CLASSIFIERS)
+
+    with builds.locked(home, name, CLASSIFIERS) as directory, storage.storage_errors():
+        TrainedClassifier.load(directory / build)
+        builds.switch(directory, build)
+
+
 # ---- serving
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from purlin.index.file_filters import content_filter, with_language_names
-from purlin.index.records import Hit, Mode
+from purlin.index.records import Content, Hit, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.store.filters import Filter
 
@@ -19,11 +19,18 @@ def better_configuration(
 ) -> Hit | None:
     """Return the best hit in configuration, if it scores more than all hits in code.
 
-    There is none where a reranker has scored these, as its scores cannot be compared with others.
+    Scores by a reranker cannot be compared with it; then code is searched again without one.
     """
-    if any("rerank" in hit.scores for hit in code_hits):
+    conditions = with_language_names(filter)
+
+    def best_hit(content: Content) -> Hit | None:
+        searched = content_filter(corpus.field_names, content, conditions)
+        return next(iter(corpus.search(query, k=1, mode=mode, filter=searched).hits), None)
+
+    code = code_hits[0] if code_hits else None
+    if code is not None and "rerank" in code.scores:
+        code = best_hit("code")
+    configuration = best_hit("config")
+    if configuration is None or (code is not None and configuration.score <= code.score):
         return None
-    conditions = content_filter(corpus.field_names, "config", with_language_names(filter))
-    hits = corpus.search(query, k=1, mode=mode, filter=conditions).hits
-    best = max((hit.score for hit in code_hits), default=0.0)
-    return hits[0] if hits and hits[0].score > best else None
+    return configuration

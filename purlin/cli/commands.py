@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from purlin.cli import QUICK_COMMANDS, evaluate, index, run_quick, serve, terminal, train
+from purlin.cli import (
+    QUICK_COMMANDS,
+    classifier,
+    evaluate,
+    index,
+    run_quick,
+    serve,
+    terminal,
+    train,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,6 +61,7 @@ for _name, _help in QUICK_COMMANDS.items():
     )(_quick(_name))
 
 app.add_typer(index.app, name="index")
+app.add_typer(classifier.app, name="classifier")
 app.add_typer(train.app, name="train")
 app.add_typer(evaluate.app, name="evaluate")
 app.command("serve")(serve.serve)

@@ -181,29 +181,23 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """Tell of configuration that fits better; else, of no hits or unlikely ones, why, and what else there is."""
+    """Tell of configuration that fits better; of no hits or unlikely ones, why, and what else there is."""
+    is_doubtful = not hits or (hits[0].score < _LOW_SCORE and not options.offset)
+    unread = _unread(options.path, workspace) if folder and is_doubtful else None
+    notes = [unread] if unread else []
+
     if better := _better_configuration(options, hits, workspace, folder):
         location = visible(_location(better, workspace.root))
-        outcome = "" if hits else "no hits; "
-        terminal.print_note(
-            f"{outcome}{location} fits better ({better.score:.2f}): --content config"
-        )
-        return
+        notes.append(f"{location} fits better ({better.score:.2f}): --content config")
+    elif is_doubtful and _may_search_more(options, workspace, folder):
+        notes.append("--content all also searches documentation and configuration")
 
-    if hits and (hits[0].score >= _LOW_SCORE or options.offset):
-        return
-
-    outcome = "the best score is low" if hits else "no hits"
-    unread = _unread(options.path, workspace) if folder else None
-    if unread:
-        outcome += f"; {unread}"
-
-    if options.content is None and not options.filter and _has_other_files(workspace, folder):
-        outcome += "; --content all also searches documentation and configuration"
-    elif hits and not unread:
-        return
-
-    terminal.print_note(outcome)
+    if not hits:
+        notes.insert(0, "no hits")
+    elif notes and not better:
+        notes.insert(0, "the best score is low")
+    if notes:
+        terminal.print_note("; ".join(notes))
 
 
 def _better_configuration(
@@ -224,8 +218,10 @@ def _unread(path: str, workspace: Workspace) -> str | None:
     return workspace.corpus.listing.unread(f"{name}/" if resolved.is_dir() else name)
 
 
-def _has_other_files(workspace: Workspace, folder: Filter) -> bool:
-    """Whether there is documentation or configuration to search."""
+def _may_search_more(options: argparse.Namespace, workspace: Workspace, folder: Filter) -> bool:
+    """Whether code is searched by default, and there is documentation or configuration, too."""
+    if options.content is not None or options.filter:
+        return False
     conditions: Filter = {"content": ["docs", "config"], **folder}
     # Every document that passes the filter is near the query to some degree.
     result = workspace.search("anything", 1, content="all", filter=conditions, mode="dense")

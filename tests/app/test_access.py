@@ -18,6 +18,8 @@ from purlin.app.keys import SCOPES, parse_keys
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index import builds
+from purlin.index.builds.catalogs import CLASSIFIERS
+from purlin.index.classify.trained import publish_classifier
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import (
     ADMIN_KEY,
@@ -30,7 +32,9 @@ from tests.support.serving import (
     numbered,
     problem,
     serving,
+    until,
 )
+from tests.support.tiny import LABELS, staged
 
 SEARCH = {"query": "sort", "corpus": "code"}
 ALLOWED_HOSTS = """
@@ -160,12 +164,45 @@ def test_an_admin_key_manages_builds(home: Path) -> None:
         assert problem(client.delete("/corpora/UPPER"), 422)["errors"][0]["field"] == "corpus"
 
 
+def test_an_admin_key_manages_classifiers(tmp_path: Path) -> None:
+    first, second = (
+        publish_classifier(tmp_path, "tickets", staged(tmp_path / f"{number}", labels=labels))
+        for number, labels in enumerate((LABELS, LABELS[::-1]))
+    )
+
+    with serving(tmp_path, keys=f"ops admin {ADMIN_KEY}") as client:
+        client.headers |= bearer(ADMIN_KEY)
+        rolled_back = client.post("/classifiers/tickets/rollback")
+        assert rolled_back.json() == {"classifier": "tickets", "build": first}
+        until(lambda: client.get("/classifiers/tickets").json()["build"] == first)
+        assert client.get("/classifiers/tickets").json()["labels"] == [*LABELS]
+        missing = problem(client.post("/classifiers/tickets/rollback"), 404)
+        assert "Classifier 'tickets' has no build before" in missing["detail"]
+
+        activated = client.post("/classifiers/tickets/activate", json={"build": second})
+        assert activated.json() == {"classifier": "tickets", "build": second}
+        unlisted = problem(client.post("/classifiers/tickets/activate", json={"build": "x"}), 404)
+        assert unlisted["errors"][0]["field"] == "build"
+
+        assert client.delete("/classifiers/tickets").json() == {"classifier": "tickets"}
+        assert builds.names(tmp_path, CLASSIFIERS) == []
+        problem(client.delete("/classifiers/tickets"), 404)
+        assert (
+            problem(client.delete("/classifiers/UPPER"), 422)["errors"][0]["field"] == "classifier"
+        )
+        assert client.get("/classifiers").json() == {"classifiers": []}
+
+
 def test_changes_need_an_admin_key(home: Path) -> None:
-    calls = [("POST", "/activate"), ("POST", "/rollback"), ("DELETE", "")]
+    calls = [
+        (method, f"/{name}{path}")
+        for name in ("corpora/code", "classifiers/tickets")
+        for method, path in (("POST", "/activate"), ("POST", "/rollback"), ("DELETE", ""))
+    ]
     for keys, secret in (("", ""), (API_KEYS, SEARCH_KEY)):
         with serving(home, keys=keys) as client:
             for method, path in calls:
-                response = client.request(method, f"/corpora/code{path}", headers=bearer(secret))
+                response = client.request(method, path, headers=bearer(secret))
                 assert "admin" in problem(response, 403)["detail"]
 
     assert builds.corpora(home) == ["code"]
@@ -247,9 +284,11 @@ def test_openapi_documents_every_scope(client: TestClient) -> None:
     managed = [
         path for method, path, _ in operations if accepted_scopes(method, path) == ("admin",)
     ]
-    assert {path.removeprefix("/corpora/{name}") for path in managed} == {
-        "/activate", "/rollback", ""
-    }  # fmt: skip
+    assert set(managed) == {
+        f"/{kind}/{{name}}{change}"
+        for kind in ("corpora", "classifiers")
+        for change in ("/activate", "/rollback", "")
+    }
     assert openapi["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
 
 

@@ -23,7 +23,7 @@ from purlin.app.limits import MAX_BODIES
 from tests.support.blocking import BackgroundCall, BlockingEncoder
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
-from tests.support.serving import FUNCTIONS, make, problem, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, make, problem, until
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 MAX_CONNECTIONS = 12
@@ -218,7 +218,7 @@ def test_connections_over_the_limit_are_closed(
 def answers(url: str) -> bool:
     """Return whether the server accepts a connection and answers."""
     try:
-        return httpx.get(f"{url}/livez").status_code == 200
+        return httpx.get(f"{url}/livez", **PATIENTLY).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -262,8 +262,8 @@ def test_a_request_for_another_protocol_is_answered_without_a_warning(
     url: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     headers = {"Connection": "Upgrade", "Upgrade": protocol}
-    problem(httpx.get(f"{url}/socket", headers=headers), 404)
-    assert httpx.get(f"{url}/livez", headers=headers).status_code == 200
+    problem(httpx.get(f"{url}/socket", headers=headers, **PATIENTLY), 404)
+    assert httpx.get(f"{url}/livez", headers=headers, **PATIENTLY).status_code == 200
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
@@ -350,11 +350,11 @@ def test_a_connection_accepted_at_the_end_does_not_keep_the_server_from_ending(
 def test_requests_that_take_too_long_at_the_end_are_refused(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS)
     encoder = BlockingEncoder()
-    post = partial(httpx.post, json={"query": "sort", "corpus": "code"}, timeout=60)
+    post = partial(httpx.post, json={"query": "sort", "corpus": "code"}, **PATIENTLY)
     with listening(tmp_path, encoder, threads=1, queue=1, shutdown_timeout_s=1) as url:
         calls = [BackgroundCall(partial(post, f"{url}/search")) for _ in range(2)]
         until(lambda: len(encoder.calls) == 1)
-        until(lambda: "purlin_waiting 1" in httpx.get(f"{url}/metrics").text)
+        until(lambda: "purlin_waiting 1" in httpx.get(f"{url}/metrics", **PATIENTLY).text)
 
     # The thread of the first one still waits.
     encoder.permits.release()

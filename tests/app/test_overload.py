@@ -252,7 +252,7 @@ def test_a_thread_notices_that_its_request_is_cancelled() -> None:
 def test_a_busy_server_refuses_requests(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS)
     encoder = BlockingEncoder()
-    with ready(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
+    with ready(tmp_path, encoder, threads=1, queue=1) as client:
         # The corpus is open: the encoder's first call is that of a search.
         body = {"query": "sort", "corpus": "code"}
         first = BackgroundCall(lambda: client.post("/search", json=body))

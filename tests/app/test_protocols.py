@@ -19,7 +19,15 @@ from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.encoder.transformer import Encoder
 from tests.support.listening import listening
 from tests.support.paths import ROOT
-from tests.support.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving
+from tests.support.serving import (
+    API_KEYS,
+    CLASSIFY_KEY,
+    PATIENTLY,
+    SEARCH_KEY,
+    bearer,
+    problem,
+    serving,
+)
 from tests.support.tiny import DIM, tiny_encoder
 
 TEXTS = ["sports news", "business of the world", "sports"]
@@ -289,7 +297,7 @@ def test_docs_have_examples() -> None:
 
 @pytest.mark.parametrize(("path", "body"), COMMANDS)
 def test_commands_in_the_docs_succeed(released: str, path: str, body: str) -> None:
-    reply = httpx.post(f"{released}{path}", json=json.loads(body))
+    reply = httpx.post(f"{released}{path}", json=json.loads(body), **PATIENTLY)
     assert reply.status_code == 200, reply.text
     if path == "/mcp":
         assert "1. delivery" in reply.json()["result"]["content"][0]["text"]

@@ -21,7 +21,7 @@ from purlin.app.keys import new_key
 from purlin.index import builds
 from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from tests.support.paths import ROOT
-from tests.support.serving import FUNCTIONS, bearer, make, numbered, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, bearer, make, numbered, until
 from tests.support.traffic import HOST, Load, Server, free_port, running
 
 HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -77,7 +77,7 @@ def proxied(replicas: list[Server], builder: Server) -> Iterator[str]:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        return httpx.get(f"{url}/readyz", **PATIENTLY).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -109,13 +109,13 @@ def test_replicas_behind_the_proxy(tmp_path: Path) -> None:
         assert not load.lost
 
         rolled_back = httpx.post(
-            f"{url}/corpora/code/rollback", headers=bearer(secret), trust_env=False
+            f"{url}/corpora/code/rollback", headers=bearer(secret), **PATIENTLY
         )
         assert rolled_back.json()["build"] == first
         assert "rollback" not in "".join(server.log() for server in replicas)
         for server in replicas:
             until(lambda server=server: serves(server, secret) == first)  # type: ignore[misc]
-        assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 404
+        assert httpx.get(f"{url}/metrics", **PATIENTLY).status_code == 404
 
 
 def serves(server: Server, secret: str) -> str | None:

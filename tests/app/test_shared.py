@@ -7,10 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from purlin.app import merging
 from purlin.app.corpora.building import BuildingElsewhere, News, tell_workers
 from purlin.app.merging import MergedMetrics
 from purlin.app.shared import Shared
@@ -153,11 +155,12 @@ def values(merged: MergedMetrics) -> dict[str, float]:
 
 def answering(shared: Shared) -> None:
     """Answer the bell when it rings, as a worker's event loop does."""
-    select.select([shared.bell], [], [], 5.0)
+    select.select([shared.bell], [], [], 60.0)
     shared.answer_bell()
 
 
-def test_metrics_are_sums_and_survive_a_worker() -> None:
+def test_metrics_are_sums_and_survive_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "WAIT_S", 60.0)
     with workers(2) as (supervisor, (first, second)):
         first.started[0] = second.started[1] = 1
         merged = MergedMetrics(registry(3, 1, 0.5), first)
@@ -181,7 +184,8 @@ def test_metrics_are_sums_and_survive_a_worker() -> None:
         assert alone["purlin_running"] == 1
         assert alone["purlin_workers"] == 1
 
-        # Its successor counts on.
+        # Its successor counts on. The first one no longer answers the bell.
+        monkeypatch.setattr(merging, "WAIT_S", 0.0)
         replaced = Shared.join(1, supervisor.files)
         replaced.started[1] = 1
         assert values(MergedMetrics(registry(10, 0, 0.5), replaced))["requests_total"] >= 14

@@ -26,7 +26,7 @@ from purlin.cli.commands import app
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import STATIC_ENCODER, load_encoder
 from purlin.index.errors import InvalidInput
-from tests.support.serving import FUNCTIONS, bearer, make, numbered, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, bearer, make, numbered, until
 from tests.support.traffic import Load, Request, Server, purlin, run, running
 
 WORKERS = 2
@@ -88,7 +88,7 @@ def answered_by(server: Server) -> Counter[int]:
 
 def metric(server: Server, name: str) -> float:
     """Return the sum of the samples of a metric."""
-    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    text = httpx.get(f"{server.url}/metrics", **PATIENTLY).text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
@@ -151,7 +151,7 @@ def test_a_worker_that_hangs_is_replaced_and_one_that_is_paused_with_all_is_not(
         until(lambda: paused[0] not in ready_workers(server))
         until(lambda: len(ready_workers(server)) == WORKERS)
         assert f"(process {paused[0]}) has not moved for 4 s and is ended" in server.log()
-        assert httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200
+        assert httpx.get(f"{server.url}/readyz", **PATIENTLY).status_code == 200
 
 
 def test_restarts_leave_no_files_and_no_memory_behind(server: Server) -> None:

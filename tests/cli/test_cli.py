@@ -454,7 +454,7 @@ def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signa
     while not list(directory.glob(".making-*")):
         time.sleep(0.05)
     child.send_signal(number)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=180)
     assert child.returncode == 130
     assert "interrupted; the same command goes on from there" in errors
     assert not list(directory.glob(".making-*"))
@@ -470,7 +470,7 @@ def run(name, arguments):
     lock = type("Lock", (), {})()
     reference = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGTERM))
     del lock
-    time.sleep(30)
+    time.sleep(120)
     return 0
 
 cli.run_quick = run
@@ -483,7 +483,7 @@ def test_a_command_ends_though_its_interruption_was_lost() -> None:
     started = time.monotonic()
     result = run([sys.executable, "-c", INTERRUPTED_CALLBACK])
     assert (result.returncode, result.stderr) == (130, "interrupted\n")
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 120
 
 
 # Ctrl-C arrives as a module of the command line begins to be imported.
@@ -510,7 +510,7 @@ def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert (completed.returncode, completed.stderr) == (130, "interrupted\n")
 
@@ -518,6 +518,7 @@ def test_a_command_interrupted_while_it_is_loaded_ends_in_one_line(module: str) 
 @pytest.mark.parametrize(
     "command",
     [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"],
+     ["classifier", "list"], ["classifier", "show"], ["classifier", "activate"], ["classifier", "delete"],
      ["serve"], ["evaluate", "search"], ["train", "export"]],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:

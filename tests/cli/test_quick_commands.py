@@ -135,7 +135,7 @@ def test_two_searches_at_once_both_answer(shop: Path, encoder: str) -> None:
         subprocess.Popen(arguments, stdout=subprocess.PIPE, env=os.environ, text=True)
         for _ in range(2)
     ]
-    printed = [child.communicate(timeout=60)[0] for child in children]
+    printed = [child.communicate(timeout=180)[0] for child in children]
     assert [text.splitlines()[0].split()[0] for text in printed] == ["mail.py:1-3"] * 2
 
 

@@ -183,6 +183,13 @@ def test_configuration_that_fits_better_is_named(
     better = r"deploy\.yaml:1-4 fits better \(0\.\d\d\): --content config"
     assert re.fullmatch(better, notes("memory_limit of the worker receipt"))
     assert re.fullmatch(f"no hits; {better}", notes("memory_limit of the worker"))
+    # Advice on a path stands beside it.
+    (shop / "notes").write_text("Receipts are sent by post.\n")
+    (shop / "jobs").mkdir()
+    (shop / "deploy.yaml").rename(shop / "jobs" / "deploy.yaml")
+    (shop / "notes").rename(shop / "jobs" / "notes")
+    unread = r"no hits; jobs/notes is not indexed \(.+\); jobs/deploy\.yaml:1-4 fits better .+"
+    assert re.fullmatch(unread, notes("memory_limit of the worker", "--path", "jobs"))
     for options in (["receipt"], ["memory_limit receipt", "--content", "code"]):
         assert "fits better" not in notes(*options)
     assert "fits better" not in notes("memory_limit receipt", "--filter", "language=python")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from tests.support.installed import (
 )
 from tests.support.paths import ROOT
 from tests.support.serving import until
+from tests.support.traffic import port_holder
 
 MB = 1_000_000
 
@@ -111,14 +111,14 @@ def test_installed_purlin_searches(installed: Environment, project: Path) -> Non
 @contextmanager
 def serving(installed: Environment, cwd: Path) -> Iterator[Client]:
     """Yield a client of an installed server."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    holder = port_holder()
+    port = str(holder.getsockname()[1])
     process = subprocess.Popen(
         [installed.directory / "bin" / "purlin", "serve", "--port", port],
         cwd=cwd,
         env=installed.variables,
     )
-    with process, Client(f"http://127.0.0.1:{port}", max_wait_s=120) as client:
+    with holder, process, Client(f"http://127.0.0.1:{port}", max_wait_s=120) as client:
         try:
             until(client.health)
             yield client

@@ -49,6 +49,6 @@ class BackgroundCall(threading.Thread):
             self.result = error
 
     def outcome(self) -> Any:
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
         return self.result

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.traffic import port_holder
 
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)'?")
@@ -130,8 +130,8 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])
+        self._port_holder = port_holder()
+        self._port = str(self._port_holder.getsockname()[1])
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = {name: value for name, value in os.environ.items() if not name.startswith("PURLIN_")}
         self._bash = subprocess.Popen(
@@ -173,6 +173,7 @@ class Shell:
         """Kill bash and all processes that it started."""
         os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.communicate()
+        self._port_holder.close()
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=240,
         )
 
     @property

@@ -16,12 +16,13 @@ from purlin.app.connections import Connection, Server
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.encoder import TextEncoder
+from tests.support.serving import PATIENT
 
 
 @contextmanager
 def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str]:
     """Serve `home` until the block ends, and yield the URL."""
-    values = Settings(home=home, **{"shutdown_timeout_s": 5, **settings})
+    values = Settings(home=home, **PATIENT | {"shutdown_timeout_s": 5} | settings)
     app = create_app(values, encoder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(

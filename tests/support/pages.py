@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from purlin.index.records import Document, Location
 from tests.support.browser import Tab
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
-from tests.support.serving import FUNCTIONS, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, until
 
 KEY = "a-key-for-the-page-of-tests"
 STEPS = "".join(f"        step_{n}(tree)  # onwards\n" for n in range(1, 39))
@@ -61,7 +60,7 @@ PRODUCTS = [
 def served(home: Path, **settings: Any) -> Iterator[str]:
     """Serve `home` until the block ends, and yield the address once all corpora are open."""
     with listening(home, HashEncoder(), **settings) as url:
-        until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+        until(lambda: httpx.get(f"{url}/readyz", **PATIENTLY).status_code == 200)
         yield f"{url}/"
 
 
@@ -80,17 +79,19 @@ def on_page(tab: Tab, module: str, expression: str) -> Any:
 
 def searched(site: str, **body: Any) -> Any:
     """Return the reply to a search, without the hits that the page leaves out."""
-    reply = httpx.post(f"{site}search", json={"k": 50, **body}).json()
+    reply = httpx.post(f"{site}search", json={"k": 50, **body}, **PATIENTLY).json()
     return reply | {"hits": [hit for hit in reply["hits"] if round(hit["score"], 2) > 0]}
 
 
 def tick(tab: Tab, value: str) -> None:
     """Tick a value of a facet, and wait for the hits."""
+    # The page works on them once the new address was noticed.
     tab.run(
+        "new Promise((noticed) => {"
+        "addEventListener('hashchange', () => setTimeout(noticed), { once: true });"
         "[...document.querySelectorAll('.facet label')].find(one => one.innerText.startsWith("
-        f"{json.dumps(value)})).querySelector('input').click()"
+        f"{json.dumps(value)})).querySelector('input').click(); }})"
     )
-    time.sleep(0.1)  # the address changes first
     tab.until(IDLE)
 
 

@@ -73,6 +73,12 @@ ops     search,admin  {ADMIN_KEY}          6
 """
 
 
+# Options of a request that may take its time: the five seconds of httpx are few on a busy machine.
+PATIENTLY: dict[str, Any] = {"timeout": 60}
+# Settings of a server whose requests may wait as long.
+PATIENT: dict[str, Any] = {"open_timeout_s": 60, "queue_timeout_s": 60}
+
+
 def bearer(secret: str) -> dict[str, str]:
     """Return the header that sends an API key."""
     return {"Authorization": f"Bearer {secret}"}
@@ -104,7 +110,7 @@ def serving(
     home: Path, encoder: TextEncoder | None = None, **settings: Any
 ) -> Iterator[TestClient]:
     """Yield a client of an app that serves `home`."""
-    app = create_app(Settings(home=home, **settings), encoder or HashEncoder())
+    app = create_app(Settings(home=home, **PATIENT | settings), encoder or HashEncoder())
     with TestClient(app) as client:
         yield client
 

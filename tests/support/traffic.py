@@ -34,8 +34,8 @@ START_S = 240.0
 # A command that has not ended after this long hangs. On a machine that others kept busy, two processes
 # needed three minutes to import torch, and were still at work after four.
 RUN_S = 900.0
-# How long a client repeats a request.
-RETRY_S = 60.0
+# How long a client repeats a request: the server may have to start first.
+RETRY_S = START_S
 
 Request = tuple[str, str, dict[str, Any] | None]  # method, path, JSON body
 
@@ -71,6 +71,17 @@ def free_port() -> int:
     return port
 
 
+def port_holder() -> socket.socket:
+    """Return a socket bound to a free port of the loopback, which a server can listen on.
+
+    Until it is closed, nobody else is given that port, not even while the server starts again.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((HOST, 0))
+    return holder
+
+
 # ---- the server
 
 
@@ -89,7 +100,8 @@ class Server:
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
-        self.port = free_port()
+        self._port_holder = port_holder()
+        self.port: int = self._port_holder.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
         words = ("serve", "--home", home, "--port", str(self.port))
@@ -152,6 +164,7 @@ class Server:
         if self._process is not None and self._process.poll() is None:
             self.kill()
         self.client.close()
+        self._port_holder.close()
         self._log.close()
 
     def metric(self, name: str) -> float:

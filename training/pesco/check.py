@@ -78,7 +78,7 @@ def check_training(
     after it.
     """
     count = before.scores.shape[1]
-    rows, labels = most_confident(before, CONFIDENT_SHARE, count)
+    rows, labels = most_confident(before, CONFIDENT_SHARE, count, equal_sizes=True)
     first_before, second_before, first_after, second_after = halves
 
     labels_before = effective_labels(before.labels, count)

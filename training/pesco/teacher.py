@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.classify.transductive import effective_labels
 from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
@@ -41,6 +42,9 @@ PRIOR_ITERATIONS = 5
 # Scores (N, count) of all texts by a view that is learnt from rows of them, their labels and `count`.
 LearntView = Callable[[Indices, Indices, int], ClassScores]
 
+# Labels count as unequal if they are effectively fewer than this share of them; see docs/lab-notebook.md.
+UNEQUAL_BELOW = 0.91
+
 # Texts times labels: at the 57 bytes that `pseudo_label` takes for each, 7.7 GB.
 MAX_CELLS = 1 << 27
 
@@ -56,12 +60,14 @@ class Teacher:
 
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike.
     `views` are standardized, weighed and added up. All but the prompts are learnt `len(shares)`
-    times from the current pseudo-labels, each time from the most confident texts of each label: as
-    many as that share of an even part of the pool has. Each time the weight of the prompts falls by
-    the factor `fading`: the first pseudo-labels follow the prompts, the last ones mostly the texts.
+    times from the current pseudo-labels, each time from the most confident texts of each label.
+    Each time the weight of the prompts falls by the factor `fading`: the first pseudo-labels follow
+    the prompts, the last ones mostly the texts.
 
-    Without `equal_sizes`, a label teaches no more than that share of its own texts: a rare one has
-    less than an even part.
+    With `sizes` "equal", a share is one of an even part of the pool, so that no label crowds out
+    others; with "unequal" it is one of the label's own texts, so that a rare one is not learnt from
+    texts of others. "auto" takes "unequal" if the labels that this gives are of clearly unequal
+    size (`UNEQUAL_BELOW`).
     """
 
     base: str | None = None
@@ -69,7 +75,7 @@ class Teacher:
     views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
     fading: float = ranged(0.5, 0.0, 1.0)
-    equal_sizes: bool = True
+    sizes: Literal["auto", "equal", "unequal"] = "auto"
     confidence: Literal["margin", "score"] = "margin"
 
     def __post_init__(self) -> None:
@@ -130,9 +136,31 @@ def pseudo_label(
     by_prompts = [calibrated_scores(model.texts, model.prompts, teacher) for model in models]
     learnt = _learnt_views(models, index, teacher)
 
+    labelled = partial(_labelled_by_views, by_prompts, learnt, teacher)
+    if teacher.sizes != "auto" or not learnt:
+        return labelled(equal_sizes=teacher.sizes == "equal")
+
+    pseudo_labels = labelled(equal_sizes=False)
+    if effective_labels(pseudo_labels.labels, count) < UNEQUAL_BELOW * count:
+        return pseudo_labels
+
+    # Its scores take as much memory as a view.
+    del pseudo_labels
+    return labelled(equal_sizes=True)
+
+
+def _labelled_by_views(
+    by_prompts: Sequence[ClassScores],
+    learnt: Sequence[LearntView],
+    teacher: Teacher,
+    *,
+    equal_sizes: bool,
+) -> PseudoLabels:
+    """Label texts by the prompts' scores, and by the views that are learnt from these labels in turn."""
+    count = by_prompts[0].shape[1]
     pseudo_labels = PseudoLabels.of(_first_scores(by_prompts), teacher.confidence)
     for iteration, share in enumerate(teacher.shares if learnt else ()):
-        rows, labels = most_confident(pseudo_labels, share, count, teacher.equal_sizes)
+        rows, labels = most_confident(pseudo_labels, share, count, equal_sizes=equal_sizes)
         all_labels = pseudo_labels.labels
         # Its scores take as much memory as a view.
         del pseudo_labels
@@ -195,13 +223,13 @@ def class_offsets(cosines: ClassScores, *, calibrate: bool) -> NDArray[np.float6
 
 
 def most_confident(
-    pseudo_labels: PseudoLabels, share: float, count: int, equal_sizes: bool = True
+    pseudo_labels: PseudoLabels, share: float, count: int, *, equal_sizes: bool
 ) -> tuple[Indices, Indices]:
-    """Rows of each label's most confident texts, and their labels.
+    """Rows of each label's most confident texts, at least one of each that occurs, and their labels.
 
-    Each label has at most `share` of an even part of all texts, so that frequent ones do not crowd
-    out others. Without `equal_sizes`, it has at most that share of its own texts, too, but at least
-    one: rare labels are not learnt from the texts that they were least surely given.
+    With `equal_sizes`, a label has at most `share` of an even part of all texts, so that frequent
+    ones do not crowd out others. Without, it has that share of its own: rare labels are not learnt
+    from the texts that they were least surely given.
     """
     even_part = len(pseudo_labels.labels) / count
     order = np.argsort(-pseudo_labels.confidence, kind="stable")
@@ -210,7 +238,7 @@ def most_confident(
     chosen = []
     for label in range(count):
         own = order[ordered_labels == label]
-        part = even_part if equal_sizes else min(len(own), even_part)
+        part = even_part if equal_sizes else len(own)
         chosen.append(own[: max(1, round(share * part))])
 
     rows = np.concatenate(chosen)

@@ -60,7 +60,7 @@ _OTHER_CODE = kinds(
     metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
     nushell="nu", ocaml="ml mli", ocamllex="mll", odin="odin", openscad="scad", p4="p4",
     pascal="pas pp dpr dpk lpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
-    prisma="prisma", prolog="pro", protobuf="proto", purescript="purs", qml="qml", r="r rmd", ragel="rl",
+    prisma="prisma", prolog="pro", protobuf="proto", purescript="purs", qml="qml", r="r", ragel="rl",
     racket="rkt", raku="raku rakumod pm6 p6", reason="re", rego="rego", rescript="res resi", rexx="rexx",
     robot="robot", sas="sas", scheme="scm ss sld sls", smalltalk="st", smt="smt2", solidity="sol", sparql="sparql rq",
     sql="tsql psql pgsql", standardml="sml fun", stan="stan", tcl="tcl",
@@ -71,9 +71,9 @@ _OTHER_CODE = kinds(
     yacc="y yy ypp yxx mly", yang="yang", zeek="zeek", zig="zon",
 )  # fmt: skip
 _DOCS = kinds(
-    asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex sty", markdown="md markdown mdx mdc qmd",
+    asciidoc="adoc asciidoc", html="html htm xhtml", latex="tex sty", markdown="md markdown mdx mdc qmd rmd",
     notebook="ipynb",
-    org="org", pod="pod", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
+    org="org", pod="pod", rd="rd", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
 _CONFIG = kinds(
     bazel="bzl bazel star", cabal="cabal", cmake="cmake", gn="gn gni", gradle="gradle", hcl="tfvars nomad",
@@ -81,7 +81,7 @@ _CONFIG = kinds(
     ini="ini cfg conf cnf cf properties editorconfig desktop logrotate nft rules sudoers preset"
     " service timer socket mount automount path target slice swap network netdev link nspawn container kube",
     json="json jsonc json5 webmanifest",
-    kdl="kdl", m4="m4", make="mk mak make am", opam="opam", qmake="pri", meson="meson",
+    kdl="kdl", m4="m4", make="mk mak make am", opam="opam", meson="meson", nim="nimble", qmake="pri",
     msbuild="csproj fsproj vbproj vcxproj props targets sln", rpm="spec",
     toml="toml", xml="xml xsd xsl xslt plist qrc nuspec wxs wxi", yaml="yaml yml",
 )  # fmt: skip
@@ -95,7 +95,8 @@ _CONFIG_NAMES = kinds(
     bazel="build workspace", cmake="cmakelists.txt", crontab="crontab", dune="dune dune-project",
     ini="doxyfile .flake8 .pylintrc .coveragerc .env.example .env.sample .env.template .env.dist",
     json=".eslintrc .prettierrc .babelrc", kconfig="kconfig", make="justfile", meson="meson.build",
-    text="go.mod codeowners requirements.txt constraints.txt configure.ac .dockerignore .tool-versions",
+    text="go.mod codeowners requirements.txt constraints.txt configure.ac .dockerignore .tool-versions"
+    " description namespace",
     yaml=".clang-format .clang-tidy .yamllint .ansible-lint",
 )  # fmt: skip
 _CODE_NAMES: dict[str, Language] = {
@@ -141,11 +142,13 @@ _BINARY = words(
     " .onnx .pt .pth .safetensors .h5 .ttf .otf .woff .woff2 .eot .mp3 .mp4 .m4a .wav .ogg .flac .avi .mov .webm .mkv"
     " .swf .ds_store .elc .beam .hi .rlib .rdb .rds .rda .pack .idx .stl .glb .gltf .fbx .blend"
 )
-# Directories whose files are configuration, whatever their names: of systems, packages and Ansible.
+# Directories whose files are configuration, whatever their names: of systems, packages, inventories.
 _OF_SETTINGS = re.compile(
-    r"(^|/)(etc(/.*)?|debian|[\w-]+\.d|sites-(available|enabled)|group_vars|host_vars|inventor(y|ies))$",
+    r"(^|/)(etc(/.*)?|debian|[\w-]+\.d|sites-(available|enabled)|inventor(y|ies))$",
     re.IGNORECASE,
 )
+# Variables of Ansible, which are in YAML: a file for each group or host, or a directory of files.
+_OF_VARIABLES = re.compile(r"(^|/)(group|host)_vars(/[^/]+)?$")
 # Notes on changes, a file each, are documentation.
 _NOTE_ON_CHANGES = re.compile(r"(^|/)(releasenotes/notes|changelogs/fragments)/[^/]*\.ya?ml$")
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
@@ -283,8 +286,10 @@ def _by_name(name: str, suffix: str) -> FileType | LeftOut | None:
 
 def type_by_directory(path: str) -> FileType | None:
     """What a file holds whose name does not tell, where its directories do: `etc`, `cron.d`."""
-    is_config = _OF_SETTINGS.search(path.rpartition("/")[0]) is not None
-    return FileType("config", "text") if is_config else None
+    directory = path.rpartition("/")[0]
+    if _OF_VARIABLES.search(directory):
+        return FileType("config", "yaml")
+    return FileType("config", "text") if _OF_SETTINGS.search(directory) else None
 
 
 def has_suffix(path: str) -> bool:

@@ -63,7 +63,7 @@ _LINE_STEP = re.compile(rb"[\n({\[]")
 _PARAMETERS = re.compile(rb"(?:\s{0,400}+\"[^\"]{0,4000}+\")?(?:\s++:[\w/.-]++)?\s{0,400}+[\[(]")
 _NEXT_LINE_OPENS = re.compile(rb"\s{0,400}+[{|&@]")
 _ROW = re.compile(rb"^([ \t]*+)(?=\S).*", re.MULTILINE)
-_NOT_BREAKS_OR_QUOTES = re.compile(rb"[^\r\n\"'`]")
+_NOT_QUOTES = re.compile(rb"[^\"'`]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,8 @@ class _Scan:
 
     def _blanked(self, match: re.Match[bytes]) -> bytes:
         if match.lastgroup != "comment":
-            return _NOT_BREAKS_OR_QUOTES.sub(b"_", match[0])
+            # Line breaks too: what a string has at the beginning of a line ends no body.
+            return _NOT_QUOTES.sub(b"_", match[0])
         # A pattern may begin with the white space before a comment.
         self._comments.spans.append(match.span("comment"))
         return blanked(match[0])
@@ -353,7 +354,7 @@ class _Scan:
 
     def _is_definition(self, spot: _Spot, parent: Definition | None, depth: int) -> bool:
         fewest, most = _LINES.get(spot.kind, (1, math.inf))
-        lines = self._plain.count(b"\n", spot.start, spot.end) + 1
+        lines = self._rows.row(spot.end - 1) - self._rows.row(spot.start) + 1
         if spot.kind in (DULL, PREFIX) or not fewest <= lines <= most or depth >= MAX_NESTING:
             return False
         if parent is None:

@@ -29,7 +29,7 @@ _STUB = re.compile(r"\.pyi$|\.rbi$|\.d\.[cm]?ts$")
 _ROLES = {"vendored": _VENDORED, "minified": _MINIFIED, "generated": _GENERATED}
 _LOWER_ROLES = {"test": _TEST, "example": _EXAMPLE, "stub": _STUB}
 _GENERATED_HEADER = re.compile(
-    rb"^[ \t]*(?:#|//|/\*|\*|<!--|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
+    rb"^[ \t]*(?:#|//|/\*|\*|<!--|%|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
     rb"|auto-?generated (?:by|from|file|code|do not)|(?:is|was) (?:auto-?|automatically )generated"
     rb"|generated .{0,200}do not (?:edit|modify)"
     rb"|(?:generated|made|produced) (?:automatically )?by (?:the |gnu )?(?:autoconf|automake|aclocal|bison|flex"

@@ -96,10 +96,10 @@ def html(text: str) -> str:
     return body
 
 
-def anchor_lines(text: str) -> dict[str, int]:
-    """Return the line of each heading, and of each term that has one, by its id."""
+def anchor_line(text: str, anchor: str) -> int | None:
+    """Return the line of the heading or the term with an id; None without one."""
     page, _ = _Reader().read(text)
-    return page.anchor_lines
+    return page.anchor_lines.get(anchor)
 
 
 @dataclass(slots=True)

@@ -348,10 +348,10 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
 
     Of pages over `MAX_ANCHORED_CHARS`, only ids that are written as in HTML have a line.
     """
-    read_lines = _ANCHOR_LINES.get(_format(name) or "")
-    if read_lines is not None and len(text) <= MAX_ANCHORED_CHARS:
+    read_line = _ANCHOR_LINES.get(_format(name) or "")
+    if read_line is not None and len(text) <= MAX_ANCHORED_CHARS:
         try:
-            if line := read_lines(text).get(anchor):
+            if line := read_line(text, anchor):
                 return line
         except InvalidInput:
             pass
@@ -371,12 +371,12 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "yaml": schemas.html_of_yaml,
 }
 
-_ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
-    "asciidoc": asciidoc.anchor_lines,
-    "manual": manual_pages.anchor_lines,
-    "markdown": markdown.anchor_lines,
-    "schema": schemas.anchor_lines,
-    "yaml": schemas.anchor_lines,
+_ANCHOR_LINES: dict[str, Callable[[str, str], int | None]] = {
+    "asciidoc": asciidoc.anchor_line,
+    "manual": manual_pages.anchor_line,
+    "markdown": markdown.anchor_line,
+    "schema": schemas.anchor_line,
+    "yaml": schemas.anchor_line_of_yaml,
 }
 
 

@@ -47,10 +47,10 @@ def html(source: str) -> str:
     return titled(page.html(), name, section)
 
 
-def anchor_lines(source: str) -> dict[str, int]:
-    """Return the line of each heading and term of a manual page by its id."""
+def anchor_line(source: str, anchor: str) -> int | None:
+    """Return the line of the heading or the term with an id in a manual page; None without one."""
     page, _, _ = _read(source)
-    return page.anchor_lines
+    return page.anchor_lines.get(anchor)
 
 
 def _read(source: str) -> tuple[PageMarkup, str, str]:

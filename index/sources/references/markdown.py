@@ -37,8 +37,8 @@ def html(text: str) -> str:
     return head + str(parser.renderer.render(tokens, parser.options, {}))
 
 
-def anchor_lines(text: str) -> dict[str, int]:
-    """Return the line of each heading of a page by its id. Raises as `html` does."""
+def anchor_line(text: str, anchor: str) -> int | None:
+    """Return the line of the heading with an id; None without one. Raises as `html` does."""
     _, body = dialects.front_matter(text)
     first_line = text.count("\n") - body.count("\n") + 1
     body, rows = dialects.commonmark(body)
@@ -46,11 +46,10 @@ def anchor_lines(text: str) -> dict[str, int]:
     parser = _parser()
     parser.core.ruler.before("inline", "headings", _keep_headings)
 
-    return {
-        str(token.attrGet("id")): first_line + rows[token.map[0]]
-        for token in _tokens(parser, body)
-        if token.type == "heading_open" and token.map
-    }
+    for token in _tokens(parser, body):
+        if token.type == "heading_open" and token.map and token.attrGet("id") == anchor:
+            return first_line + rows[token.map[0]]
+    return None
 
 
 def _parser() -> MarkdownIt:

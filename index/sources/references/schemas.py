@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references import yaml_values
+from purlin.index.sources.references import json_lines, yaml_values
 from purlin.index.sources.references.markdown import MAX_INLINE
 from purlin.index.sources.references.page_markup import marked
 
@@ -64,18 +64,14 @@ def html_of_yaml(text: str) -> str:
     return _page(yaml_values.value, text)
 
 
-def anchor_lines(text: str) -> dict[str, int]:
-    """Return the line of each part of a document in YAML or JSON by its pointer.
+def anchor_line(text: str, anchor: str) -> int | None:
+    """Return the line of what a pointer leads to in a document in JSON; None without one."""
+    return json_lines.line(text, _steps(anchor))
 
-    Parts that an alias repeats have none, and neither have those that are no entries as their pointers
-    are too long. Raises InvalidInput for what is not valid YAML either.
-    """
-    lines = yaml_values.lines(text)
-    return {
-        "".join(map(_step, keys)): line
-        for keys, line in lines.items()
-        if sum(map(len, keys)) <= MAX_POINTER
-    }
+
+def anchor_line_of_yaml(text: str, anchor: str) -> int | None:
+    """Return the same of a document in YAML; what an alias repeats has no line. Raises as `html` does."""
+    return yaml_values.line(text, _steps(anchor))
 
 
 def _json(text: str) -> Any:
@@ -214,8 +210,7 @@ class _Page:
                 break
             if len(reference) > MAX_POINTER:
                 return {}
-            steps = map(unquote, reference[2:].split("/"))
-            node = self._at(step.replace("~1", "/").replace("~0", "~") for step in steps)
+            node = self._at(_steps(reference[1:]))
         return node
 
     def _at(self, steps: Iterable[str]) -> Node:
@@ -241,6 +236,12 @@ def _list(value: Any) -> list[Any]:
 def _step(key: str) -> str:
     """Return a key as a step of a JSON pointer in an address."""
     return "/" + quote(key.replace("~", "~0").replace("/", "~1"), safe="~", errors="replace")
+
+
+def _steps(pointer: str) -> Iterator[str]:
+    """Yield the keys that a JSON pointer in an address leads through."""
+    steps = map(unquote, pointer.split("/")[1:])
+    return (step.replace("~1", "/").replace("~0", "~") for step in steps)
 
 
 def _content(body: Node) -> Node:

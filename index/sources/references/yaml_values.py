@@ -6,8 +6,9 @@ No tag makes an object, an alias counts as what it stands for, and numbers stay 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import yaml
@@ -34,13 +35,61 @@ def value(text: str) -> Any:
         return _Document(text).value()
 
 
-def lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line of each key and item of the first document by the keys that lead to it.
+def line(text: str, keys: Iterable[str]) -> int | None:
+    """Return the line of the key or item of the first document that keys lead to; None without one.
 
-    Items have their numbers for keys. Raises as `value` does.
+    Items have their numbers for keys, and what an alias repeats has no lines. Nothing behind the line
+    is read. Raises as `value` does.
     """
     with _refused():
-        return _Document(text).lines()
+        events = _events(text)
+        event = next((event for event in events if isinstance(event, yaml.NodeEvent)), None)
+        number = None
+        for key in keys:
+            event, number = _member(events, event, key)
+        return number
+
+
+def _member(
+    events: Iterator[yaml.Event], parent: yaml.Event | None, key: str
+) -> tuple[yaml.Event | None, int | None]:
+    """Read on to what a key, or the number of an item, leads to; return its event and its line."""
+    is_mapping = isinstance(parent, yaml.MappingStartEvent)
+    for number in count() if isinstance(parent, yaml.CollectionStartEvent) else ():
+        event = next(events)
+        if isinstance(event, yaml.CollectionEndEvent):
+            break
+
+        line = event.start_mark.line + 1
+        name = getattr(event, "value", "") if is_mapping else str(number)
+        if is_mapping:
+            _pass_over(events, event)
+            event = next(events)
+        if name == key:
+            return event, line
+        _pass_over(events, event)
+    return None, None
+
+
+def _pass_over(events: Iterator[yaml.Event], event: yaml.Event) -> None:
+    """Read on to the end of what begins with an event."""
+    depth = int(isinstance(event, yaml.CollectionStartEvent))
+    while depth:
+        _check_depth(depth)
+        event = next(events)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    if _TAG_DIRECTIVE.search(text):
+        raise InvalidInput("YAML with a %TAG directive, which is not read; remove it")
+    return iter(yaml.parse(text, Loader=_LOADER))
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"YAML nested more than {MAX_DEPTH} levels deep; flatten it")
 
 
 @contextmanager
@@ -57,42 +106,22 @@ def _refused() -> Iterator[None]:
 
 class _Document:
     def __init__(self, text: str) -> None:
-        if _TAG_DIRECTIVE.search(text):
-            raise InvalidInput("YAML with a %TAG directive, which is not read; remove it")
-        self._events = yaml.parse(text, Loader=_LOADER)
+        self._events = _events(text)
         self._room = MAX_VALUES
         self._anchored: dict[str, tuple[Any, int]] = {}  # with the number of values in it
-        self._path: list[str] = []
-        self._lines: dict[tuple[str, ...], int] | None = None
 
     def value(self) -> Any:
         for event in self._events:
             if isinstance(event, yaml.NodeEvent):
-                node = self._node(event, MAX_DEPTH)
+                node = self._node(event, 1)
                 # Text behind its end, and before another document begins, is an error.
                 next(self._events)
                 next(self._events)
                 return node
         return None
 
-    def lines(self) -> dict[tuple[str, ...], int]:
-        self._lines = {}
-        self.value()
-        return self._lines
-
-    def _child(self, key: str, line: int, event: yaml.NodeEvent, depth: int) -> Any:
-        """Read what a key, or the number of an item, leads to."""
-        if self._lines is None:
-            return self._node(event, depth)
-        self._path.append(key)
-        self._lines[tuple(self._path)] = line + 1
-        node = self._node(event, depth)
-        self._path.pop()
-        return node
-
     def _node(self, event: yaml.NodeEvent, depth: int) -> Any:
-        if depth <= 0:
-            raise InvalidInput(f"YAML nested more than {MAX_DEPTH} levels deep; flatten it")
+        _check_depth(depth)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
 
@@ -104,8 +133,7 @@ class _Document:
         elif isinstance(event, yaml.SequenceStartEvent):
             node = []
             while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-                number, line = str(len(node)), item.start_mark.line
-                node.append(self._child(number, line, item, depth - 1))
+                node.append(self._node(item, depth + 1))
         else:
             is_plain = event.implicit[0]
             node = _WORDS.get(event.value.lower(), event.value) if is_plain else event.value
@@ -121,8 +149,7 @@ class _Document:
                 raise InvalidInput(
                     f"YAML with a key that is no text (line {key.start_mark.line + 1:,}); quote it"
                 )
-            line = key.start_mark.line
-            mapping[key.value] = self._child(key.value, line, next(self._events), depth - 1)
+            mapping[key.value] = self._node(next(self._events), depth + 1)
 
         if _MERGED not in mapping:
             return mapping

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.workspaces import workspace
 from tests.support.agents import FILES, META
+from tests.support.blocking import BackgroundCall
 from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import FUNCTIONS, make, until
@@ -84,11 +86,15 @@ def encoder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
+def test_the_official_client_searches_a_directory(
+    project: Path, encoder: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Importing it takes a second, which other tests need not wait for.
     import mcp
     from mcp.client.stdio import StdioServerParameters
 
+    # On a busy machine, to start the server takes longer than its ten seconds.
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 60.0)
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "purlin", "mcp", "--encoder", str(encoder)],
@@ -163,7 +169,7 @@ def test_initialize_loads_neither_the_server_nor_the_search() -> None:
         input=request(1, "initialize", protocolVersion=HANDSHAKE[0]),
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     ).stdout
     assert output.startswith(b"[] ")
     assert b"serverInfo" in output
@@ -201,8 +207,9 @@ class Pipe:
 
 
 @pytest.fixture
-def slow() -> Iterator[tuple[Slow, Pipe, io.BytesIO]]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Slow, Pipe, io.BytesIO]]:
     """A server in a thread, with its backend, input and output."""
+    monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.05)
     backend, pipe, sink = Slow(), Pipe(), io.BytesIO()
     server = StdioServer(lambda: cast(Backend, backend), pipe.source, sink)
     thread = threading.Thread(target=server.run)
@@ -310,13 +317,13 @@ def test_a_call_is_answered_in_time_even_if_the_tools_take_long_to_start(
 def test_a_call_is_answered_in_time_even_if_all_workers_are_busy(
     monkeypatch: pytest.MonkeyPatch, slow: tuple[Slow, Pipe, io.BytesIO]
 ) -> None:
-    monkeypatch.setattr(mcp_stdio, "LATE_S", 0.2)
     backend, pipe, sink = slow
     for number in range(mcp_stdio.WORKERS):
         pipe.writer.write(call(number, "search_code", query="x"))
     for _ in range(mcp_stdio.WORKERS):
         assert backend.started.acquire(timeout=30)
 
+    monkeypatch.setattr(mcp_stdio, "LATE_S", 0.2)
     pipe.writer.write(call("queued", "search_code", query="x"))
     until(lambda: ids(sink) == ["queued"])
     assert "(waiting for other calls). Call again" in text(json.loads(sink.getvalue()))
@@ -570,21 +577,35 @@ def test_the_wait_for_other_calls_counts_before_the_last_build_answers(
     search = call(1, "search_code", query="sort numbers", k=2)
     talk(local, search)
 
-    # The wait for the turn and the indexing are each shorter than a call waits.
-    encode = encoder.encode
-    monkeypatch.setattr(fresh, "PATIENCE_S", 3.0)
-    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
+    encode, go_on = encoder.encode, threading.Event()
+    waits_for_indexing: list[float] = []
 
     def encode_late(texts: Any, **options: Any) -> Vectors:
-        if any("def sort_numbers" in each for each in texts):
-            time.sleep(2.0)
+        assert not any("def sort_numbers" in each for each in texts) or go_on.wait(60)
         return encode(texts, **options)
 
+    def give_up(futures: Any, seconds: float) -> Any:
+        waits_for_indexing.append(seconds)
+        return wait(futures, 0)
+
+    monkeypatch.setattr(fresh, "wait", give_up)
+    monkeypatch.setattr(fresh, "PATIENCE_S", 30.0)
     monkeypatch.setattr(encoder, "encode", encode_late)
+    (project / "tools/sort.py").write_text("def sort_numbers(numbers):\n    pass\n")
     index = local._indexes["workspace"]
+
+    def hold_the_turn() -> None:
+        until(lambda: bool(index._waiting))
+        time.sleep(0.5)
+        index._turn.release()
+
     index._turn.acquire()
-    threading.Timer(2.0, index._turn.release).start()
+    holder = BackgroundCall(hold_the_turn)
     assert "until then the last one answers" in text(talk(local, search)[1])
+    assert holder.outcome() is None
+    assert 0 < waits_for_indexing[0] <= 30.0 - 0.5
+
+    go_on.set()
     until(lambda: not index._is_late)
 
 
@@ -635,10 +656,10 @@ def test_what_ends_a_long_indexing_is_told_to_the_next_call(
 def test_a_call_hears_of_progress_if_it_asks_for_it(
     slow_index: tuple[LocalCorpora, SlowEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local, _ = slow_index
-    monkeypatch.setattr(fresh, "ANSWER_S", 5.0)
+    local, encoder = slow_index
+    monkeypatch.setattr(fresh, "ANSWER_S", 60.0)
     monkeypatch.setattr(mcp_stdio, "PROGRESS_S", 0.2)
-    monkeypatch.setattr(local, "classify", lambda arguments: time.sleep(2.0) or 1 / 0)
+    monkeypatch.setattr(local, "classify", lambda arguments: encoder.go_on.wait(60) / 0)
     texts = {"texts": ["The parcel never came."], "labels": ["delivery", "payment"]}
     calls = [
         request(name, "tools/call", name=tool, arguments=arguments, _meta=metadata)
@@ -650,10 +671,23 @@ def test_a_call_hears_of_progress_if_it_asks_for_it(
         )
     ]
     sink = io.BytesIO()
-    StdioServer(lambda: local, io.BytesIO(b"".join(calls)), sink).run()
 
-    messages = [json.loads(line) for line in sink.getvalue().splitlines()]
-    heard = [message["params"] for message in messages if "params" in message]
+    def notified() -> list[Any]:
+        messages = [json.loads(line) for line in sink.getvalue().splitlines()]
+        return [message["params"] for message in messages if "params" in message]
+
+    def encode_once_progress_is_heard() -> None:
+        until(lambda: sum(" of " in params["message"] for params in notified()) > 1)
+        encoder.go_on.set()
+
+    server = StdioServer(lambda: local, io.BytesIO(b"".join(calls)), sink)
+    # Until the server has started, any call hears of that.
+    server._backend()
+    encoding = BackgroundCall(encode_once_progress_is_heard)
+    server.run()
+    assert encoding.outcome() is None
+
+    heard = notified()
     assert {params["progressToken"] for params in heard} == {"token"}
     assert re.fullmatch(r"\w+ [\d,]+ of [\d,]+ \w+", heard[-1]["message"])
     seconds = [params["progress"] for params in heard]

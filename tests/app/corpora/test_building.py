@@ -158,13 +158,30 @@ def test_corpus_that_is_deleted_as_soon_as_it_is_built_ends_nothing(
     assert "python" in event["message"]
 
 
+def test_corpus_that_was_deleted_while_its_job_waited_is_no_failure(
+    tmp_path: Path, static: Path
+) -> None:
+    job = {"corpus": "code", "task": "repeat", "encoders": [str(static)]}
+    assert events_of(tmp_path, job) == [{"end": "unchanged"}]
+
+
 # ---- a server
+
+# What `purlin serve` does, with all the time that a build needs to be undone on a busy machine.
+PATIENT = """
+import sys
+from purlin.app.corpora import building
+from purlin.cli.commands import app
+building.STOP_TIMEOUT_S = 120
+app(sys.argv[1:])
+"""
 
 
 @pytest.fixture
 def demo_server(tmp_path: Path) -> Iterator[Server]:
     """`purlin serve --demo` with an encoder that needs no time."""
-    with running(tmp_path / "home", demo=1, encoder=write_static(tmp_path / "encoder")) as server:
+    encoder = write_static(tmp_path / "encoder")
+    with running(tmp_path / "home", script=PATIENT, demo=1, encoder=encoder) as server:
         yield server
 
 
@@ -209,7 +226,7 @@ def test_server_serves_while_the_demo_is_built(tmp_path: Path, demo_server: Serv
 
     # Ctrl-C.
     demo_server.process.send_signal(signal.SIGINT)
-    assert demo_server.process.wait(60) == 0
+    assert demo_server.process.wait(180) == 0
     assert "Traceback" not in demo_server.log()
     assert indexers(tmp_path / "home") == []
     assert [path.name for path in (tmp_path / "home" / "corpora").iterdir()] == ["products"]

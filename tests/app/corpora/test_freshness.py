@@ -35,7 +35,6 @@ def shown(client: Any, key: str | None = None) -> dict[str, Any]:
 def test_description_has_fresh_staleness(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     build_sources(tmp_path, "code", project)
     with serving(tmp_path) as client:
         fresh = {"reachable": True, "complete": True, "changed": 0, "added": 0, "removed": 0}
@@ -51,7 +50,6 @@ def test_description_has_fresh_staleness(
 def test_hits_and_documents_of_changed_files_are_marked(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     monkeypatch.setattr(freshness, "RECHECK_FILE_S", 30.0)
     build_sources(tmp_path, "code", project)
     with serving(tmp_path) as client:
@@ -109,7 +107,6 @@ def test_one_look_serves_all_records_of_a_file(
         return set(names)
 
     monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", look)
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     monkeypatch.setattr(freshness, "RECHECK_FILE_S", 30.0)
     fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
     assert fresh.changed(corpus, ["a.py", None]) == {"a.py"}
@@ -131,7 +128,6 @@ def test_looks_share_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         return set(names)
 
     monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", look)
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
     for number in range(50):
         assert fresh.changed(corpus_of("c"), [f"{number}.py"]) == {f"{number}.py"}
@@ -163,7 +159,6 @@ def test_looks_go_on_when_threads_can_be_started_again(monkeypatch: pytest.Monke
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", lambda _, names: {*names})
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
     fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)

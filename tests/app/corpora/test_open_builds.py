@@ -58,7 +58,7 @@ def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
 
 def opened(home: Path, encoder: HashEncoder, *others: Path) -> closing[OpenCorpora]:
     """Corpora that are closed at the end of a block; `others` are encoders beside the server's own."""
-    return closing(OpenCorpora(home, Encoders(encoder, others).of_build, timeout_s=10))
+    return closing(OpenCorpora(home, Encoders(encoder, others).of_build, timeout_s=60))
 
 
 def build_of(corpora: OpenCorpora, name: str = "code") -> str:
@@ -247,8 +247,10 @@ def test_restart_falls_back_to_the_last_sound_build(
 def test_a_directory_that_may_not_be_read_is_refused(encoder: HashEncoder) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        home.chmod(0o755)
         directory = make(home, "code", FUNCTIONS, encoder=encoder).parent
+        # Whatever the umask is, the directories above may be read.
+        home.chmod(0o755)
+        directory.parent.chmod(0o755)
         directory.chmod(0)
         with opened(home, encoder) as corpora, unprivileged():
             for _ in range(2):
@@ -405,7 +407,7 @@ def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashE
     make(tmp_path, "code", FUNCTIONS, encoder=encoder)
     make(tmp_path, "quick", FUNCTIONS, encoder=static)
     encoders = Encoders(encoder, [tmp_path / "none", directory])
-    with closing(OpenCorpora(tmp_path, encoders.of_build, timeout_s=10)) as corpora:
+    with closing(OpenCorpora(tmp_path, encoders.of_build, timeout_s=60)) as corpora:
         with corpora.lease("code") as code, corpora.lease("quick") as quick:
             assert (code.encoder.name, quick.encoder.name) == ("hash", "tiny-static")
             expected = static.encode(["file name"], role="query")

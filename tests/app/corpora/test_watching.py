@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,6 +167,26 @@ def test_what_a_rebuild_has_to_say_is_logged_and_shown(
         assert f"shop: 1 left out (feed.csv:3): {left_out}" in logged
 
 
+def test_what_changes_before_the_kernel_watches_is_indexed(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def watch(*_directories: Path, **_options: object) -> Iterator[set[object]]:
+        """Watch so late that the check before has ended, and the file after it is not reported."""
+        until(lambda: bool(service) and "code" not in service[0].builder.news().building)
+        (project / "cafe.py").write_text("def cafe():\n    return 2\n")
+        while True:
+            time.sleep(0.05)
+            yield set()
+
+    service: list[Any] = []
+    monkeypatch.setattr("watchfiles.watch", watch)
+    monkeypatch.setattr(watching, "FULL_CHECK_S", 3600.0)
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        service.append(client.app_state["service"])
+        until(lambda: "cafe" in titles(client))
+
+
 def test_a_root_that_is_gone_keeps_its_documents(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +288,7 @@ def test_new_and_deleted_corpora_are_followed(
         until(lambda: "cafe" in titles(client))
         builds.delete(tmp_path / "home", "code")
         shutil.rmtree(project)
-        assert client.get("/corpora").json() == {"corpora": []}
+        until(lambda: client.get("/corpora").json() == {"corpora": []})
 
 
 def test_changes_are_indexed_where_the_kernel_has_no_watcher_left(

@@ -8,12 +8,15 @@ import httpx
 
 from tests.support.browser import Tab
 from tests.support.pages import hold, served, shown
+from tests.support.serving import PATIENTLY
 
 
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
     question = "What is the default step of range?"
     with served(home, reader=reader_directory) as address:
-        reply = httpx.post(f"{address}qa", json={"question": question, "corpus": "library"}).json()
+        reply = httpx.post(
+            f"{address}qa", json={"question": question, "corpus": "library"}, **PATIENTLY
+        ).json()
         shown(tab, f"{address}#ask?corpus=library&question={question}")
         assert [text.strip() for text in tab.texts(".answer h3")] == [
             answer["text"].strip() for answer in reply["answers"]

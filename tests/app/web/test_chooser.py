@@ -22,7 +22,7 @@ from tests.support.pages import (
     shown,
 )
 from tests.support.scripts import evaluated
-from tests.support.serving import FUNCTIONS, make, numbered, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, make, numbered, until
 
 
 def test_several_corpora_are_searched_at_once(tmp_path: Path, tab: Tab) -> None:
@@ -91,7 +91,11 @@ def test_corpus_that_is_new_is_looked_up(tmp_path: Path, tab: Tab) -> None:
     with served(tmp_path) as address:
         shown(tab, f"{address}#search?corpus=code&query=sort")
         make(tmp_path, "lamps", PRODUCTS, "product")
-        until(lambda: httpx.get(f"{address}corpora/lamps").json().get("state") == "serving")
+        until(
+            lambda: (
+                httpx.get(f"{address}corpora/lamps", **PATIENTLY).json().get("state") == "serving"
+            )
+        )
         tab.go("#search?corpus=lamps&query=lamp")
         tab.until("document.querySelector('.hit.product')")
         assert tab.run("document.querySelector('.chooser :checked').value") == "lamps"

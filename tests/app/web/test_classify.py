@@ -10,6 +10,7 @@ import httpx
 from purlin.index.classify.trained import publish_classifier
 from tests.support.browser import Tab
 from tests.support.pages import hold, let_go, served, shown
+from tests.support.serving import PATIENTLY
 from tests.support.tiny import staged
 
 
@@ -23,7 +24,7 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
         tab.type("\n".join(lines))
     tab.press("Enter", modifiers=2)
     tab.until("document.querySelector('.classified')")
-    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    results = httpx.post(f"{site}classify", json=body, **PATIENTLY).json()["results"]
     assert tab.texts(".classified .text") == body["texts"]
     assert tab.texts(".classified .best .name") == [entry["label"] for entry in results]
     shares = tab.run(
@@ -45,7 +46,7 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
 def test_labels_are_copied_as_a_table(site: str, tab: Tab) -> None:
     texts = ["sort the numbers", "fetch a\tpage", "sort pages", "fetch numbers"]
     body = {"texts": texts, "labels": ["page fetching", "sort"]}
-    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    results = httpx.post(f"{site}classify", json=body, **PATIENTLY).json()["results"]
     tab.look(360, 740)
     tab.open(f"{site}#classify")
     tab.until("document.querySelector('#texts')")
@@ -78,7 +79,7 @@ def test_texts_decide_together(site: str, tab: Tab) -> None:
     tab.run("document.querySelector('.classify-form').requestSubmit()")
     tab.until("document.querySelector('.classified')")
 
-    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    results = httpx.post(f"{site}classify", json=body, **PATIENTLY).json()["results"]
     shares = "[...document.querySelectorAll('.classified .bar')].map(one => +one.style.getPropertyValue('--share'))"
     scores = [entry["score"] for result in results for entry in result["ranking"]]
     assert tab.run(shares) == scores
@@ -101,7 +102,7 @@ def test_all_labels_that_fit_are_marked(site: str, tab: Tab) -> None:
         "labels": ["sort", "text", "queue"],
         "multi_label": True,
     }
-    (result,) = httpx.post(f"{site}classify", json=body).json()["results"]
+    (result,) = httpx.post(f"{site}classify", json=body, **PATIENTLY).json()["results"]
     assert set(result["labels"]) == {"sort", "text"}
 
     shown(tab, f"{site}#classify?labels=sort,text,queue&texts=this+text+is+about+sort&several=1")

@@ -9,7 +9,7 @@ import httpx
 
 from tests.support.browser import Tab
 from tests.support.pages import BUILDING, CODE, on_page, served, shown
-from tests.support.serving import FUNCTIONS, make, until
+from tests.support.serving import FUNCTIONS, PATIENTLY, make, until
 
 
 def test_refused_corpora_alone_are_named(tmp_path: Path, tab: Tab) -> None:
@@ -43,7 +43,7 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#corpora")
     assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
     assert tab.texts(".state") == ["serving"] * 3
-    about = httpx.get(f"{site}corpora/code").json()
+    about = httpx.get(f"{site}corpora/code", **PATIENTLY).json()
     assert f"{len(CODE)} functions" in tab.texts(".stock-card header")[0]
     assert not tab.run(
         "document.querySelector('.measures').checkVisibility({ contentVisibilityAuto: true })"
@@ -54,7 +54,7 @@ def test_corpora_show_their_state(site: str, tab: Tab) -> None:
         tab.run("document.querySelector('svg.measure').getAttribute('aria-label')")
         == "dense recall@100: 1.000"
     )
-    until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
+    until(lambda: "stale" in httpx.get(f"{site}corpora/library", **PATIENTLY).json())
     shown(tab, site)
     shown(tab, f"{site}#corpora")
     (facts,) = tab.texts("[data-name=library] > .facts")
@@ -75,7 +75,7 @@ def test_details_of_a_build_are_requested_once(tmp_path: Path, tab: Tab) -> None
     make(tmp_path, "code", FUNCTIONS)
     with served(tmp_path) as address:
         shown(tab, address)
-        (corpus,) = httpx.get(f"{address}corpora").json()["corpora"]
+        (corpus,) = httpx.get(f"{address}corpora", **PATIENTLY).json()["corpora"]
         tab.run(BUILDING)
         progress = {"stage": "encode", "done": 45, "total": 100}
         tab.run(f"window.listed = [{json.dumps(corpus | {'building': progress})}], null")

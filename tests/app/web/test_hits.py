@@ -21,7 +21,7 @@ from tests.support.indented import INDENTED
 from tests.support.pages import HOSTILE, LONG, hold, let_go, on_page, searched, served, shown
 from tests.support.paths import DATA
 from tests.support.scripts import evaluated
-from tests.support.serving import FUNCTIONS, REFERENCE_PAGE, make, numbered
+from tests.support.serving import FUNCTIONS, PATIENTLY, REFERENCE_PAGE, make, numbered
 
 
 def test_code_has_line_numbers_and_marks(site: str, tab: Tab) -> None:
@@ -208,7 +208,7 @@ def test_hits_without_a_score_are_left_out(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "code", FUNCTIONS)
     with served(tmp_path) as address:
         reply = httpx.post(
-            f"{address}search", json={"corpus": "code", "query": "fetch page"}
+            f"{address}search", json={"corpus": "code", "query": "fetch page"}, **PATIENTLY
         ).json()
         scores = [round(hit["score"], 2) for hit in reply["hits"]]
         assert scores[0] > scores[-1] == 0

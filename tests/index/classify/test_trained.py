@@ -20,6 +20,7 @@ from purlin.index.classify.trained import (
     ENCODER,
     VECTORS,
     TrainedClassifier,
+    activate_classifier,
     publish_classifier,
     read_classifier,
     write_classifier,
@@ -249,3 +250,16 @@ def test_any_json_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> 
         return
 
     assert len(spec.labels) == len(spec.prompts) == len(spec.offsets)
+
+
+def test_a_damaged_build_is_not_activated(tmp_path: Path) -> None:
+    first, second = (
+        publish_classifier(tmp_path, "tickets", staged(tmp_path / name)) for name in ("one", "two")
+    )
+    directory = builds.builds_directory(tmp_path, "tickets", CLASSIFIERS)
+    about = directory / first / ABOUT
+    about.write_text(about.read_text().replace("0.9", "0.8"))
+
+    with pytest.raises(Damaged, match="purlin classifier activate tickets BUILD"):
+        activate_classifier(tmp_path, "tickets", first)
+    assert _open_current(tmp_path).build == second

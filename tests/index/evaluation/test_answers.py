@@ -518,7 +518,7 @@ def test_answers_are_words_of_perls_entries(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
     )
 
     bodies = _bodies(tmp_path / "html", questions)

@@ -143,13 +143,13 @@ def connection(
     if request.param == "local":
         yield None
     elif request.param == "milvus-lite":
-        yield Connection(str(directory / "lite.db"))
+        yield Connection(str(directory / "lite.db"), timeout_s=60.0)
     elif address := os.environ.get("MILVUS_TEST_ADDRESS"):
-        yield Connection(address, os.environ.get("PURLIN_MILVUS_TOKEN", ""))
+        yield Connection(address, os.environ.get("PURLIN_MILVUS_TOKEN", ""), timeout_s=60.0)
     else:
         server = Server(installed(directory / "venv"), directory)
         server.start()
-        yield Connection(server.address)
+        yield Connection(server.address, timeout_s=60.0)
         server.kill()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -199,7 +200,7 @@ def test_confident_texts_are_sampled_more_often() -> None:
 
 def test_most_confident_of_each_label() -> None:
     pseudo_labels = one_hot_labels([0, 0, 0, 0, 1, 1, 1, 1], [1, 4, 3, 2, 5, 8, 7, 6])
-    rows, labels = most_confident(pseudo_labels, 0.5, 2)
+    rows, labels = most_confident(pseudo_labels, 0.5, 2, equal_sizes=True)
     assert rows.tolist() == [1, 2, 5, 6]
     assert labels.tolist() == [0, 0, 1, 1]
 
@@ -208,22 +209,28 @@ def test_most_confident_texts_of_a_rare_label_are_a_share_of_its_own() -> None:
     """Of eight texts with one label and two with another, half each, and never none."""
     pseudo_labels = one_hot_labels([0] * 8 + [1, 1], [*range(1, 9), 1, 2])
     rows, labels = most_confident(pseudo_labels, 0.5, 2, equal_sizes=False)
-    assert rows.tolist() == [7, 6, 9]  # an even part has five texts, and half of that are two
-    assert labels.tolist() == [0, 0, 1]
+    assert rows.tolist() == [7, 6, 5, 4, 9]
+    assert labels.tolist() == [0, 0, 0, 0, 1]
 
     rows, _ = most_confident(pseudo_labels, 0.1, 3, equal_sizes=False)
     assert rows.tolist() == [7, 9]
 
 
-def test_rare_labels_take_few_texts_of_frequent_ones() -> None:
+@pytest.mark.parametrize(
+    ("counts", "sizes"), [((400, 40, 20, 20), "unequal"), ((120, 120, 120, 120), "equal")]
+)
+def test_what_a_label_teaches_depends_on_the_sizes(
+    counts: tuple[int, ...], sizes: Literal["equal", "unequal"]
+) -> None:
     """Taught an even part each, rare labels would learn the texts wrongly given to them: 0.65."""
-    texts, labels, prompts = blobs((400, 40, 20, 20), noise=1.2)
-    pseudo_labels = pseudo_label(
-        [ModelVectors(texts, prompts)],
-        None,
-        Teacher(views=("prompts", "head", "neighbours"), equal_sizes=False),
+    texts, labels, prompts = blobs(counts, noise=1.2)
+    teacher = Teacher(views=("prompts", "head", "neighbours"))
+    chosen, either = (
+        pseudo_label([ModelVectors(texts, prompts)], None, settings)
+        for settings in (teacher, replace(teacher, sizes=sizes))
     )
-    assert (pseudo_labels.labels == labels).mean() > 0.7
+    np.testing.assert_array_equal(chosen.scores, either.scores)
+    assert (chosen.labels == labels).mean() > 0.85
 
 
 def test_invalid_settings_are_refused() -> None:

@@ -22,10 +22,10 @@ from purlin.index.sources.code.languages import (
     scripting,
     systems,
 )
-from purlin.index.sources.code.languages.c_family import CPP, C, with_semicolons
+from purlin.index.sources.code.languages.c_family import CPP, C, without_lone_macros
 from purlin.index.sources.code.languages.java_family import KOTLIN
 from purlin.index.sources.code.languages.javascript import FLOW, JAVASCRIPT, TSX, VUE
-from purlin.index.sources.code.syntax import Language
+from purlin.index.sources.code.syntax import Language, Rewrite
 
 _FAMILIES = (
     scripting,
@@ -41,16 +41,22 @@ _FAMILIES = (
 LANGUAGES: tuple[Language, ...] = tuple(
     language for family in _FAMILIES for language in family.LANGUAGES if find_spec(language.module)
 )
+
+
+def _rewritten(language: Language, rewrite: Rewrite) -> Language:
+    """A dialect whose sources are rewritten before the language reads them."""
+    own_rewrite = language.rewrite or bytes
+    return replace(language, suffixes=(), rewrite=lambda source: own_rewrite(rewrite(source)))
+
+
 # How a file may be written that the language of its suffix cannot read.
 DIALECTS: dict[Language, Language] = {
     JAVASCRIPT: FLOW,
-    C: replace(C, suffixes=(), rewrite=with_semicolons),
-    CPP: replace(CPP, suffixes=(), rewrite=with_semicolons),
+    C: _rewritten(C, without_lone_macros),
+    CPP: _rewritten(CPP, without_lone_macros),
     VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
     # The grammar wants a line break or semicolon before the brace that ends a body.
-    KOTLIN: replace(
-        KOTLIN, suffixes=(), rewrite=partial(re.compile(rb"(?<=[^\s{]) (?=\})").sub, b";")
-    ),
+    KOTLIN: _rewritten(KOTLIN, partial(re.compile(rb"(?<=[^\s{]) (?=\})").sub, b";")),
 }
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}
 

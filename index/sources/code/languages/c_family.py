@@ -175,16 +175,37 @@ _MACRO_LINE = re.compile(
     rb"(?=\s*(?:[A-Za-z_}#]|/[*/]))",
     re.MULTILINE,
 )
+# Macros before the type of a declaration, as for `static`: what follows are a type and a name.
+_LEADING_MACROS = re.compile(
+    rb"^[ \t]*+(?:[A-Z][A-Z0-9_]{2,}+[ \t]++)++(?=(?:[a-z_]\w*+[ \t]++)*?"
+    rb"[a-z_]\w*+[\s*]++[A-Za-z_]\w*+[ \t]*+[(\[=;])",
+    re.MULTILINE,
+)
+# What an enum or an array lists, and directives that make more of it, by a macro for each entry of a file.
+_LISTED = re.compile(rb"(?:\benum\b[\w\s]{0,100}+|=\s{0,100}+)\{[^{};]{0,65536}+\}")
+_DIRECTIVE = re.compile(
+    rb"^[ \t]*+\#[ \t]*+(?:define|undef|include)\b(?:[^\n\\]|\\[\s\S])*+", re.MULTILINE
+)
 
 
-def with_semicolons(source: bytes) -> bytes:
-    """The source with a semicolon for each macro that stands for a whole statement."""
+def without_lone_macros(source: bytes) -> bytes:
+    """The source as it is with what macros stand for, as far as that matters to definitions.
+
+    Macros before declarations and directives in lists are left out, and those that are statements
+    get a semicolon.
+    """
 
     def rewritten(line: re.Match[bytes]) -> bytes:
         indentation = line["indentation"]
         return indentation + b";".ljust(len(line[0]) - len(indentation))
 
-    return resolved(_MACRO_LINE.sub(rewritten, source))
+    statements = _MACRO_LINE.sub(rewritten, source)
+    declarations = _LEADING_MACROS.sub(_blank, statements)
+    return _LISTED.sub(lambda entries: _DIRECTIVE.sub(_blank, entries[0]), declarations)
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return blanked(match[0])
 
 
 def _is_c_body(kind: str, after: ts.Node) -> bool:

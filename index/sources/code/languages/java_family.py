@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import tree_sitter as ts
 
 from purlin.index.sources.code.languages.nodes import (
@@ -13,7 +15,7 @@ from purlin.index.sources.code.languages.nodes import (
     parts,
     unquoted,
 )
-from purlin.index.sources.code.syntax import Block, Language
+from purlin.index.sources.code.syntax import Block, Language, blanked
 from purlin.index.sources.words import kinds, words
 
 # ---- Java
@@ -180,6 +182,19 @@ def _in_spec(node: ts.Node) -> bool:
     return any(node_text(first_child(base, "user_type")).endswith("Spec") for base in bases)
 
 
+# In the head of a class, what a type is implemented by: with the body behind it, it reads as a call.
+_DELEGATE = re.compile(
+    rb"^(?P<head>(?:(?=[^\n{]{0,400}?\b(?:class|object)\b)|[ \t]*+[):A-Z])[^\n{]{0,800}?)"
+    rb"(?P<delegate>\bby[ \t]++[\w.]++(?:\([^()\n]{0,200}+\))?+)(?=[ \t]*+\{)",
+    re.MULTILINE,
+)
+
+
+def _without_delegates(source: bytes) -> bytes:
+    """The source with `class A : B` for `class A : B by b`."""
+    return _DELEGATE.sub(lambda match: match["head"] + blanked(match["delegate"]), source)
+
+
 KOTLIN = Language(
     name="kotlin",
     suffixes=(".kt", ".kts"),
@@ -214,6 +229,7 @@ KOTLIN = Language(
     dull=words("package_header import"),
     silent=words("Companion"),
     is_tolerant=True,
+    rewrite=_without_delegates,
 )
 
 

@@ -364,14 +364,26 @@ JULIA = Language(
 
 
 def _lua_block(call: ts.Node) -> Block | None:
-    """A statement that calls something with a name and a function: `it("adds", function() … end)`."""
+    """A statement that calls something with a name and code: `it("adds", function() … end)`.
+
+    The code may be in a table, as of `register_node("lamp", {on_dig = function() … end})`.
+    """
     arguments = child(call, "arguments")
-    name, function = (first_child(arguments, kind) for kind in ("string", "function_definition"))
+    name, function, table = (
+        first_child(arguments, kind)
+        for kind in ("string", "function_definition", "table_constructor")
+    )
     is_statement = call.parent is not None and call.parent.type in ("chunk", "block")
-    if not is_statement or name is None or function is None:
+    body = function or (table if _has_function(table) else None)
+    if not is_statement or name is None or body is None:
         return None
     text = node_text(child(name, "content"))
-    return named_block(call, node_text(child(call, "name")), text, function)
+    return named_block(call, node_text(child(call, "name")), text, body)
+
+
+def _has_function(table: ts.Node | None) -> bool:
+    values = (child(field, "value") for field in parts(table))
+    return any(value is not None and value.type == "function_definition" for value in values)
 
 
 LUA = Language(

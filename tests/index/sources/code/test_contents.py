@@ -64,6 +64,11 @@ from tests.support.files import write_tree
         ("blink/blink.ino", "code", "cpp"),
         ("Kiln.podspec", "code", "ruby"),
         ("lib/dune", "config", "dune"),
+        ("DESCRIPTION", "config", "text"),
+        ("NAMESPACE", "config", "text"),
+        ("kiln.nimble", "config", "nim"),
+        ("man/fire.Rd", "docs", "rd"),
+        ("vignettes/kiln.Rmd", "docs", "markdown"),
         ("functions", None, None),
     ],
 )
@@ -158,11 +163,20 @@ def test_content_chooses_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["etc/fstab", "roles/web/files/etc/exports.d/kiln.exports", "nginx/sites-available/kiln", "debian/control",
-     "group_vars/all", "inventory/production", "cron.d/backup"],
-)  # fmt: skip
-def test_directories_of_settings_tell_the_content(tmp_path: Path, path: str) -> None:
+    ("path", "language"),
+    [
+        ("etc/fstab", "text"),
+        ("roles/web/files/etc/exports.d/kiln.exports", "text"),
+        ("nginx/sites-available/kiln", "text"),
+        ("debian/control", "text"),
+        ("inventory/production", "text"),
+        ("cron.d/backup", "text"),
+        ("group_vars/all", "yaml"),
+        ("inventory/group_vars/all/dns", "yaml"),
+        ("host_vars/kiln/network", "yaml"),
+    ],
+)
+def test_directories_of_settings_tell_the_content(tmp_path: Path, path: str, language: str) -> None:
     write_tree(
         tmp_path,
         {path: "/srv/kiln  gss/krb5(rw)\n", "notes/exports.old": "/srv", "notes/fstab": "/srv"},
@@ -170,7 +184,7 @@ def test_directories_of_settings_tell_the_content(tmp_path: Path, path: str) -> 
 
     [document] = [item for item in read(tmp_path, content="config") if isinstance(item, Document)]
 
-    assert (document.location.path, document.fields["language"]) == (path, "text")
+    assert (document.location.path, document.fields["language"]) == (path, language)
 
 
 def test_code_in_a_directory_of_settings_stays_code(tmp_path: Path) -> None:

@@ -320,6 +320,19 @@ def test_what_shares_its_suffix_is_told_by_its_lines(
          "  int f() const HOLDS(g)\n      LEAVES(h) { return e; }\n  int e HELD_BY(g);\n};\nstruct AB {};\n"
          "void C::i() HOLDS(g()) {\n}\n",
          [("C", 1, 7), ("C.C", 3, 3), ("C.f", 4, 5), ("AB", 8, 8), ("C.i", 9, 10)]),
+        # Macros before a declaration, and entries of a list that a macro makes.
+        (".c", "STATIC int a(int b) {\n  return b;\n}\nNORETURN void\nc (void)\n{\n}\n"
+         "STATIC const d e[] = {\n  1,\n  2,\n};\nDWORD f = 1;\n",
+         [("a", 1, 3), ("c", 4, 7), ("e", 8, 11), ("one", 12, 12)]),
+        (".c", "enum a {\n#define X(b) b,\n#include \"b.def\"\n#undef X\n  c\n};\nint d(void) {\n  return c;\n}\n",
+         [("a", 1, 6), ("d", 7, 9)]),
+        # A class whose interface another object implements.
+        (".kt", "class A(b: B) : C(),\n    B by b {\n  fun d() = 1\n}\n\nval e: F by lazy {\n  g()\n}\n",
+         [("A", 1, 4), ("A.d", 3, 3), ("e", 6, 8)]),
+        # A table with functions.
+        (".lua", "lamps.register(\"lantern\", {\n  glow = 3,\n  on_dig = function(pos)\n  end,\n})\n"
+         "lamps.register(\"torch\", {\n  glow = 5,\n  wax = 1,\n})\n",
+         [("lamps.register lantern", 1, 5), ("lamps.register lantern.on_dig", 3, 4), ("one", 6, 9)]),
         (".m", "OPEN\n@interface A : B\n- (void)c;\n@end\nOPEN @protocol D\n@end\n",
          [("A", 2, 4), ("D", 5, 6), ("one", 1, 1)]),
         (".scala", "package a.b\n\npackage c {\n  class D {\n    def e = 1\n  }\n}\n",

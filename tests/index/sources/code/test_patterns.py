@@ -103,6 +103,15 @@ def test_a_body_without_brackets_ends_with_its_indentation(tmp_path: Path) -> No
     assert lines(flood) == ("flood", 5, 5)
 
 
+def test_a_body_does_not_end_in_a_string(tmp_path: Path) -> None:
+    text = 'proc usage(): int =\n  let text = """\nkiln\n\n  Usage: kiln\n"""\n  fire(text)\n\nfire()\n'
+
+    usage, rest = written(tmp_path, "kiln.nim", text)
+
+    assert lines(usage) == ("usage", 1, 7)
+    assert lines(rest) == ("kiln", 9, 9)
+
+
 def test_a_bracket_that_is_not_closed_hides_no_definition_around_it(tmp_path: Path) -> None:
     text = "message Whole {\n  string a = 1 [(x) = (;\n}\nmessage Cut {\n  string b = 1;\n"
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references import manual, schemas
+from purlin.index.sources.references import json_lines, manual, schemas, yaml_values
 from tests.support.files import write_tree
 from tests.support.references import by_id, only_skipped, read
 
@@ -320,12 +323,71 @@ def test_yaml_whose_aliases_nest_too_deeply_is_left_out(tmp_path: Path) -> None:
     assert only_skipped(tmp_path) == "nested too deeply; flatten it"
 
 
-def test_pointers_of_lines_are_no_longer_than_those_of_entries() -> None:
-    long = "k" * 500
-    text = (
-        f"? {long}\n: ? {long}\n  : {{{', '.join(f'a{n}: 1' for n in range(50_000))}}}\nopenapi: 3"
+def values() -> st.SearchStrategy[object]:
+    """Objects and lists of what JSON has, with names and texts that markup and pointers escape."""
+    name = st.text('ab /~%"\\:#-\u00e4\U0001f600', max_size=4)
+    leaf = st.none() | st.booleans() | st.integers() | name
+    return st.recursive(
+        leaf, lambda each: st.lists(each, max_size=4) | st.dictionaries(name, each, max_size=4)
     )
-    assert schemas.anchor_lines(text) == {f"/{long}": 1, f"/{long}/{long}": 2, "/openapi": 4}
+
+
+def pointers(value: object, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the keys that lead to each member of a value."""
+    members: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for name, member in members:
+        yield (*at, str(name))
+        yield from pointers(member, (*at, str(name)))
+
+
+def as_text(value: object) -> object:
+    """Return a value as YAML's reader makes it: numbers stay as they are written."""
+    if isinstance(value, dict):
+        return {name: as_text(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return list(map(as_text, value))
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@given(values(), st.sampled_from([None, 1]))
+def test_values_and_lines_of_json_are_those_of_the_same_text_as_yaml(
+    value: object, indent: int | None
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    assert yaml_values.value(text) == as_text(value)
+
+    lines = text.split("\n")
+    earlier = 1
+    for keys in pointers(value):
+        line = json_lines.line(text, keys)
+        assert line is not None
+        assert line == yaml_values.line(text, keys)
+        assert json_lines.line(text, (*keys, "none")) is None
+        assert yaml_values.line(text, (*keys, "none")) is None
+
+        # Written with an indent, each member begins a line.
+        assert line == 1 if indent is None else line > earlier
+        assert keys[-1].isdecimal() or json.dumps(keys[-1], ensure_ascii=False) in lines[line - 1]
+        earlier = line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"a": [1,\n{"b": 2}], "c"', 2),  # what stands behind is not read
+        ('{"a": [1 2, {"b": 2}]}', None),
+        ('{"a": ' + "[" * 100_000, None),
+        ('{"a" [1, {"b": 2}]}', None),
+        ('{1: 2, "a": [1, {"b": 2}]}', 1),
+        ("", None),
+    ],
+)
+def test_lines_of_broken_json_end_at_the_error(text: str, line: int | None) -> None:
+    assert json_lines.line(text, ("a", "1", "b")) == line
 
 
 def test_enumerations_tell_how_many_values_are_left_out() -> None:

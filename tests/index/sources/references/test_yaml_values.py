@@ -7,7 +7,7 @@ import time
 import pytest
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references.yaml_values import MAX_DEPTH, MAX_VALUES, value
+from purlin.index.sources.references.yaml_values import MAX_DEPTH, MAX_VALUES, line, value
 
 
 def test_words_are_those_of_json_and_all_else_is_text() -> None:
@@ -84,6 +84,8 @@ def test_the_time_for_hostile_text_is_bounded(text: str) -> None:
     started = time.process_time()
     with pytest.raises(InvalidInput):
         value(text * (1_000_000 // len(text)) + "]")
+    with pytest.raises(InvalidInput):
+        line("first: " + text * (1_000_000 // len(text)) + "]", ["last"])
     assert time.process_time() - started < 10
 
 
@@ -93,3 +95,21 @@ def test_the_time_for_many_merged_values_is_bounded() -> None:
     read = value(text)
     assert time.process_time() - started < 30
     assert (len(read), read["a"], read["k99999"]) == (100_001, "1", "99999")
+
+
+def test_lines_are_those_of_keys_and_items_as_they_are_written() -> None:
+    text = """? [a, b]
+: x
+a: &a
+  - one
+  - {<<: *m, k: {l: 2}}
+b: *a
+---
+c: 3
+"""
+    lines = {"a": 3, "a 0": 4, "a 1 k l": 5, "a 2": None, "b": 6, "b 0": None, "c": None}
+    assert {keys: line(text, keys.split()) for keys in lines} == lines
+    assert line(text, []) is None
+    assert line("", ["a"]) is None
+    with pytest.raises(InvalidInput, match="more than 100 levels deep"):
+        line("a: " + "[" * (MAX_DEPTH + 1) + "\nb: 1", ["b"])
