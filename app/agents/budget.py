@@ -44,9 +44,9 @@ class Part:
     """One hit, answer or label ranking of a result.
 
     `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
-    be cut to the lines around the offset `focus`. If its lines are numbered from `first_line`, a cut
-    above has `opening` in its place, and says at which line the text continues. Among texts that are
-    cut, each gets room in proportion to its `weight`.
+    be cut to the lines around the offset `focus`. A cut above has `opening` in its place and, if the
+    lines are numbered from `first_line`, says at which the text continues. Among texts that are cut,
+    each gets room in proportion to its `weight`.
     """
 
     head: str
@@ -170,16 +170,20 @@ def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
     fields = {**part.fields, part.name: text}
     if above or below:
         fields["cut"] = True
-    if opening and part.first_line is not None:
-        before = part.text[: end - len(part.text[start:end].lstrip("\n"))]
-        fields |= {"opening": opening, "code_line": part.first_line + before.count("\n")}
-        above = f"{opening}\n… line {fields['code_line']}:"
+    if opening:
+        fields["opening"] = opening
+        mark = _omitted_lines(part.text[:start].partition("\n")[2])
+        if part.first_line is not None:
+            before = part.text[: end - len(part.text[start:end].lstrip("\n"))]
+            fields["code_line"] = part.first_line + before.count("\n")
+            mark = f"… line {fields['code_line']}:"
+        above = "\n".join(filter(None, [opening, mark]))
     return "\n".join(filter(None, [part.head, above, text, below])), fields
 
 
 def _opening(part: Part, start: int) -> str:
-    """What stands above a text whose lines are numbered, if it is cut from its beginning to `start`."""
-    if part.first_line is None or not part.text[:start].strip():
+    """What stands above a text that is cut from its beginning to `start`."""
+    if not part.text[:start].strip():
         return ""
     opening = part.opening
     return opening if len(opening) <= _OPENING else f"{opening[: _OPENING - 1]}…"

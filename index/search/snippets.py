@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -14,6 +15,7 @@ from purlin.index.search.ranking.uses import relation_in
 _MORE = 1.5
 # Sums of the same weights may differ by this much, by the order in which they are added.
 _ROUNDING = 1e-9
+_WORD = re.compile(r"\w")
 
 
 def first_line(location: Location, text: str) -> int | None:
@@ -68,9 +70,13 @@ def telling_row(query: str, text: str, rows: int) -> int:
     if not best_row:
         return 0
 
-    # The last row of that stretch has a match. Centre the matches: as many rows below as above.
+    # The last row of that stretch has a match. Centre the matches: as many rows below as above, but
+    # none at the top that only closes what is not shown.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
-    return min((best_row + first_match) // 2, len(words_at) - rows)
+    lines = text.split("\n")
+    centred = range((best_row + first_match) // 2, first_match + 1)
+    start = next((row for row in centred if _WORD.search(lines[row])), first_match)
+    return min(start, len(lines) - rows)
 
 
 def with_short_lines(

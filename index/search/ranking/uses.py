@@ -46,9 +46,12 @@ _ON_HEIRS = re.compile(
     rf" {_SYMBOL}(?: {_TYPE})?",
     re.IGNORECASE,
 )
+_KINDS_OF_TESTS = (
+    "unit|integration|regression|end-to-end|e2e|acceptance|functional|system|browser|smoke|stress"
+)
 _BEFORE_TESTS = (
     "(?:(?:find|list|show|me|where|which|what|is|are|there|all|any|the|a|an|our|existing"
-    "|unit|integration|regression|end-to-end|e2e) )*"
+    f"|{_KINDS_OF_TESTS}) )*"
 )
 _TESTS = r"(?:tests|specs|test ?cases|test ?suites?)"
 _COVER = "(?:checks?|checking|covers?|covering|tests?|testing|uses?|using|calls?|calling)"
@@ -57,7 +60,7 @@ _NOT_A_CONDITION = r"(?! (?:for|if|whether)\b)"
 # Each has what is tested as its group: a symbol, or a phrase such as "the parser".
 _ON_TESTS = re.compile(
     rf"{_BEFORE_TESTS}(?:{_TESTS}|test|spec) (?:of|that(?: {_COVER})?|checking|covering|covers?) (.+)"
-    rf"|{_BEFORE_TESTS}(?:{_TESTS}|(?:a|the|unit|integration|regression) test)"
+    rf"|{_BEFORE_TESTS}(?:{_TESTS}|(?:a|the|{_KINDS_OF_TESTS}) test)"
     rf" (?:for|on|which(?: {_COVER})?) (.+)"
     rf"|{_BEFORE_TESTS}{_TESTS} {_COVER} (.+)"
     r"|(?:where|how) (?:is|are) (.+?) (?:being )?tested"

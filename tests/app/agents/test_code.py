@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -266,8 +267,9 @@ def test_long_code_is_cut_to_the_lines_that_tell() -> None:
     # Lines of a class that has members elsewhere have no numbers.
     partly = replace(hit, location=Location("a.py", 11, 900))
     result = _code_result(replace(reply, hits=(partly,)), 400, query="where do we retry")
-    assert "code_line" not in result.structured["hits"][0]
-    assert " lines\n    a.step(" in result.text
+    (shown,) = result.structured["hits"]
+    assert ("code_line" in shown, shown["opening"]) == (False, "def f(a):")
+    assert re.search(r"\ndef f\(a\):\n… \d+ lines\n    a\.step\(", result.text)
 
 
 def test_an_end_of_line_in_the_name_of_a_file_does_not_end_the_head_of_a_hit() -> None:

@@ -27,6 +27,8 @@ def code(**rows: str) -> str:
         # As many rows above the matches as below them.
         (code(at30="    retry()", at33="    backoff()"), 28),
         (code(at40="    retry()", at41="    backoff()"), 34),
+        # Nothing that closes what is not shown stands at the top.
+        (code(at28="    )", at29="", at30="    retry()", at33="    backoff()"), 30),
         # The beginning has as much, or nearly.
         (code(), 0),
         (code(at30="    retry()"), 0),
@@ -35,7 +37,7 @@ def code(**rows: str) -> str:
         ("\n".join(BODY[:8]), 0),
         ("", 0),
     ],
-    ids=["two", "last", "none", "one", "both", "common", "short", "empty"],
+    ids=["two", "last", "closing", "none", "one", "both", "common", "short", "empty"],
 )
 def test_lines_with_most_of_the_words_are_shown(text: str, row: int) -> None:
     assert telling_row("retry an upload with backoff", text, 8) == row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
@@ -117,7 +116,8 @@ class Tables:
                 self._add_entry(directive, heads, row)
         elif len(rows) == 1 and not directive and _are_properties(heads, rows[0].cells):
             del blocks[-len(texts) :]
-            self._writer.write("\n".join(_properties(heads, rows[0].cells)))
+            cells = zip(heads, rows[0].cells, strict=False)
+            self._writer.write("\n".join(_property(head, cell) for head, cell in cells if cell))
 
     def _close_options(self) -> None:
         """Make entries of the rows that name an option and describe it, if there are two."""
@@ -295,9 +295,3 @@ def _are_properties(heads: list[str], cells: list[str]) -> bool:
 
 def _property(head: str, cell: str) -> str:
     return f"{head[:1].upper()}{head[1:]}: {cell}"
-
-
-def _properties(heads: list[str], cells: list[str]) -> Iterator[str]:
-    for head, cell in zip(heads, cells, strict=False):
-        if cell:
-            yield _property(head, cell)

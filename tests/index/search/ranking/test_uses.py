@@ -93,6 +93,8 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
         "what tests are there for uploads",
         "tests which cover uploads",
         "which tests use the clock",
+        "browser test that the basket is emptied",
+        "smoke test for the installer",
     ],
 )
 def test_queries_for_tests(query: str) -> None:
