@@ -103,7 +103,8 @@ def name_command(page: page_sections.Page, page_format: str) -> None:
     is_callable = is_source and _CALLABLE.fullmatch(page.title) is not None
 
     for section in page.sections:
-        if not subject or section.title in (page.title, subject):
+        is_own_entry = section.directive == "function" and section.title == subject
+        if not subject or section.title == page.title or is_own_entry:
             continue
         section.context = (subject, *section.context)
         if is_callable and section.directive == "term" and section.title.split(" ")[0] == subject:
