@@ -355,3 +355,19 @@ def test_the_synopsis_of_a_page_by_sphinx_is_the_entry_of_its_command(tmp_path: 
 
     other = [entries[key].title for key in entries if key.startswith("other")]
     assert other == ["Synopsis", "Description", "-n, --dry-run"]
+
+
+def test_a_term_that_is_the_command_alone_is_a_form_of_it(tmp_path: Path) -> None:
+    source = r""".TH wind 1
+.SH NAME
+wind \- winds threads
+.SH SYNOPSIS
+wind [cancel]
+.SH FORMS
+.TP
+\fBwind\fR
+Winds all.
+"""
+    write_tree(tmp_path, {"wind.1": source})
+    [form] = [each for key, each in by_id(tmp_path).items() if "Winds all." in each.body]
+    assert (form.title, form.context, form.fields["directive"]) == ("wind", ("wind",), "function")
