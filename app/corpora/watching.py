@@ -63,9 +63,12 @@ class Watcher:
             self._thread.join(RESCAN_S)
 
     def _run(self) -> None:
+        watched: _Watched = {}
         while not self._stopping.is_set():
             try:
-                watched = self._watched()
+                before, watched = watched, self._watched()
+                # Those that were deleted: a problem with their sources is none any more.
+                self._check(before, before.keys() - watched.keys())
                 # Before the check, so that what changes after it differs from them.
                 files = _file_states(watched)
                 self._check(watched, watched)

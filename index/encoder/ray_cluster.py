@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ class RayEncoder:
 
         try:
             while True:
-                for start in _first(chunks, _TASKS_PER_CPU * self.cpus - len(running)):
+                room = max(0, _TASKS_PER_CPU * self.cpus - len(running))
+                for start in islice(chunks, room):
                     chunk = list(texts[start : start + CHUNK_TEXTS])
                     running[self._task.remote(self._model, self.fingerprint, chunk, role)] = start
                 if not running:
@@ -114,10 +116,6 @@ class RayEncoder:
     def close(self) -> None:
         """Leave the cluster; one that `address` "local" started ends."""
         self._ray.shutdown()
-
-
-def _first(items: Iterator[int], count: int) -> Iterator[int]:
-    return (item for _, item in zip(range(count), items, strict=False))
 
 
 def _connected(address: str) -> Any:

@@ -30,7 +30,7 @@ from purlin.index.encoder.exported import (
 )
 from purlin.index.encoder.text_encoder import Plan, Vectors, normalize
 from purlin.index.errors import NotFound
-from purlin.index.records import Architecture, Role
+from purlin.index.records import Architecture, Role, printable
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -222,8 +222,7 @@ class Encoder:
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             cut = [(prefix + text)[:limit] for text in texts[start : start + TOKENIZED_AT_ONCE]]
             # The tokenizer rejects lone surrogates, which JSON can hold.
-            valid = [text.encode(errors="replace").decode() for text in cut]
-            yield from self._tokenizer.encode_batch_fast(valid)
+            yield from self._tokenizer.encode_batch_fast(list(map(printable, cut)))
 
     def _run(
         self, ids: Sequence[NDArray[np.int64]], role: Role

@@ -58,14 +58,10 @@ _STAMP = r"\d{8}t\d{12}_[0-9a-f]{6}"
 # ---- names
 
 
-def _escaped(name: str) -> str:
-    """A corpus's name without hyphens, which Milvus does not allow; no name has capitals."""
-    return name.replace("-", "H")
-
-
 def alias(name: str) -> str:
     """Alias of a corpus's active build."""
-    return f"purlin_{_escaped(name)}"
+    # Milvus does not allow hyphens, and no corpus's name has capitals.
+    return f"purlin_{name.replace('-', 'H')}"
 
 
 def corpus_of(collection: str) -> str | None:

@@ -60,7 +60,7 @@ def build(
     the documents once all are read: the next one goes on from them and removes them. If nothing has
     changed since the active build, that one stays, and its manifest is returned.
     """
-    plan = Plan(home, name, kind, options or Options(), progress or _silent)
+    plan = Plan(home, name, kind, options or Options(), progress or (lambda *_: None))
 
     with builds.locked(home, name) as directory:
         unfinished = Unfinished(directory)
@@ -174,10 +174,6 @@ def _active(home: Path, name: str) -> Path | None:
             return None
 
     return directory
-
-
-def _silent(stage: str, finished_count: int, total: int | None) -> None:
-    pass
 
 
 def file_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:

@@ -66,7 +66,7 @@ class Encoding:
         self._encoder, self._earlier_rows = encoder, earlier_rows
         # A longer text is cut by the encoder; here, it would only take memory.
         self._longest = encoder.max_tokens * CHARS_PER_TOKEN
-        self._known = DigestMap()
+        self._row_of = DigestMap()
 
         # Texts that the earlier build may have.
         self._candidates: list[tuple[int, bytes, str | None]] = []
@@ -144,8 +144,8 @@ class Encoding:
             candidates = [item for item, row in zip(candidates, rows, strict=True) if row < 0]
 
         for item in candidates:
-            if self._known.get(item[1]) is None:
-                self._known.add(item[1], item[0])
+            if self._row_of.get(item[1]) is None:
+                self._row_of.add(item[1], item[0])
                 self._block.append(item)
                 if len(self._block) >= BLOCK:
                     self._close_block()

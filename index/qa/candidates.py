@@ -72,18 +72,25 @@ _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 # How a reference states a default: "Default: 50M", "defaults to no", "simple (the default)", "how
 # wide it is (default 5)".
 _SAYS_DEFAULT = r"\bdefault(?:s? to|ing to|s? is|s are| value is|s?:)"
+# Several values may be written without spaces: "ctime,size,inode".
+_INNER_COMMA = r"(?<=\w),(?=\w)"
 _ABOUT_DEFAULT = "(?:for|if|in|is|on|since|to|unless|when)\\b"
 _IS_DEFAULT = rf"\((?:the |by )?default(?: value)?(?:[),;.]| (?!is\b){_ABOUT_DEFAULT})"
 _DEFAULTS = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
     for name, wording in (
         ("labelled", r"^default(?: value)?s?[ \t]*[:=|][ \t]*(?P<value>\S[^\n|]{0,80})$"),
-        ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\s,;()]{{1,80}})"),
-        ("stated", rf"{_SAYS_DEFAULT} (?P<value>[^\n,;:()]{{1,80}}?)(?=[,;:()]|\.?\s*$|\.\s)"),
+        ("stated", rf"{_SAYS_DEFAULT} (?P<value>(?:[^\s,;()]|{_INNER_COMMA}){{1,80}})"),
+        (
+            "stated",
+            rf"{_SAYS_DEFAULT} (?P<value>(?:[^\n,;:()]|{_INNER_COMMA}){{1,80}}?)"
+            rf"(?=(?!{_INNER_COMMA})[,;:()]|\.?\s*$|\.\s)",
+        ),
         (
             "stated",
             rf"\((?:[\w ]{{1,30}}, )?default (?:value )?(?!value\b|{_ABOUT_DEFAULT})(?P<value>[^\n()]{{1,80}})\)",
         ),
+        ("stated", r"\[default: (?P<value>[^\n\[\]]{1,80})\]"),
         ("stated", rf"(?P<value>[^\s(|]{{1,80}}) {_IS_DEFAULT}"),
         ("stated", rf"^(?P<value>[^\n(|]{{1,80}}) {_IS_DEFAULT}"),
         # A setting in code: `responseType: 'json', // default`.

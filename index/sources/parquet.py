@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ def read_parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
         for group in range(table.num_row_groups):
             end = number + table.metadata.row_group(group).num_rows
             try:
-                for batch in table.iter_batches(batch_size=256, row_groups=[group]):
-                    for record in _records(batch):
-                        number += 1
-                        yield Row(number, record)
+                batches = table.iter_batches(batch_size=256, row_groups=[group])
+                for record in chain.from_iterable(map(_records, batches)):
+                    number += 1
+                    yield Row(number, record)
             except (OSError, ValueError, ArithmeticError, pyarrow.ArrowException) as error:
                 yield Skipped(
                     name,

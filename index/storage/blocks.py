@@ -228,9 +228,8 @@ class BlockFile:
         """
         starts = numbers.astype(np.int64) * row_bytes + offset
         with self._gathered(starts, starts + row_bytes) as (content, positions):
-            rows: NDArray[np.uint8] = _windows(np.frombuffer(content, np.uint8), row_bytes)[
-                positions
-            ]
+            windows = _windows(np.frombuffer(content, np.uint8), row_bytes)
+            rows: NDArray[np.uint8] = windows[positions]
             return rows
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:

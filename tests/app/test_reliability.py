@@ -357,7 +357,9 @@ def test_sigterm_finishes_running_requests(home: Path) -> None:
         "texts": [f"{n} {'about sorting numbers ' * 8}" for n in range(300)],
         "labels": ["numbers", "files"],
     }
-    with running(home, shutdown_timeout_s=150) as server, ThreadPoolExecutor(2) as pool:
+    # As many threads as clients, however few processors there are.
+    options = {"shutdown_timeout_s": 150, "threads": 4}
+    with running(home, **options) as server, ThreadPoolExecutor(2) as pool:
         long_requests = [
             pool.submit(httpx.post, f"{server.url}/classify", json=long, timeout=170)
             for _ in range(2)

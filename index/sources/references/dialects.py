@@ -103,8 +103,7 @@ class _Lines:
             yield from self._outside_code(line, indent)
 
     def _outside_code(self, line: str, indent: int) -> Iterator[str]:
-        mark = line.strip()
-        margin = line[: len(line) - len(line.lstrip(" "))]
+        mark, margin = line.strip(), line[: len(line) - len(line.lstrip(" "))]
 
         indented = _INDENTED.fullmatch(mark) or _TAB.fullmatch(mark)
         fenced = _FENCED.fullmatch(mark)
@@ -114,7 +113,8 @@ class _Lines:
             self._note_fences.append(fenced["fence"])
 
         if note := indented or fenced or _COLONS.fullmatch(mark):
-            yield from _paragraph(margin, _title(note.groupdict()))
+            title = _title(note.groupdict())
+            yield from ("", f"{margin}{title}", "") if title else ("",)
         elif note := _ALERT.fullmatch(mark):
             quote = f"{margin}{note['quote']}"
             yield from (f"{quote}{_title(note.groupdict())}", quote)
@@ -129,10 +129,6 @@ def _ends(line: str, fence: str) -> bool:
     """Whether a line ends the block that a fence began."""
     mark = line.strip()
     return mark.startswith(fence) and not mark.strip(fence[0])
-
-
-def _paragraph(margin: str, title: str) -> tuple[str, ...]:
-    return ("", f"{margin}{title}", "") if title else ("",)
 
 
 def _title(note: dict[str, str | None]) -> str:

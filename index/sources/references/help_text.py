@@ -17,6 +17,7 @@ from itertools import pairwise
 from textwrap import dedent
 
 from purlin.index.sources.references.page_markup import marked
+from purlin.index.sources.references.page_sections import option_names
 
 MIN_TERMS = 3
 MAX_TERM = 120  # characters
@@ -43,7 +44,6 @@ _OPTION, _OPTION_WITH_VALUES = (
     re.compile(rf"{option}(?:(?:,| /) {option})*+")
     for option in (rf"-{{1,2}}[\w?][\w-]*+(?:{_VALUE}){count}" for count in ("?+", "*+"))
 )
-_OPTION_NAME = re.compile(r"(?<![^\s,])-{1,2}[\w?][\w-]*")
 _GAP = re.compile(r" {2,}")
 # Python tells its own options so: `-c cmd : program passed in as string`.
 _COLON = re.compile(r"(-\S+(?: \S+)?) +: ")
@@ -91,8 +91,7 @@ class _Term:
     def html(self) -> str:
         """The term with its names marked."""
         name = self.text.partition("=")[0].partition(" ")[0] or self.text
-        names = [name] if not self.text.startswith("-") else _OPTION_NAME.findall(self.text)
-        return f"<dt>{marked(self.text, names)}</dt>"
+        return f"<dt>{marked(self.text, option_names(self.text) or [name])}</dt>"
 
 
 @dataclass(slots=True)

@@ -44,9 +44,8 @@ class ManReader:
 
     def read(self, source: str) -> tuple[PageMarkup, str, str]:
         """The page, its name and its section of the manual."""
-        for line, macro, arguments in Macros(self._strings, lambda macro: macro not in _OWN).read(
-            source
-        ):
+        macros = Macros(self._strings, lambda macro: macro not in _OWN)
+        for line, macro, arguments in macros.read(source):
             self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))

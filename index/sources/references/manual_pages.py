@@ -35,7 +35,7 @@ _MAN2HTML = re.compile(r"Section: .*\([1-9]\w{0,8}\)")
 # The sections of commands, system calls, functions, games and Tcl's commands.
 _CALLABLE = re.compile(r".*\((?:[12368n]\w*)\)")
 _OF_LIBRARY = re.compile(r".*\([23]\w*\)")
-# The text of NAME: `gzip, gunzip - compress or expand files`.
+# The text of NAME, and what Sphinx makes of it: `gzip, gunzip - compress or expand files`.
 _INTRODUCTION = re.compile(
     r"(?P<names>[^\s,]+(?:, [^\s,]+)*) (?:-|\u2013|\u2014|\u2212) (?P<purpose>\S.*)"
 )
@@ -92,17 +92,19 @@ def _spelled(name: str, own_names: Sequence[str]) -> str:
 def name_command(page: page_sections.Page, page_format: str) -> None:
     """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip.
 
-    Of the source of a manual page, the first section is the entry of the command or functions, and
-    of what a program prints about itself, that of the program.
+    Of the source of a manual page, the first section is the entry of the command or functions, of
+    what a program prints about itself, that of the program, and of a page that Sphinx made of a
+    manual page, the synopsis.
     """
     is_source = page_format in ("asciidoc", "manual")
-    subject = command(page.title) if is_source else _own_name(page)
+    subject = command(page.title) if is_source else _own_name(page) or _define_synopsis(page)
     if page_format == "help":
         subject = page.title
     is_callable = is_source and _CALLABLE.fullmatch(page.title) is not None
 
     for section in page.sections:
-        if not subject or section.title == page.title:
+        is_own_entry = section.directive == "function" and section.title == subject
+        if not subject or section.title == page.title or is_own_entry:
             continue
         section.context = (subject, *section.context)
         if is_callable and section.directive == "term" and section.title.split(" ")[0] == subject:
@@ -115,6 +117,24 @@ def name_command(page: page_sections.Page, page_format: str) -> None:
         program = page.sections[0]
         program.directive = "function"
         program.names = program.signatures = [subject]
+
+
+def _define_synopsis(page: page_sections.Page) -> str:
+    """Make an entry of the synopsis of a page such as "wait - wait for jobs"; return what it calls."""
+    stated = _INTRODUCTION.fullmatch(page.title)
+    sections = (each for each in page.sections[:3] if each.title.lower() == "synopsis")
+    synopsis = next(sections, None)
+    if stated is None or synopsis is None:
+        return ""
+
+    # The page of `string split` is called "string-split".
+    title = stated["names"].split(", ")[0]
+    name = next((name for name in (title, title.replace("-", " ")) if _calls(synopsis, name)), "")
+    if name:
+        synopsis.title, synopsis.directive = name, "function"
+        synopsis.names = synopsis.signatures = [name]
+        synopsis.blocks.insert(0, page_sections.Block(stated["purpose"]))
+    return name
 
 
 def _define(page: page_sections.Page) -> None:

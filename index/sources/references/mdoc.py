@@ -318,9 +318,8 @@ class MdocReader:
     def _reference_to(self, line: _Words, macro: str, arguments: Words) -> None:
         """The name of a page, function, header or address, with what belongs to it."""
         marks = [word for word, quoted in arguments if not quoted and word in _CLOSING]
-        first, *rest = [word for word, quoted in arguments if quoted or word not in _CLOSING] or [
-            ""
-        ]
+        texts = [word for word, quoted in arguments if quoted or word not in _CLOSING]
+        first, *rest = texts or [""]
 
         if macro == "Xr":
             line.add(f"{first}({rest[0]})" if rest else first)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from purlin.index.records import Span
 
 MAX_TITLE = 200  # characters
+
+_OPTION = re.compile(r"(?<![^\s,/])-{1,2}[\w?][\w-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +91,8 @@ def join_names(names: Iterable[str]) -> str:
             break
         title = longer
     return title
+
+
+def option_names(term: str) -> list[str]:
+    """Return the options of a term such as `-o, --out FILE` or `-o or --out`; empty for other terms."""
+    return _OPTION.findall(term[:MAX_TITLE]) if term.startswith("-") else []

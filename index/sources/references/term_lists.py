@@ -105,9 +105,7 @@ class _Page:
             self.tokens.append(tokens[0])
             return 1
         term, description = parts
-        self._open("dt")
-        self.tokens.append(replace(tokens[2], children=term))
-        self._close("dt")
+        self._add("dt", replace(tokens[2], children=term))
         self._open("dd")
         self.tokens += tokens[1], replace(tokens[2], children=description), tokens[3]
         return 4
@@ -146,17 +144,12 @@ class _Page:
 
     def _describe(self, term: Token, heads: Sequence[str], cells: Sequence[Token]) -> None:
         """Add the definition of a row: what describes it, then the other cells with their heads."""
-        self._open("dt")
-        self.tokens.append(term)
-        self._close("dt")
-
+        self._add("dt", term)
         self._open("dd")
         for head, cell in sorted(zip(heads, cells, strict=True), key=lambda pair: pair[0] != ""):
             if cell.content:
                 label = Token("text", "", 0, content=head)
-                self._open("p")
-                self.tokens.append(replace(cell, children=[label, *(cell.children or [])]))
-                self._close("p")
+                self._add("p", replace(cell, children=[label, *(cell.children or [])]))
         self._close("dd")
 
     def _read_code(self, token: Token) -> int:
@@ -173,29 +166,22 @@ class _Page:
         for setting in settings:
             # A list for each: in one list, a setting without a description would get the next one's.
             self._open("dl", {"class": TERM_LIST})
-            self._open("dt")
-            self._add_text(setting.line, setting.name)
-            self._close("dt")
+            self._add("dt", _line(setting.line, setting.name))
             self._open("dd")
             for paragraph in paragraphs(setting.comments):
-                self._open("p")
-                self._add_text(paragraph)
-                self._close("p")
+                self._add("p", _line(paragraph))
             if any(map(str.strip, setting.value)):
-                self.tokens.append(
-                    replace(token, content=dedent("\n".join(setting.value)).strip("\n"))
-                )
+                value = dedent("\n".join(setting.value)).strip("\n")
+                self.tokens.append(replace(token, content=value))
             self._close("dd")
             self._close("dl")
         return 1
 
-    def _add_text(self, text: str, name: str = "") -> None:
-        """Add a line of text, with a name in it marked."""
-        before, mark, after = text.partition(name) if name else (text, "", "")
-        children = [Token("text", "", 0, content=before)]
-        if mark:
-            children += [_marked_name(mark), Token("text", "", 0, content=after)]
-        self.tokens.append(Token("inline", "", 0, content=text, children=children))
+    def _add(self, tag: str, text: Token) -> None:
+        """Add an element with its text."""
+        self._open(tag)
+        self.tokens.append(text)
+        self._close(tag)
 
     def _open(self, tag: str, attributes: dict[str, str | int | float] | None = None) -> None:
         self.tokens.append(Token(f"{tag}_open", tag, 1, attrs=attributes or {}, block=True))
@@ -285,6 +271,15 @@ def _marked(code: str) -> Iterator[Token]:
         position = end
     if position < len(code):
         yield Token("text", "", 0, content=code[position:])
+
+
+def _line(text: str, name: str = "") -> Token:
+    """Return a line of text, with a name in it marked."""
+    before, mark, after = text.partition(name) if name else (text, "", "")
+    children = [Token("text", "", 0, content=before)]
+    if mark:
+        children += [_marked_name(mark), Token("text", "", 0, content=after)]
+    return Token("inline", "", 0, content=text, children=children)
 
 
 def _marked_name(name: str) -> Token:

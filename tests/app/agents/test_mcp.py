@@ -16,7 +16,7 @@ from purlin.app.agents.mcp import HANDSHAKE
 from tests.support.agents import VERSION, rpc, text
 from tests.support.hash_encoder import HashEncoder
 from tests.support.listening import listening
-from tests.support.serving import API_KEYS, CLASSIFY_KEY, bearer, until
+from tests.support.serving import API_KEYS, CLASSIFY_KEY, PATIENTLY, bearer, until
 
 
 async def tour(client: Any) -> list[Any]:
@@ -45,7 +45,7 @@ def test_the_official_client_calls_every_tool(
             return client.protocol_version, await tour(client)
 
     with listening(home, HashEncoder(), reader=reader_directory) as url:
-        until(lambda: httpx2.get(f"{url}/readyz").status_code == 200)
+        until(lambda: httpx2.get(f"{url}/readyz", **PATIENTLY).status_code == 200)
         version, (listed, code, answer, label, invalid) = anyio.run(run, url)
 
     assert version == (VERSION if mode == "auto" else HANDSHAKE[-1])

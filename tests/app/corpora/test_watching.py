@@ -205,6 +205,18 @@ def test_a_root_that_is_gone_keeps_its_documents(
         until(lambda: "problem" not in described(client))
 
 
+def test_a_corpus_that_is_deleted_has_no_problem_any_more(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+    index(tmp_path, "code", "code", project)
+    with watching_server(tmp_path) as client:
+        project.rename(tmp_path / "away")
+        until(lambda: "are missing" in described(client).get("problem", ""))
+        builds.delete(tmp_path / "home", "code")
+        until(lambda: client.get("/corpora").json() == {"corpora": []})
+
+
 def test_a_root_that_fails_does_not_stop_the_watch_of_others(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

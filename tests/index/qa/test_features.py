@@ -267,6 +267,9 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
         ("turns it (default since 2.0), slow (default for silk)", {"turns it", "it", "slow"}, set()),
         ("weave: 'plain', // default\n\nHow it is woven.", {"plain"}, set()),
         ("{\n    weave: 'plain', // default\n    'threads': 4 # default\n}", {"plain", "4"}, set()),
+        ("how it is kept. default: time,size,name", {"time,size,name"}, set()),
+        ("--kept=<set> [default: time,size]", {"time,size", "time,size]"}, set()),
+        ("It defaults to blue, as ever.", {"blue"}, set()),
         ("A defaulter pays.", set(), set()),
     ],
 )  # fmt: skip

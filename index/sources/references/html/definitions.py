@@ -19,7 +19,13 @@ from purlin.index.sources.references.html.text import (
     do_nothing,
 )
 from purlin.index.sources.references.html.writer import Writer
-from purlin.index.sources.references.page_sections import MAX_TITLE, Block, Section, join_names
+from purlin.index.sources.references.page_sections import (
+    MAX_TITLE,
+    Block,
+    Section,
+    join_names,
+    option_names,
+)
 
 MAX_NESTED_LISTS = 32
 
@@ -302,7 +308,7 @@ def _add_signature(section: Section, text: str, names: list[str], own_id: str) -
         return
 
     section.signatures.append(text)
-    for name in names or [text.replace("\n", ", ")[:MAX_TITLE]]:
+    for name in names or option_names(text) or [text.replace("\n", ", ")[:MAX_TITLE]]:
         qualified = _qualified(name, own_id)
         if not any(f".{earlier}".endswith(f".{qualified}") for earlier in section.names):
             section.names.append(qualified)

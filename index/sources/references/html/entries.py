@@ -149,12 +149,10 @@ class Entries:
         """
         text = self._text.take_line()
         number = _NUMBER.match(text)
-        if number and not _is_version(text, number[0], self._enclosing_titles(level)):
+        enclosing = (self._head.title, *self._outline.titles_above(level))
+        if number and not _is_version(text, number[0], enclosing):
             text = text[number.end() :]
         return text[:MAX_TITLE]
-
-    def _enclosing_titles(self, level: int) -> Iterable[str]:
-        return (self._head.title, *self._outline.titles_above(level))
 
     # -- entries -----------------------------------------------------------------------------------
 

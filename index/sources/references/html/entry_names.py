@@ -219,23 +219,19 @@ def rust(heading: str, code: str, page_title: str, anchor: str) -> Entry | None:
         directive = _RUST_DIRECTIVES.get(kind, "method")
         return Entry((f"{item}::{name[1] or name[2]}",), directive, (line,), context=(qualified,))
 
-    kinds, declared = _RUST_ITEM.match(heading), _RUST_DECLARED.search(line)
-    if kinds is None or declared is None or declared[1] != item:
+    headed, declared = _RUST_ITEM.match(heading), _RUST_DECLARED.search(line)
+    if headed is None or declared is None or declared[1] != item:
         return None
-    directive = kinds.lastgroup or ""
+    directive = headed.lastgroup or ""
     if directive == "macro":
         # Of each rule of a macro, what it takes.
         return Entry((f"{qualified}!",), directive, tuple(_rules(code)), is_whole_page=True)
-    is_type = directive == "class"
-    head = line.partition("{")[0].strip() if is_type else line
-    has_all_code = not is_type or "/* private fields */" in code or "{" not in code
-    return Entry(
-        (qualified,),
-        directive,
-        (head,),
-        has_all_code=has_all_code or heading.startswith("Trait"),
-        is_whole_page=not is_type,
-    )
+    if directive != "class":
+        return Entry((qualified,), directive, (line,), is_whole_page=True)
+
+    head, brace, _ = line.partition("{")
+    has_all_code = not brace or "/* private fields */" in code or heading.startswith("Trait")
+    return Entry((qualified,), directive, (head.strip(),), has_all_code=has_all_code)
 
 
 def _rules(code: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
@@ -18,7 +17,13 @@ from purlin.index.sources.references.html.vocabulary import (
     PROPERTY,
 )
 from purlin.index.sources.references.html.writer import Writer
-from purlin.index.sources.references.page_sections import MAX_TITLE, Block, Section, join_names
+from purlin.index.sources.references.page_sections import (
+    MAX_TITLE,
+    Block,
+    Section,
+    join_names,
+    option_names,
+)
 
 MAX_ENTRY_ROWS = 1_000  # of a table whose rows become entries
 MAX_PROPERTY = 200  # characters of a cell that becomes a property
@@ -77,6 +82,8 @@ class Tables:
         if self._heads and self._rows and self._row_count == len(self._rows) + 1:
             self._close_headed()
             return
+        if not self._heads and self._may_begin_entry:
+            self._close_options()
 
         cells, self._only_row = self._only_row, []
         if self._row_count != 1 or not _heads_entry(cells) or not self._may_begin_entry:
@@ -102,18 +109,30 @@ class Tables:
             return
 
         directive = _named_in(heads)
-        are_entries = directive and all(_NAMES.fullmatch(row.cells[0]) for row in rows)
+        are_entries = directive and all(_names(row.cells[0]) for row in rows)
         if are_entries and self._may_begin_entry:
             del blocks[-len(texts) :]
             for row in rows:
                 self._add_entry(directive, heads, row)
         elif len(rows) == 1 and not directive and _are_properties(heads, rows[0].cells):
             del blocks[-len(texts) :]
-            self._writer.write("\n".join(_properties(heads, rows[0].cells)))
+            cells = zip(heads, rows[0].cells, strict=False)
+            self._writer.write("\n".join(_property(head, cell) for head, cell in cells if cell))
+
+    def _close_options(self) -> None:
+        """Make entries of the rows that name an option and describe it, if there are two."""
+        rows, self._rows = self._rows, []
+        options = {_joined(row.cells): option for row in rows if (option := _option(row))}
+        blocks = self._outline.target.blocks
+        others = [block for block in blocks[-self._row_count :] if block.text not in options]
+        if len(options) > 1 and len(options) + len(others) == self._row_count:
+            blocks[-self._row_count :] = others
+            for option in options.values():
+                self._add_entry("option", ["description"] * len(option.cells), option)
 
     def _add_entry(self, directive: str, heads: list[str], row: _Row) -> None:
         outer = self._outline.section
-        names = row.cells[0].split(", ")
+        names = _names(row.cells[0])
         entry = Section(
             join_names(names),
             directive,
@@ -178,7 +197,7 @@ class Tables:
         """Keep the heads of columns, and the rows below them while their number is small."""
         if self._is_head:
             self._heads = cells if self._row_count == 0 and all(cells) and len(cells) > 1 else []
-        elif 1 < len(cells) <= len(self._heads) and len(self._rows) < MAX_ENTRY_ROWS:
+        elif 1 < len(cells) <= len(self._heads or cells) and len(self._rows) < MAX_ENTRY_ROWS:
             self._rows.append(_Row(cells, anchor))
 
     def _is_argument(self, cells: list[str]) -> bool:
@@ -244,6 +263,17 @@ def _joined(cells: list[str]) -> str:
     return " | ".join(cells).strip()
 
 
+def _names(cell: str) -> list[str]:
+    """Return what a cell names: `todir, tofile`, or the options of `-o, --out FILE`."""
+    return option_names(cell) or (cell.split(", ") if _NAMES.fullmatch(cell) else [])
+
+
+def _option(row: _Row) -> _Row | None:
+    """Return a row that has an option and what it does, without its empty cells."""
+    cells = list(filter(None, row.cells))
+    return _Row(cells, row.anchor) if len(cells) > 1 and option_names(cells[0]) else None
+
+
 def _named_in(heads: list[str]) -> str:
     """Return what the first column names: `attribute`, `option` and the like; empty if it may be anything."""
     word = heads[0].lower().removesuffix(" name").removesuffix("s")
@@ -265,9 +295,3 @@ def _are_properties(heads: list[str], cells: list[str]) -> bool:
 
 def _property(head: str, cell: str) -> str:
     return f"{head[:1].upper()}{head[1:]}: {cell}"
-
-
-def _properties(heads: list[str], cells: list[str]) -> Iterator[str]:
-    for head, cell in zip(heads, cells, strict=False):
-        if cell:
-            yield _property(head, cell)

@@ -99,3 +99,17 @@ def test_headings_of_markdown_that_are_code_are_definitions(
 def test_other_headings_of_markdown_are_sections(heading: str) -> None:
     section = read_page(markdown.html(f"# Ferry\n\n## {heading}\n\nText.\n")).sections[-1]
     assert section.directive == "section"
+
+
+def test_a_term_that_begins_with_an_option_is_named_by_its_options() -> None:
+    terms = {
+        "<b>-n</b> or <b>--name</b> NAME": ["-n", "--name"],
+        "--export or -x": ["--export", "-x"],
+        "-o FILE": ["-o"],
+        "-1": ["-1"],
+        "-> Door": ["-> Door"],
+        "less -o": ["less -o"],
+    }
+    lists = "".join(f"<dl><dt>{term}</dt><dd>x</dd></dl>" for term in terms)
+    sections = read_page(lists).sections
+    assert [section.names for section in sections] == list(terms.values())

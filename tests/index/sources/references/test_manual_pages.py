@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from purlin.index.sources.references import manual, manual_pages
+from tests.support.files import write_tree
 from tests.support.references import REFERENCE, by_id, only_skipped, read
 
 MANUALS = REFERENCE / "manual"
@@ -338,3 +339,35 @@ def test_broken_and_huge_compressed_pages_are_skipped(
 def test_hostile_pages_are_read_in_time(part: str) -> None:
     for head in (".TH A 1\n.SH NAME\na \\- b\n.SH D\n", ".Dd x\n.Dt A 1\n.Sh NAME\n"):
         manual_pages.html(head + part * 5_000)
+
+
+def test_the_synopsis_of_a_page_by_sphinx_is_the_entry_of_its_command(tmp_path: Path) -> None:
+    page = """<h1>stow-put - put files away</h1><h2>Synopsis</h2><pre>{} [-n] [FILE]</pre>
+        <h2>Description</h2><p>Files stay files.</p>
+        <dl><dt><b>-n</b> or <b>--dry-run</b></dt><dd>Puts nothing.</dd></dl>"""
+    write_tree(tmp_path, {"put.html": page.format("stow put"), "other.html": page.format("hold")})
+    entries = by_id(tmp_path)
+    entry, description, option = (entries[key] for key in entries if key.startswith("put"))
+    assert (entry.title, entry.fields["directive"]) == ("stow put", "function")
+    assert entry.body == "stow put\n\nput files away\n\nstow put [-n] [FILE]"
+    assert (entry.context, description.context) == ((), ("stow put",))
+    assert (option.title, option.context) == ("-n, --dry-run", ("stow put",))
+
+    other = [entries[key].title for key in entries if key.startswith("other")]
+    assert other == ["Synopsis", "Description", "-n, --dry-run"]
+
+
+def test_a_term_that_is_the_command_alone_is_a_form_of_it(tmp_path: Path) -> None:
+    source = r""".TH wind 1
+.SH NAME
+wind \- winds threads
+.SH SYNOPSIS
+wind [cancel]
+.SH FORMS
+.TP
+\fBwind\fR
+Winds all.
+"""
+    write_tree(tmp_path, {"wind.1": source})
+    [form] = [each for key, each in by_id(tmp_path).items() if "Winds all." in each.body]
+    assert (form.title, form.context, form.fields["directive"]) == ("wind", ("wind",), "function")

@@ -73,3 +73,38 @@ def test_a_row_of_properties_makes_a_setting_of_its_section() -> None:
     assert (section.title, section.directive) == ("MaxDoors", "option")
     properties = "Type: integer\nDefault: 200\nLegacy directive: $MaxDoors"
     assert section.compose()[0] == f"MaxDoors\n\n{properties}\n\nHow many there are."
+
+
+def test_rows_that_describe_options_are_entries_without_heads() -> None:
+    markup = """<h1>stow put</h1><p>Puts files away.</p><table>
+        <tr><td colspan="3"><b>arguments</b></td></tr>
+        <tr><td></td><td>PATH</td><td>where to</td></tr>
+        <tr><td colspan="3"><b>options</b></td></tr>
+        <tr><td></td><td id="dry"><code>-n</code>, <code>--dry-run</code></td><td>puts nothing</td></tr>
+        <tr><td></td><td><code>--depth LEVELS</code></td><td>how deep. default: 5</td></tr>
+        <tr><td></td><td><code>--bare</code></td><td></td></tr></table><p>Files stay files.</p>"""
+    stow, dry, depth = read_page(markup).sections
+    rows = "arguments\n| PATH | where to\noptions\n| --bare |"
+    assert stow.compose()[0] == f"Puts files away.\n\n{rows}\n\nFiles stay files."
+    assert (dry.title, dry.names, dry.anchor) == ("-n, --dry-run", ["-n", "--dry-run"], "dry")
+    assert (depth.title, depth.directive, depth.headings) == ("--depth", "option", ("stow put",))
+    assert depth.compose()[0] == "--depth LEVELS\n\nhow deep. default: 5"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "<tr><td>--wide<td>opens",  # one alone may be an example
+        "<tr><td>--wide<tr><td>--shut",
+        "<tr><td>-<td>minus<tr><td>->><td>arrow",
+        "<tr><td>less --wide<td>opens<tr><td>less --shut<td>closes",
+    ],
+)
+def test_other_rows_without_heads_stay_rows(table: str) -> None:
+    assert [title for title, _ in page(f"<h1>A</h1><table>{table}</table>")] == ["A"]
+
+
+def test_options_with_values_are_named_below_any_heads() -> None:
+    rows = "<tr><td>-o, --out FILE<td>Where to.<tr><td>--quiet<td>Says less."
+    sections = read_page(f"<h1>A</h1><table><tr><th>Option<th>Meaning{rows}</table>").sections
+    assert [section.names for section in sections] == [["-o", "--out"], ["--quiet"]]
