@@ -23,14 +23,12 @@ def better_configuration(
     """
     conditions = with_language_names(filter)
 
-    def best_hit(content: Content) -> Hit | None:
+    def search(content: Content) -> Sequence[Hit]:
         searched = content_filter(corpus.field_names, content, conditions)
-        return next(iter(corpus.search(query, k=1, mode=mode, filter=searched).hits), None)
+        return corpus.search(query, k=1, mode=mode, filter=searched).hits
 
-    code = code_hits[0] if code_hits else None
-    if code is not None and "rerank" in code.scores:
-        code = best_hit("code")
-    configuration = best_hit("config")
-    if configuration is None or (code is not None and configuration.score <= code.score):
-        return None
-    return configuration
+    if any("rerank" in hit.scores for hit in code_hits):
+        code_hits = search("code")
+    best = max((hit.score for hit in code_hits), default=0.0)
+    hits = search("config")
+    return hits[0] if hits and hits[0].score > best else None
