@@ -42,9 +42,6 @@ SENTENCE_WEIGHTS = {
     "reason": 1.75,
     "occasion": 1.75,
     "advice": -1.94,
-    # share of the question's words, by their idf, in the goal that a sentence of advice begins with:
-    # "To send JSON data, pass an object". Such advice has no other weight. Set by hand.
-    "goal": 4.0,
     # it states a condition that the question does not ask for
     "conditional": -0.39,
 }
@@ -94,7 +91,6 @@ _STATING = {
         re.I,
     ),
 }
-_GOAL = re.compile(r"(?:in order )?to (?P<goal>\w+\b[^,.;:]{1,150}), ", re.IGNORECASE)
 _CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
 # No question that wants a statement is answered by such a note or by a property of an entry; one that
 # wants a version or a default may be.
@@ -214,7 +210,6 @@ def sentence_features(
             "overlap": shared / total if total else 0.0,
             "parameter": parameter * is_named,
             "subject": _is_subject(sentence_text, names),
-            "goal": 0.0,
             "conditional": question.statement != "condition"
             and _CONDITIONAL.match(sentence_text) is not None,
         }
@@ -222,19 +217,7 @@ def sentence_features(
             features[statement] = (
                 question.statement == statement and wording.search(sentence_text) is not None
             )
-        if question.statement == "advice" and (goal := _goal_share(sentence_text, word_weights)):
-            features |= {"goal": goal, "advice": False}
         yield sentence, {name: float(value) for name, value in features.items()}
-
-
-def _goal_share(sentence: str, word_weights: Mapping[str, float]) -> float:
-    """Return the share of the question's words in the goal that a sentence begins with, by their idf."""
-    goal = _GOAL.match(sentence)
-    if goal is None:
-        return 0.0
-    total = sum(word_weights.values())
-    shared = sum(word_weights.get(token, 0.0) for token in set(tokens(goal["goal"])))
-    return shared / total if total else 0.0
 
 
 def _span_logit(token_scores: TokenScores, sentence: CharSpan) -> float:

@@ -71,26 +71,6 @@ def _first_answer(question: str, weights: dict[str, float], *passages: ReadingPa
     return passages[best.passage].text[best.start : best.end]
 
 
-def test_advice_for_the_goal_of_a_question_is_its_answer() -> None:
-    body = (
-        "Baskets are kept on a disk. They may be large. To write a basket to a disk, pass its path."
-        " To be safe, close it."
-    )
-    weights = {"write": 2.0, "basket": 1.0, "disk": 2.0}
-    passage = ReadingPassage(body)
-    advice = "To write a basket to a disk, pass its path."
-    assert _first_answer("How do I write a basket to disk?", weights, passage) == advice
-
-    question = parse_question("How do I write a basket to disk?")
-    scored = list(sentence_features(question, passage, _logits(), weights))
-    assert [(each["goal"], each["advice"]) for _, each in scored] == [
-        (0, 0),
-        (0, 0),
-        (1, 0),
-        (0, 1),
-    ]
-
-
 def test_sentences_leave_out_signature_code_and_versions() -> None:
     passage = _passage()
     texts = [passage.text[slice(*each)] for each in sentences(passage)]
