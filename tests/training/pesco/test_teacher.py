@@ -225,12 +225,12 @@ def test_what_a_label_teaches_depends_on_the_sizes(
     """Taught an even part each, rare labels would learn the texts wrongly given to them: 0.65."""
     texts, labels, prompts = blobs(counts, noise=1.2)
     teacher = Teacher(views=("prompts", "head", "neighbours"))
-    chosen, either = (
+    automatic, explicit = (
         pseudo_label([ModelVectors(texts, prompts)], None, settings)
         for settings in (teacher, replace(teacher, sizes=sizes))
     )
-    np.testing.assert_array_equal(chosen.scores, either.scores)
-    assert (chosen.labels == labels).mean() > 0.85
+    np.testing.assert_array_equal(automatic.scores, explicit.scores)
+    assert (automatic.labels == labels).mean() > 0.85
 
 
 def test_invalid_settings_are_refused() -> None:

@@ -353,8 +353,8 @@ def test_the_synopsis_of_a_page_by_sphinx_is_the_entry_of_its_command(tmp_path: 
     assert (entry.context, description.context) == ((), ("stow put",))
     assert (option.title, option.context) == ("-n, --dry-run", ("stow put",))
 
-    other = [entries[key].title for key in entries if key.startswith("other")]
-    assert other == ["Synopsis", "Description", "-n, --dry-run"]
+    titles = [entries[key].title for key in entries if key.startswith("other")]
+    assert titles == ["Synopsis", "Description", "-n, --dry-run"]
 
 
 def test_a_term_that_is_the_command_alone_is_a_form_of_it(tmp_path: Path) -> None:
