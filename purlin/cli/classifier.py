@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from purlin.cli.console import HOME, Home, out
-from purlin.index.builds.catalogs import CLASSIFIERS
 
 app = typer.Typer(no_args_is_help=True, help="List, show, activate and delete trained classifiers.")
 
@@ -21,6 +20,7 @@ def classifier_list(home: Home = HOME) -> None:
     Example: purlin classifier list
     """
     from purlin.index import builds
+    from purlin.index.builds.catalogs import CLASSIFIERS
     from purlin.index.classify.trained import read_classifier
     from purlin.index.errors import Damaged
 
@@ -52,6 +52,7 @@ def classifier_show(name: str, home: Home = HOME) -> None:
     Example: purlin classifier show tickets
     """
     from purlin.index import builds
+    from purlin.index.builds.catalogs import CLASSIFIERS
     from purlin.index.classify.trained import TrainedClassifier
 
     try:
@@ -92,6 +93,7 @@ def classifier_delete(name: str, home: Home = HOME) -> None:
     Example: purlin classifier delete old-tickets
     """
     from purlin.index import builds
+    from purlin.index.builds.catalogs import CLASSIFIERS
 
     builds.delete(home, name, CLASSIFIERS)
     out.print(f"{name}: deleted")
