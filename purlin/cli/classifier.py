@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from purlin.cli.console import HOME, Home, out
+from purlin.cli.console import HOME, Home, out, print_listed
 
 app = typer.Typer(no_args_is_help=True, help="List, show, activate and delete trained classifiers.")
 
@@ -31,18 +31,12 @@ def classifier_list(home: Home = HOME) -> None:
             directory = builds.current(home, name, CLASSIFIERS)
             spec = read_classifier(directory)
         except Damaged as error:
-            # Below the table: a message in a column would make it as wide as itself.
             table.add_row(name, Text("refused", "red"))
             problems.append(f"{name}: {error.message}")
             continue
         table.add_row(name, f"{len(spec.labels):,}", spec.created, directory.name)
 
-    if table.row_count:
-        out.print(table)
-    else:
-        out.print(f"no classifiers yet; make one with {CLASSIFIERS.create}")
-    for problem in problems:
-        out.print(Text(problem, "red"), soft_wrap=True)
+    print_listed(table, problems, CLASSIFIERS)
 
 
 @app.command("show")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from purlin.index.records import Mode
 
 if TYPE_CHECKING:
+    from purlin.index.builds.catalogs import Catalog
     from purlin.index.encoder import Purpose, TextEncoder
 
 _WIDTH = 160  # columns where the output is no terminal
@@ -50,6 +53,16 @@ class ShowProgress(Protocol):
         self, stage: str, finished_count: int, total: int | None, remaining: str = ""
     ) -> None:
         """Show how much of a stage is done, and the time it has `remaining`, if it tells that itself."""
+
+
+def print_listed(table: Table, problems: Sequence[str], catalog: Catalog) -> None:
+    """Print what a home has. Problems stand below the table: in a column they would widen it."""
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print(f"no {catalog.folder} yet; make one with {catalog.create}")
+    for problem in problems:
+        out.print(Text(problem, "red"), soft_wrap=True)
 
 
 def open_encoder(

@@ -20,6 +20,7 @@ from purlin.cli.console import (
     err,
     open_encoder,
     out,
+    print_listed,
     progress_bars,
     undone_if_interrupted,
 )
@@ -278,6 +279,7 @@ def index_list(home: Home = HOME) -> None:
     Example: purlin index list
     """
     from purlin.index import builds
+    from purlin.index.builds.catalogs import CORPORA
     from purlin.index.builds.manifests import read_manifest
     from purlin.index.errors import Damaged
 
@@ -290,18 +292,12 @@ def index_list(home: Home = HOME) -> None:
             directory = builds.current(home, name)
             manifest = read_manifest(directory)
         except Damaged as error:
-            # Below the table: a message in a column would make it as wide as itself.
             table.add_row(name, Text("refused", "red"))
             problems.append(f"{name}: {error.message}")
             continue
         counts = (f"{manifest.documents:,}", f"{manifest.passages:,}")
         table.add_row(name, manifest.kind, *counts, directory.name, str(manifest.encoder["name"]))
-    if table.row_count:
-        out.print(table)
-    else:
-        out.print("no corpora yet; make one with `purlin index build`")
-    for problem in problems:
-        out.print(Text(problem, "red"), soft_wrap=True)
+    print_listed(table, problems, CORPORA)
 
 
 @app.command("show")

@@ -27,6 +27,11 @@ from tests.support.static_files import write_static
 
 
 @pytest.fixture
+def frequent_rescans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     root.mkdir()
@@ -187,10 +192,8 @@ def test_what_changes_before_the_kernel_watches_is_indexed(
         until(lambda: "cafe" in titles(client))
 
 
-def test_a_root_that_is_gone_keeps_its_documents(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+@pytest.mark.usefixtures("frequent_rescans")
+def test_a_root_that_is_gone_keeps_its_documents(tmp_path: Path, project: Path) -> None:
     index(tmp_path, "code", "code", project)
     with watching_server(tmp_path) as client:
         active = described(client)["build"]
@@ -205,10 +208,8 @@ def test_a_root_that_is_gone_keeps_its_documents(
         until(lambda: "problem" not in described(client))
 
 
-def test_a_corpus_that_is_deleted_has_no_problem_any_more(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+@pytest.mark.usefixtures("frequent_rescans")
+def test_a_corpus_that_is_deleted_has_no_problem_any_more(tmp_path: Path, project: Path) -> None:
     index(tmp_path, "code", "code", project)
     with watching_server(tmp_path) as client:
         project.rename(tmp_path / "away")
@@ -217,10 +218,8 @@ def test_a_corpus_that_is_deleted_has_no_problem_any_more(
         until(lambda: client.get("/corpora").json() == {"corpora": []})
 
 
-def test_a_root_that_fails_does_not_stop_the_watch_of_others(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+@pytest.mark.usefixtures("frequent_rescans")
+def test_a_root_that_fails_does_not_stop_the_watch_of_others(tmp_path: Path, project: Path) -> None:
     index(tmp_path, "code", "code", project)
     feed = tmp_path / "feed" / "feed.jsonl"
     feed.parent.mkdir()
@@ -235,13 +234,12 @@ def test_a_root_that_fails_does_not_stop_the_watch_of_others(
         until(lambda: "cafe" in titles(client))
 
 
+@pytest.mark.usefixtures("frequent_rescans")
 def test_a_home_that_fails_for_a_while_is_watched_again(
     tmp_path: Path,
     project: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
     index(tmp_path, "code", "code", project)
     corpora = tmp_path / "home" / "corpora"
     with watching_server(tmp_path) as client:
@@ -289,10 +287,8 @@ def test_changes_that_no_source_reads_make_no_build(tmp_path: Path, project: Pat
         assert made[0] == active
 
 
-def test_new_and_deleted_corpora_are_followed(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
+@pytest.mark.usefixtures("frequent_rescans")
+def test_new_and_deleted_corpora_are_followed(tmp_path: Path, project: Path) -> None:
     with watching_server(tmp_path) as client:
         index(tmp_path, "code", "code", project)
         until(lambda: titles(client) == {"file_name", "get_response"})
@@ -303,6 +299,7 @@ def test_new_and_deleted_corpora_are_followed(
         until(lambda: client.get("/corpora").json() == {"corpora": []})
 
 
+@pytest.mark.usefixtures("frequent_rescans")
 def test_changes_are_indexed_where_the_kernel_has_no_watcher_left(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -310,7 +307,6 @@ def test_changes_are_indexed_where_the_kernel_has_no_watcher_left(
         raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
 
     monkeypatch.setattr("watchfiles.watch", refuse)
-    monkeypatch.setattr(watching, "RESCAN_S", 0.2)
     monkeypatch.setattr(watching, "FULL_CHECK_S", 0.5)
     index(tmp_path, "code", "code", project)
     with watching_server(tmp_path) as client:
