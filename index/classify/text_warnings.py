@@ -15,13 +15,19 @@ MIN_LABEL_WORDS = 5
 _CHARS_PER_TOKEN = 12
 
 
-def text_warnings(encoder: TextEncoder, texts: Sequence[str]) -> list[str]:
-    """Warn, in words for the caller, of texts that are cut, and of words that are hardly known."""
+def text_warnings(
+    encoder: TextEncoder, texts: Sequence[str], rows: Sequence[str] | None = None
+) -> list[str]:
+    """Warn, in words for the caller, of texts that are cut, and of words that are hardly known.
+
+    `rows` has what identifies each text's row, if they are from a file.
+    """
     warnings = []
     cut = _cut_numbers(encoder, texts)
     if cut:
         count = "1 text is" if len(cut) == 1 else f"{len(cut):,} of {len(texts):,} texts are"
-        first = "" if len(texts) == 1 else f" (the first is number {cut[0]:,})"
+        place = f"row {rows[cut[0] - 1]}" if rows else f"number {cut[0]:,}"
+        first = "" if len(texts) == 1 else f" (the first is {place})"
         warnings.append(
             f"{count} longer than the {encoder.max_tokens} tokens that the encoder reads{first}: "
             "what follows them does not count. Classify shorter parts, or begin with what matters."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import shutil
 import sys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from purlin.index.classify.texts import TextRow
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import NamedLabels
+    from purlin.index.pace import Progress
     from purlin.index.records import Classification
 
 ABOUT = """Label texts by the names of the labels alone, without training, or by a classifier made by
@@ -42,24 +44,29 @@ def run(arguments: Sequence[str]) -> int:
     texts = [row.text for row in rows]
     check_texts(texts)
     classifier = _trained(options) if options.classifier else _untrained(options)
-    _note_warnings([*classifier.label_set.warnings(), *text_warnings(classifier.encoder, texts)])
+    names = [row.id for row in rows] if options.texts else None
+    of_texts = text_warnings(classifier.encoder, texts, names)
+    _note_warnings([*classifier.label_set.warnings(), *of_texts])
 
-    # Texts that are classified together, or printed in another order, are not classified in blocks.
-    size = len(rows) if options.transductive or options.review is not None else _BLOCK
+    # Texts that are classified together are one block.
+    size = len(rows) if options.transductive else _BLOCK
     unlabelled = 0
-    for start in range(0, len(rows), size):
-        block = rows[start : start + size]
-        block_texts = [row.text for row in block]
-        classified = classifier.classify(block_texts, min_score=options.min_score)
-        results = list(zip(block, classified, strict=True))
-        unlabelled += sum(not _labels_of(result) for _, result in results)
-        if options.review is not None:
-            results.sort(key=lambda pair: _certainty(pair[1], options.min_score))
-            del results[options.review :]
+    doubtful: list[tuple[TextRow, Classification]] = []
+    with _progress() as show:
+        for start in range(0, len(rows), size):
+            show("classify", start, len(rows))
+            block = rows[start : start + size]
+            block_texts = [row.text for row in block]
+            classified = classifier.classify(block_texts, min_score=options.min_score)
+            results = list(zip(block, classified, strict=True))
+            unlabelled += sum(not _labels_of(result) for _, result in results)
 
-        for row, result in results:
-            _print_result(row, result, as_json=options.json, with_id=bool(options.texts))
-        sys.stdout.flush()
+            if options.review is None:
+                _print_results(results, options)
+            else:
+                doubtful = _most_doubtful([*doubtful, *results], options)
+
+    _print_results(doubtful, options)
     return 1 if unlabelled else 0
 
 
@@ -334,6 +341,33 @@ def _log_odds(score: float) -> float:
     """Scores near 0 and 1 as far apart as those between."""
     inside = min(max(score, 1e-6), 1 - 1e-6)
     return math.log(inside / (1 - inside))
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """Show how many texts are classified; where results appear on a terminal, they do."""
+    if sys.stdout.isatty():
+        yield lambda stage, finished_count, total: None
+        return
+
+    with terminal.progress() as show:
+        yield show
+
+
+def _most_doubtful(
+    results: list[tuple[TextRow, Classification]], options: argparse.Namespace
+) -> list[tuple[TextRow, Classification]]:
+    """The results that --review prints, the most doubtful first."""
+    by_certainty = sorted(results, key=lambda pair: _certainty(pair[1], options.min_score))
+    return by_certainty[: options.review]
+
+
+def _print_results(
+    results: Iterable[tuple[TextRow, Classification]], options: argparse.Namespace
+) -> None:
+    for row, result in results:
+        _print_result(row, result, as_json=options.json, with_id=bool(options.texts))
+    sys.stdout.flush()
 
 
 def _print_result(row: TextRow, result: Classification, *, as_json: bool, with_id: bool) -> None:

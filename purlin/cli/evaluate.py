@@ -174,7 +174,8 @@ def evaluate_classify(
         opened = TrainedClassifier.load(builds.current(home, str(classifier), CLASSIFIERS))
         check_truth(labelled, opened.spec.labels)
 
-    warnings += [*opened.label_set.warnings(), *text_warnings(opened.encoder, texts)]
+    warnings += opened.label_set.warnings()
+    warnings += text_warnings(opened.encoder, texts, [row.id for row in labelled])
     results = opened.classify(texts, min_score=min_score)
     if not (multi or min_score):
         warnings += _unlabelled_warnings(labelled)

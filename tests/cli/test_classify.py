@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,29 @@ def test_classify_prints_the_doubtful_first(shop: Path, encoder: str, capsys: Ca
     assert purlin("classify", *options, "--review", 2) == 0
     review = records_of(capsys)
     assert review == sorted(records, key=lambda record: record["margin"])[:2]
+
+
+def test_long_reviews_show_their_progress(
+    shop: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of 6 texts in blocks of 2, the most doubtful are in different blocks.
+    texts = ["send receipt", "format receipt price", "send price", "format price"] * 2
+    (shop / "texts.txt").write_text("\n".join(texts[:6]))
+    options = ("--texts", "texts.txt", *BY_NAMES, "--encoder", encoder, "--json", "--review", 3)
+    assert purlin("classify", *options) == 0
+    at_once = records_of(capsys)
+
+    stages: list[tuple[str, int, int | None]] = []
+
+    @contextlib.contextmanager
+    def progress() -> Iterator[Any]:
+        yield lambda *stage: stages.append(stage)
+
+    monkeypatch.setattr("purlin.cli.classify._BLOCK", 2)
+    monkeypatch.setattr("purlin.cli.terminal.progress", progress)
+    assert purlin("classify", *options) == 0
+    assert records_of(capsys) == at_once
+    assert stages == [("classify", start, 6) for start in (0, 2, 4)]
 
 
 def test_classify_prints_all_labels_that_fit(encoder: str, capsys: Captured) -> None:

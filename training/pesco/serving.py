@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.zero_shot import ClassScores, shared_scores
 from purlin.index.encoder import Vectors
 from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.check import TrainingCheck, check_training
@@ -30,12 +30,11 @@ MAX_SCORES_FOR_TEMPERATURE = 2_000_000
 
 
 def calibrated_classifier(
-    training: SelfTraining, number: int, text_model: TextModel
+    training: SelfTraining, number: int, text_model: TextModel, targets: ClassScores
 ) -> CalibratedClassifier:
     """Make a classifier of the model of round `number`: its prompts, with a head if so set.
 
-    The temperature is fitted to the first teacher's labels. The encoder has been trained on later
-    ones, so it agrees with them even where they are wrong, and would seem too confident.
+    The temperature is fitted to `targets`, the `expected_shares`.
     """
     embeddings = training.embeddings(number, text_model)
     pool, vectors = embeddings.texts, embeddings.prompts
@@ -50,7 +49,7 @@ def calibrated_classifier(
         scores = (pool @ vectors.T).astype(np.float64) - offsets
         held_out = scores
 
-    temperature = fit_temperature(held_out, training.pseudo_labels(0))
+    temperature = fit_temperature(held_out[:: sample_step(*held_out.shape)], targets)
     accuracy = training.dev_accuracy(embeddings, vectors, offsets)
     return CalibratedClassifier(vectors, offsets, temperature, PseudoLabels.of(scores), accuracy)
 
@@ -115,17 +114,33 @@ def cross_fitted_scores(
     return scores
 
 
-def fit_temperature(scores: ClassScores, labels: Indices) -> float:
-    """The temperature at which the softmax of `scores` (N, L) makes `labels` (N,) most likely."""
-    # A sample of the texts is enough, and takes far less memory and time.
-    step = max(1, scores.size // MAX_SCORES_FOR_TEMPERATURE)
-    scores, labels = scores[::step], labels[::step]
-    rows = np.arange(len(labels))
+def expected_shares(training: SelfTraining, base_model: TextModel) -> ClassScores:
+    """How likely each label is for every `sample_step`-th text (n, L), before anything is trained.
 
+    The mean of the first teacher's labels, which are right less often than always, and of the
+    prompts' scores, by which it is right less often than it is: they do not know the other views.
+    Labels of later teachers would not do, as the encoder has memorised them with their errors.
+    """
+    embeddings = training.embeddings(0, base_model)
+    step = sample_step(len(embeddings.texts), len(embeddings.prompts))
+
+    shares = shared_scores(embeddings.texts[::step] @ embeddings.prompts.T)
+    labels = training.pseudo_labels(0)[::step]
+    shares[np.arange(len(labels)), labels] += 1
+    return shares / 2
+
+
+def sample_step(texts: int, labels: int) -> int:
+    """The step from text to text at which the sample takes far less memory and time than all."""
+    return max(1, texts * labels // MAX_SCORES_FOR_TEMPERATURE)
+
+
+def fit_temperature(scores: ClassScores, targets: ClassScores) -> float:
+    """The temperature at which the softmax of `scores` (n, L) is nearest to the shares `targets`."""
     likelihoods = []
     for temperature in TEMPERATURES:
-        shares = softmax(scores / temperature)[rows, labels]
-        likelihoods.append(np.log(shares + 1e-12).mean())
+        shares = softmax(scores / temperature)
+        likelihoods.append((targets * np.log(shares + 1e-12)).sum(1).mean())
 
     return float(TEMPERATURES[int(np.argmax(likelihoods))])
 

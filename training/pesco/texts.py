@@ -141,12 +141,13 @@ def _check_enough(count: int, repeated: int, labels: int) -> None:
     if count >= minimum:
         return
 
+    advice = ", and a thousand or more to be worth it" if minimum < 1_000 else ""
     texts = "is 1 text" if count == 1 else f"are {count:,} different texts"
     repeats = f" ({repeated:,} lines repeat one of them)" if repeated else ""
     raise InvalidInput(
-        f"There {texts}{repeats}; learning {labels} labels takes at least {minimum}, and a "
-        "thousand or more to be worth it. Give more texts, or classify without training: "
-        "POST /classify takes the labels as they are.",
+        f"There {texts}{repeats}; learning {labels:,} labels takes at least {minimum:,}{advice}. "
+        "Give more texts, or classify without training: POST /classify and `purlin classify` take "
+        "the labels as they are.",
         field="texts",
     )
 

@@ -67,6 +67,10 @@ def test_cut_texts_are_counted(encoder: Encoder) -> None:
     assert warning.startswith(
         "2 of 4 texts are longer than the 256 tokens that the encoder reads (the first is number 2)"
     )
+    # Rows without a text are left out, so that a text's number is not its row's.
+    (warning,) = text_warnings(encoder, ["short", longer], ["2", "5"])
+    assert "(the first is row 5)" in warning
+
     (alone,) = text_warnings(encoder, [longer * 50])
     assert alone.startswith("1 text is longer than the 256 tokens that the encoder reads: ")
 

@@ -294,8 +294,8 @@ def test_typical_words_follow_published_labels(
 ) -> None:
     calibrated_classifier = serving.calibrated_classifier
 
-    def swallowing(training: SelfTraining, number: int, text_model: Any) -> CalibratedClassifier:
-        classifier = calibrated_classifier(training, number, text_model)
+    def swallowing(training: SelfTraining, number: int, *rest: Any) -> CalibratedClassifier:
+        classifier = calibrated_classifier(training, number, *rest)
         swallowed = replace(
             classifier.pseudo_labels, labels=np.zeros_like(classifier.pseudo_labels.labels)
         )

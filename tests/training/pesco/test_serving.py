@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from purlin.index.classify.zero_shot import shared_scores
 from purlin.training.pesco import serving
 from purlin.training.pesco.round_state import ROUND_STATE, RoundState
 from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
 from purlin.training.pesco.teacher import class_offsets
-from purlin.training.pesco.views import linear_head
+from purlin.training.pesco.views import linear_head, softmax
 from tests.support.blobs import blobs
 from tests.training.pesco.topics import quiet, recipe_of, training_of
 
@@ -21,20 +22,62 @@ pytestmark = pytest.mark.usefixtures("one_process", "graphs_once")
 def test_temperature_follows_the_first_teacher(base: Path, tmp_path: Path) -> None:
     training = training_of(recipe_of(base, rounds=2), tmp_path)
     trained = training.train(quiet, lambda line: None)
-    classifier = serving.calibrated_classifier(training, 2, trained)
+    targets = serving.expected_shares(training, training.base_model())
+    classifier = serving.calibrated_classifier(training, 2, trained, targets)
     embeddings = training.embeddings(2, trained)
 
     pool, prompts = embeddings.texts, embeddings.prompts
     offsets = training.prompt_offsets(pool, prompts)
     scores = cross_fitted_scores(pool, training.pseudo_labels(2), prompts, offsets)
-    assert classifier.temperature == fit_temperature(scores, training.pseudo_labels(0))
+    assert classifier.temperature == fit_temperature(scores, targets)
 
     # A first teacher that agrees less makes scores less confident.
     path = training.round_directory(0) / ROUND_STATE
     state = RoundState.read(path)
     state.scores[::3] *= -1
     state.write(path)
-    assert serving.calibrated_classifier(training, 2, trained).temperature > classifier.temperature
+    doubtful = serving.expected_shares(training, training.base_model())
+    assert (
+        serving.calibrated_classifier(training, 2, trained, doubtful).temperature
+        > classifier.temperature
+    )
+
+
+def test_expected_shares_are_between_teacher_and_prompts(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = training_of(recipe_of(base, rounds=0), tmp_path)
+    text_model = training.train(quiet, lambda line: None)
+    embeddings = training.embeddings(0, text_model)
+    by_prompts = shared_scores(embeddings.texts @ embeddings.prompts.T)
+    labels = training.pseudo_labels(0)
+
+    shares = serving.expected_shares(training, text_model)
+    np.testing.assert_allclose(shares, (by_prompts + np.eye(2)[labels]) / 2)
+
+    # Of many texts a sample counts, in the targets and in the scores alike.
+    monkeypatch.setattr(serving, "MAX_SCORES_FOR_TEMPERATURE", shares.size // 3)
+    np.testing.assert_array_equal(serving.expected_shares(training, text_model), shares[::3])
+    serving.calibrated_classifier(training, 0, text_model, shares[::3])
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.9])
+def test_head_is_not_as_sure_as_it_agrees_with_its_teacher(accuracy: float) -> None:
+    """Scores of a head on the labels of a teacher that errs at random follow the targets."""
+    rng = np.random.default_rng(3)
+    texts, right, prompts = blobs((150,) * 4)
+    shuffled = rng.permutation(len(texts))
+    texts, right = texts[shuffled], right[shuffled]
+    scores = cross_fitted_scores(texts, right, prompts, np.zeros(4))
+
+    # What is expected is the label's share, and the rest shared by the others.
+    targets = np.full(scores.shape, (1 - accuracy) / 3)
+    targets[np.arange(len(right)), right] = accuracy
+    best = softmax(scores / fit_temperature(scores, targets)).max(1)
+    certain = softmax(scores / fit_temperature(scores, np.eye(4)[right])).max(1)
+
+    assert best.mean() == pytest.approx(accuracy, abs=0.03)
+    assert certain.mean() > 0.95
 
 
 def test_label_without_texts_keeps_its_prompts() -> None:
@@ -103,7 +146,7 @@ def test_temperature_maximizes_likelihood() -> None:
     rng = np.random.default_rng(1)
     labels = rng.integers(3, size=4000)
     scores = 0.1 * np.eye(3)[labels] + 0.05 * rng.standard_normal((4000, 3))
-    temperature = fit_temperature(scores, labels)
+    temperature = fit_temperature(scores, np.eye(3)[labels])
 
     # For Gaussians it is the variance over the distance.
     assert temperature == pytest.approx(0.05**2 / 0.1, rel=0.1)

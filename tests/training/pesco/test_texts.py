@@ -124,6 +124,7 @@ def test_sampling_depends_on_the_seed_alone(tmp_path: Path) -> None:
         (MANY[:3], 2, "There are 3 different texts; learning 2 labels takes at least 32"),
         (["always the same"] * 50, 2, "There is 1 text (49 lines repeat one of them)"),
         (MANY, 11, "learning 11 labels takes at least 44"),
+        (MANY, 500, "learning 500 labels takes at least 2,000. Give more texts"),
         ([" "], 2, "There are 0 different texts"),
     ],
 )
