@@ -37,8 +37,6 @@ from purlin.training.models.sentence_models import base_checkpoint, load_checkpo
 from tests.support.paths import ROOT
 from tests.support.tiny import WORDS, save_bert, save_tokenizer
 
-pytestmark = pytest.mark.usefixtures("operators_once")
-
 TEXTS = [
     "",
     "open",
