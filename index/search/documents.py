@@ -22,7 +22,7 @@ from purlin.index.search.store.filters import (
     on_fields,
     pattern_in,
 )
-from purlin.index.search.store.regexps import compiled
+from purlin.index.search.store.regexps import Scan
 from purlin.index.search.store.segment_store import Store, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
@@ -121,7 +121,7 @@ class Documents:
         mask: Mask = self.matching(on_fields(conditions))[self._document_of]
         if (pattern := pattern_in(conditions)) is not None:
             rows = np.flatnonzero(mask)
-            mask[rows] = list(compiled(pattern).passing(self._texts(rows)))
+            mask[rows] = list(map(Scan(pattern).has_line, self._texts(rows)))
         return mask
 
     def _texts(self, rows: Rows) -> Iterator[str]:

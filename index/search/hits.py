@@ -17,7 +17,7 @@ from purlin.index.search.ranking import accessories, feedback
 from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Query, Ranking
 from purlin.index.search.ranking.retrievers import Retrievers
-from purlin.index.search.store.regexps import compiled
+from purlin.index.search.store.regexps import Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Hits:
         Those of a search with a regular expression are the lines that match it.
         """
         if pattern is not None:
-            spans = compiled(pattern).spans
+            spans = Scan(pattern).spans
             return tuple(
                 replace(hit, highlights=tuple(islice(spans(hit.text), MAX_HIGHLIGHTS)))
                 for hit in hits

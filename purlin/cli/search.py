@@ -182,10 +182,15 @@ def _search_directory(options: argparse.Namespace) -> int:
 
 def _with_pattern(options: argparse.Namespace, conditions: Filter | None) -> Filter:
     """Add the regular expression of -e to the conditions of --filter."""
+    from purlin.index.errors import InvalidInput
     from purlin.index.search.store.filters import matching_line
 
     if options.regexp is None:
         return conditions or {}
+    if conditions and conditions.keys() & matching_line(options.regexp):
+        raise InvalidInput(
+            "-e and a --filter on text cannot be combined; leave one out.", field="filter"
+        )
     flags = "(?i)" if options.ignore_case else ""
     return {**(conditions or {}), **matching_line(flags + options.regexp)}
 

@@ -32,7 +32,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 @pytest.mark.parametrize(
     ("change", "field", "words"),
     [
-        ({"query": ""}, "query", "at least 1 character"),
+        ({"query": ""}, "query", "query is empty; give it at least one word"),
+        ({"filter": {"text": {"matches": "a(b"}}}, "filter.text.matches", "at character 2: unclosed group"),
+        ({"filter": {"text": {"matches": "(.?){600}"}}}, "filter.text.matches", "at most 500 are allowed"),
+        ({"filter": {"text": {"matches": 3}}}, "filter.text.matches", "as a text"),
         ({"query": " \n\t"}, "query", "empty"),
         ({"query": "word " * 200_000}, "query", "at most 4096 characters; it has 1000000"),
         ({"query": None}, "query", "valid string"),

@@ -296,6 +296,7 @@ def test_a_pattern_tells_how_many_documents_it_matches(
     ("arguments", "problem"),
     [
         (["-e", "a(b"], "at character 2: unclosed group"),
+        (["-e", "a", "--filter", "text=b"], "-e and a --filter on text cannot be combined"),
         (["-i", "receipt"], "-i is about the PATTERN of -e"),
         ([], "required: QUERY"),
     ],

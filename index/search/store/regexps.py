@@ -28,39 +28,42 @@ _FLAGS = "(?mR)"
 _FIELD = "filter.text.matches"
 
 
-class Regexp:
-    """A regular expression, which a line matches if any part of it does.
+class Scan:
+    """A comparison of texts with a regular expression, which raises InvalidInput if it takes too long.
 
-    Lines of more than 4,000 characters are read in pieces.
+    A line matches if any part of it does; lines of more than 4,000 characters are read in pieces.
     """
 
-    def __init__(self, pattern: str, matches: Callable[[str], bool]) -> None:
-        self.pattern = pattern
-        self._matches = matches
+    def __init__(self, pattern: str) -> None:
+        """Begin with a pattern. Raises InvalidInput, with the position of what is wrong with it."""
+        self._pattern = pattern
+        self._matches = _compiled(pattern)
+        self._deadline = time.thread_time() + MAX_SECONDS
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the spans (start, end) of the lines of a text that match, without their indentation."""
         for start, piece in _pieces(text):
             # Few pieces have a match, and this takes as long as for one line.
-            if not self._matches(piece):
+            if not self._has_match(piece):
                 continue
             for line in piece.split("\n"):
-                if self._matches(line):
+                if self._has_match(line):
                     yield start + len(line) - len(line.lstrip()), start + len(line)
                 start += len(line) + 1
 
-    def passing(self, texts: Iterator[str]) -> Iterator[bool]:
-        """Tell of each text whether a line of it matches. Raises InvalidInput if that takes too long."""
-        deadline = time.thread_time() + MAX_SECONDS
-        for text in texts:
-            yield next(self.spans(text), None) is not None
-            if time.thread_time() > deadline:
-                raise InvalidInput(
-                    f"The regular expression {self.pattern[:80]!r} takes more than {MAX_SECONDS:g} s "
-                    "of a processor in these documents; write it with fewer repetitions, or search fewer documents, "
-                    "such as those of one path or language.",
-                    field=_FIELD,
-                )
+    def has_line(self, text: str) -> bool:
+        """Return whether a line of a text matches."""
+        return next(self.spans(text), None) is not None
+
+    def _has_match(self, text: str) -> bool:
+        if time.thread_time() > self._deadline:
+            raise InvalidInput(
+                f"The regular expression {self._pattern[:80]!r} takes more than {MAX_SECONDS:g} s of a "
+                "processor in these documents; write it with fewer repetitions, or search fewer "
+                "documents, such as those of one path or language.",
+                field=_FIELD,
+            )
+        return self._matches(text)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
@@ -76,8 +79,8 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 @lru_cache(maxsize=64)
-def compiled(pattern: str) -> Regexp:
-    """Return a regular expression. Raises InvalidInput, with the position of what is wrong."""
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a pattern matches a text, or one of its lines. Raises InvalidInput."""
     _check_size(pattern)
 
     # Takes a while to import.
@@ -87,7 +90,7 @@ def compiled(pattern: str) -> Regexp:
         validator = SchemaValidator(core_schema.str_schema(pattern=_FLAGS + pattern))
     except SchemaError as error:
         raise InvalidInput(_problem(pattern, str(error)), field=_FIELD) from None
-    return Regexp(pattern, validator.isinstance_python)
+    return validator.isinstance_python
 
 
 def _check_size(pattern: str) -> None:
