@@ -46,18 +46,21 @@ RUN apt-get update \
     && dpkg-deb --extract python3*.deb / \
     && rm -rf /reference/* /var/lib/apt/lists/*
 
-# Only what indexing needs, so that a change of the server does not encode the demo corpora again.
+# Only what indexing needs, so that a change of the server does not make the demo corpora again. Static vectors take a
+# minute; with better ones, `docker compose up` would first encode for half an hour on two slow cores.
 FROM building AS demo
 WORKDIR /source
 COPY --from=reference /usr/share/doc /usr/share/doc
 COPY models ./purlin/models
 COPY purlin ./purlin
 COPY index ./purlin/index
-RUN PURLIN_HOME=/data /venv/bin/python -m purlin index demo
+RUN PURLIN_HOME=/data /venv/bin/python -m purlin index demo --encoder static
 
 FROM dependencies
 RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
     pip --python /venv/bin/python install --no-cache-dir --no-index --no-deps /dist/*.whl
+# Read again when a server makes better vectors.
+COPY --from=reference /usr/share/doc /usr/share/doc
 COPY --from=demo --chown=10001:10001 /data /data
 ENV PATH=/venv/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 \
     PURLIN_HOME=/data PURLIN_HOST=0.0.0.0 PURLIN_PORT=8000 PURLIN_LOG=json

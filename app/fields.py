@@ -134,6 +134,8 @@ _FieldCondition = Annotated[
 ]
 Conditions = Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)]
 Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
+# A search by a regular expression needs no words.
+OptionalQuery = Annotated[str, Field(max_length=MAX_QUERY_CHARS)]
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 

@@ -14,6 +14,7 @@ from purlin.app.fields import (
     Conditions,
     CorpusName,
     Labels,
+    OptionalQuery,
     Query,
     Strict,
     Text,
@@ -69,8 +70,8 @@ class SearchRequest(Strict):
     only excludes.
     """
 
-    query: Query = Field(
-        description="What to search for, in words or by name.",
+    query: OptionalQuery = Field(
+        description="What to search for, in words or by name; may be empty if the filter has a regular expression.",
     )
     corpus: Annotated[
         CorpusName | CorpusNames | CorporaOfKind, WrapValidator(_validate_corpora)
@@ -95,7 +96,8 @@ class SearchRequest(Strict):
         "these, which leaves out documents with such a value and keeps those without the field. "
         "A text for a field that has only numbers is refused, and so is the reverse; where a field has both, "
         'a number may be written either way (38, "38"). '
-        "Languages may be given by their usual names (Golang, C++, JS).",
+        "Languages may be given by their usual names (Golang, C++, JS). "
+        '{"text": {"matches": …}} asks for hits with a line that matches a regular expression.',
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}},
             {"condition": {"not": ["refurbished", "used"]}, "price": {"gte": 10, "not": 15}},

@@ -36,15 +36,16 @@ from purlin.app.agents.tool import (
     PathArgument,
     Tool,
 )
-from purlin.app.fields import Query, Strict, Text
+from purlin.app.fields import OptionalQuery, Strict, Text
 from purlin.index.records import Content, Hit
 from purlin.index.search.ranking.uses import first_use, relation_in
 from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
-from purlin.index.search.store.filters import beginning_with
+from purlin.index.search.store.filters import beginning_with, matching_line
 from purlin.replies import SearchReply
 
 # Below it, a hit beside those that a query names, as by the lines of a stack trace, is of no use.
 _LIKELY = 0.2
+_MAX_NUMBERS = 20  # of matching lines, of which the head of a hit names so many
 _MAX_NOTES = 400  # characters on what is not indexed
 # Characters of a line: a longer one is data, or minified.
 _MAX_LINE_CHARS = 1000
@@ -55,9 +56,15 @@ _TELLING_ROWS = 16
 class SearchCode(Strict):
     """Arguments of `search_code`."""
 
-    query: Query = Field(
-        description="What the code does, in plain words, or a name.",
+    query: OptionalQuery = Field(
+        default="",
+        description="What the code does, in plain words, or a name. May be left out beside regexp.",
         examples=["read rows from a csv file", "retry with backoff"],
+    )
+    regexp: Text | None = Field(
+        default=None,
+        description="Only hits with a line that this matches, as in ripgrep; (?i) for any case.",
+        examples=[r"max_retries\s*="],
     )
     corpus: CorpusArgument = Field(
         default=None, description="One code base of several [default: all]."
@@ -92,13 +99,18 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         paths["not"] = beginning_with(path)
     if paths:
         conditions["path"] = paths
+    if arguments.regexp is not None:
+        conditions |= matching_line(arguments.regexp)
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
     reply = with_warning(reply, left_out)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     root = backend.root(corpora[0])
-    return _code_result(reply, arguments.max_tokens, query=arguments.query, root=root)
+    has_lines = arguments.regexp is not None
+    return _code_result(
+        reply, arguments.max_tokens, query=arguments.query, has_lines=has_lines, root=root
+    )
 
 
 def _nothing_passes(
@@ -111,6 +123,7 @@ def _nothing_passes(
             ("language", arguments.language),
             ("path", arguments.path),
             ("without_path", arguments.without_path),
+            ("regexp", arguments.regexp),
         )
         if value
     ]
@@ -122,6 +135,8 @@ def _nothing_passes(
     head = warned_head(Result(text, origin_fields(reply)), reply)
 
     text = f"{head.text.removesuffix('.')}."
+    if arguments.regexp:
+        text += " Hits have no lines of imports: grep finds those."
     if arguments.path:
         beginning = backend.relative(corpora[0], arguments.path)
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
@@ -135,21 +150,23 @@ def _code_result(
     max_tokens: int,
     *,
     query: str = "",
+    has_lines: bool = False,
     near: str | None = None,
     root: Path | None = None,
 ) -> Result:
     """Hits in code as a result, those in files that have changed since marked.
 
-    Code that several hits have is shown with the first of them.
+    Code that several hits have is shown with the first of them. With `has_lines`, highlights are the
+    lines that match a regular expression.
     """
     reply = _without_unlikely(without_unlike(reply))
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
-    related = _related(query, reply)
+    related = f"{_documents(reply.total)} in all" if has_lines else _related(query, reply)
     parts: list[Part] = []
     number_of: dict[str, int] = {}
     for number, hit in enumerate(reply.hits, 1):
         twin = number_of.setdefault(hit.text, number)
-        parts.append(_code_part(query, hit, twin if twin < number else None))
+        parts.append(_code_part(query, hit, twin if twin < number else None, has_lines=has_lines))
     return fit(
         lambda count: search_head(reply, count, near, len(changed), root, related),
         "hits",
@@ -163,8 +180,11 @@ def _related(query: str, reply: SearchReply) -> str | None:
     relation = relation_in(query)
     if relation is None or not reply.related:
         return None
-    documents = "document" if reply.related == 1 else "documents"
-    return f"{relation.verb} {relation.symbol}: at least {reply.related} {documents}"
+    return f"{relation.verb} {relation.symbol}: at least {_documents(reply.related)}"
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count} documents"
 
 
 def _without_unlikely(reply: SearchReply) -> SearchReply:
@@ -174,7 +194,7 @@ def _without_unlikely(reply: SearchReply) -> SearchReply:
     return replace(reply, hits=tuple(hits))
 
 
-def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
+def _code_part(query: str, hit: Hit, twin: int | None, *, has_lines: bool) -> Part:
     """A hit; `twin` is the number of one before it with the same code."""
     path, lines, span = describe_location(hit.location, hit.document_id)
     title = hit.title[:MAX_SHOWN]
@@ -197,10 +217,19 @@ def _code_part(query: str, hit: Hit, twin: int | None) -> Part:
     head = one_line(head)
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
-    code, _ = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
+    code, highlights = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
     if code != hit.text:
         fields["cut"] = True
-    focus, start = _focus(query, code), first_line(hit.location, code)
+
+    start = first_line(hit.location, code)
+    if not has_lines:
+        focus = _focus(query, code)
+    else:
+        focus = highlights[0][0] if highlights else 0
+        if start is not None:
+            rows = [code.count("\n", 0, first) for first, _ in highlights[:_MAX_NUMBERS]]
+            fields["matching_lines"] = [start + row for row in rows]
+            head += f" · line {', '.join(map(str, fields['matching_lines']))}"
     return Part(head, fields, "code", code, focus, start, opening_line(hit), hit.score)
 
 
@@ -240,9 +269,9 @@ SEARCH_CODE = Tool(
     "search",
     "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
     "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
-    "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers. Not for exact "
-    "strings or patterns (grep), for a file whose path you know (read it), or for what documentation says "
-    "(ask_reference).",
+    "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers; with regexp, only "
+    "code with a line that matches. Not for every line with a string (grep), for a file whose path you know "
+    "(read it), or for what documentation says (ask_reference).",
     SearchCode,
     search_code,
 )

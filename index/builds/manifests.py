@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,7 @@ class Manifest:
         if self._made_by == self._rules:
             return None
 
-        command = "purlin index demo"
-        if self.local_roots:
-            command = f"purlin index build {self.kind} ... --name {self.name}"
+        command = _command(self.kind, self.name, self.sources)
         return (
             f"Corpus {self.name!r} was made by the rules of another version, so its results may be worse "
             f"than this version's. Build it again with the command that made it (`{command}`)."
@@ -104,8 +102,7 @@ class Manifest:
     @property
     def local_roots(self) -> list[Path]:
         """The directories and files that `sources` names; none if it names anything else."""
-        roots = [Path(source) for source in self.sources]
-        return roots if all(root.is_absolute() for root in roots) else []
+        return _local_roots(self.sources)
 
     def to_json(self) -> str:
         """Return one JSON object with the keys in the order above."""
@@ -136,9 +133,27 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     names = {item.name for item in fields(Manifest)}
     missing = names - values.keys() - _ADDED
     if values.get("format") != MANIFEST_FORMAT or missing or not values.keys() <= names:
+        name = directory.parent.name
+        command = _command(values.get("kind", "KIND"), name, values.get("sources", ()))
         raise Damaged(
-            f"{directory.parent.name}/{directory.name} was written by another version (format "
-            f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
+            f"{name}/{directory.name} was written by another version (format "
+            f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again with the "
+            f"command that made it (`{command}`)."
         )
     lists = {name: tuple(values.get(name, ())) for name in ("sources", "segments", "readers")}
     return Manifest(**values | lists)
+
+
+def _local_roots(sources: Sequence[str]) -> list[Path]:
+    """The sources as paths; none if one is anything else, such as the words about a demo corpus."""
+    roots = [Path(source) for source in sources]
+    return roots if all(root.is_absolute() for root in roots) else []
+
+
+def _command(kind: str, name: str, sources: Sequence[str]) -> str:
+    """The command that makes a corpus, without its sources: not every key may see their paths."""
+    return (
+        f"purlin index build {kind} ... --name {name}"
+        if _local_roots(sources)
+        else "purlin index demo"
+    )

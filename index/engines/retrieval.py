@@ -18,7 +18,7 @@ from purlin.index.engines import layout
 from purlin.index.engines.fields import RANGES, expression, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
-from purlin.index.errors import Damaged, EngineFailed, no_document
+from purlin.index.errors import Damaged, EngineFailed, InvalidInput, no_document
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask
@@ -26,7 +26,7 @@ from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens
 from purlin.index.search.store.document_records import folded_title
-from purlin.index.search.store.filters import FieldType, Filter
+from purlin.index.search.store.filters import FieldType, Filter, pattern_in
 from purlin.index.search.store.segment_store import MAX_NAMED, StoredPassage
 from purlin.index.texts.passages import path_text
 
@@ -271,6 +271,14 @@ class MilvusLexical:
         return read
 
 
+def _no_patterns() -> InvalidInput:
+    return InvalidInput(
+        "Texts in Milvus cannot be compared with a regular expression; "
+        "leave it out, or search a corpus on the server's disk.",
+        field="filter.text.matches",
+    )
+
+
 class MilvusDocuments:
     """The contract `DocumentStore`, where `Allowed` is an expression of Milvus."""
 
@@ -296,7 +304,13 @@ class MilvusDocuments:
 
     def allowed(self, conditions: Filter) -> str:
         """Return a filter as an expression. InvalidInput names a wrong field."""
+        if pattern_in(conditions) is not None:
+            raise _no_patterns()
         return expression(conditions, self.field_types, self._lists)
+
+    def first_allowed(self, allowed: str) -> Rows:
+        """Raise InvalidInput: what is listed without a query must match a regular expression."""
+        raise _no_patterns()
 
     def count(self, allowed: str) -> int:
         """Count the documents that pass a filter."""

@@ -104,6 +104,9 @@ class DocumentStore(Protocol):
     def allowed(self, conditions: Filter) -> Allowed:
         """Return what a search with this filter may return. Raises InvalidInput with the field's name."""
 
+    def first_allowed(self, allowed: Allowed) -> Rows:
+        """Return the first allowed passage of each document that has one, in the order of the sources."""
+
     def count(self, allowed: Allowed) -> int:
         """Count the documents that have an allowed passage."""
 

@@ -46,6 +46,8 @@ from purlin.index.search.store.filters import (
     check_types,
     folded,
     no_document_passes,
+    on_fields,
+    pattern_in,
 )
 from purlin.index.search.store.listing import LISTING_FILE, Listing
 from purlin.index.texts.passages import lexical_query
@@ -228,9 +230,12 @@ class Corpus:
 
         Each document has at most one hit. Pages fit together: fused scores are exact, as if every
         passage were scored, and the model for repositories and the `reranker` rank the same documents
-        for every page.
+        for every page. If the filter has a regular expression, an empty `query` ranks the documents
+        with a matching line in the order of the sources, tests and the like last.
         """
-        check_search(query, k, offset, mode)
+        check_search(query, k, offset, mode, has_pattern=pattern_in(filter) is not None)
+        if not query.strip():
+            reranker = None
         depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
 
         ranked = self.rank(query, depth, mode=mode, filter=filter)
@@ -263,13 +268,24 @@ class Corpus:
 
         `vector` is that of `query` by this corpus's encoder; without it, the query is encoded.
         """
-        check_search(query, 1, depth - 1, mode)
+        check_search(query, 1, depth - 1, mode, has_pattern=pattern_in(filter) is not None)
         clock = Clock()
+        if not query.strip():
+            return self._listed(filter, clock)
+
         prepared = self._prepare(query, mode, filter, clock, vector)
         ranking = self.retrievers.rank(prepared, depth, clock)
         total = self.retrievers.total(prepared)
         clock.lap("fetch")
         return Ranked(total, clock.laps, prepared, ranking)
+
+    def _listed(self, filter: Filter | None, clock: Clock) -> Ranked:
+        """Return all documents that pass a filter, for a search without a query."""
+        allowed, documents = self._allowed(filter)
+        query = Query("", "", "lexical", allowed, documents, pattern_in(filter))
+        ranking = self.retrievers.listed(query)
+        clock.lap("filter")
+        return Ranked(documents, clock.laps, query, ranking)
 
     def reranked(
         self,
@@ -312,7 +328,7 @@ class Corpus:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
         retrieved = self._hits.retrieved(query, ranking, start, stop)
-        hits = self._hits.highlighted(query.text, [each.hit for each in retrieved])
+        hits = self._hits.highlighted(query.text, [each.hit for each in retrieved], query.pattern)
         return self._hits.explained(query, ranking, hits) if explain else hits
 
     def passages(
@@ -416,7 +432,7 @@ class Corpus:
         named = self._names.named(query.strip()) if mode != "dense" else NO_ROWS
         written = without_frames(query) if len(named) and self._has_model else query
         text = written if len(named) else self._corrected(query)
-        prepared = Query(text, written, mode, allowed, documents)
+        prepared = Query(text, written, mode, allowed, documents, pattern_in(filter))
         prepared.named = self._passing(named, allowed)
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
@@ -479,7 +495,7 @@ class Corpus:
         if cached is not None:
             return cached
 
-        check_types(filter, self._documents.field_types)
+        check_types(on_fields(filter), self._documents.field_types)
         any_case = self.manifest.kind in ANY_CASE
         allowed = self._documents.allowed(folded(filter) if any_case else filter)
         counted = allowed, self._documents.count(allowed)
@@ -491,10 +507,12 @@ class Corpus:
         if not filter or ranked.query.document_count:
             return None
 
-        for name, condition in filter.items():
+        for name, condition in on_fields(filter).items():
             if not self._allowed({name: condition})[1]:
                 texts = self._documents.texts(name, _COMPARED_TEXTS)
                 return no_document_passes(name, condition, texts)
+        if pattern_in(filter) is not None:
+            return "No line of what the filter passes otherwise matches the regular expression."
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
 
 

@@ -15,10 +15,19 @@ from purlin.index.records import Document
 from purlin.index.search.arrays import Mask, Rows
 from purlin.index.search.contracts import Details
 from purlin.index.search.store.document_records import Head
-from purlin.index.search.store.filters import FieldType, Filter, clauses
+from purlin.index.search.store.filters import (
+    FieldType,
+    Filter,
+    clauses,
+    on_fields,
+    pattern_in,
+)
+from purlin.index.search.store.regexps import compiled
 from purlin.index.search.store.segment_store import Store, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
+
+_READ_TOGETHER = 1000  # passages
 
 _Record = TypeVar("_Record")
 
@@ -105,9 +114,28 @@ class Documents:
         return np.concatenate(masks) & self._live
 
     def allowed(self, conditions: Filter) -> Mask:
-        """Return the mask (passages,) of those whose documents pass the filter."""
-        mask: Mask = self.matching(conditions)[self._document_of]
+        """Return the mask (passages,) of those that pass the filter.
+
+        Its fields are those of documents; a regular expression is compared with the text of each passage.
+        """
+        mask: Mask = self.matching(on_fields(conditions))[self._document_of]
+        if (pattern := pattern_in(conditions)) is not None:
+            rows = np.flatnonzero(mask)
+            mask[rows] = list(compiled(pattern).passing(self._texts(rows)))
         return mask
+
+    def _texts(self, rows: Rows) -> Iterator[str]:
+        """Yield the texts of these passages; few of them are in memory at a time."""
+        for start in range(0, len(rows), _READ_TOGETHER):
+            together = rows[start : start + _READ_TOGETHER].tolist()
+            yield from self._read(Store.texts, together, self._passage_starts)
+
+    def first_allowed(self, allowed: Mask) -> Rows:
+        """Return the first allowed passage of each document that has one, in the order of the sources."""
+        rows = np.flatnonzero(allowed)
+        rows = rows[np.argsort(self.order(rows), kind="stable")]
+        first: Rows = rows[np.diff(self._document_of[rows], prepend=-1) != 0]
+        return first
 
     def count(self, allowed: Mask) -> int:
         """Count the documents that have an allowed passage."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from purlin.index.records import Document, Hit, Kind, Passage
 from purlin.index.search.contracts import DocumentStore, LexicalRetriever
-from purlin.index.search.highlights import highlight_terms, highlights
+from purlin.index.search.highlights import MAX_HIGHLIGHTS, highlight_terms, highlights
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.ranking import accessories, feedback
 from purlin.index.search.ranking.query_log import QueryLog
 from purlin.index.search.ranking.ranked import Query, Ranking
 from purlin.index.search.ranking.retrievers import Retrievers
+from purlin.index.search.store.regexps import compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,20 @@ class Hits:
             retrieved.append(Retrieved(hit, document, passage))
         return retrieved
 
-    def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """Return the hits with highlights where their texts match the query's words."""
+    def highlighted(
+        self, query: str, hits: Sequence[Hit], pattern: str | None = None
+    ) -> tuple[Hit, ...]:
+        """Return the hits with highlights where their texts match the query's words.
+
+        Those of a search with a regular expression are the lines that match it.
+        """
+        if pattern is not None:
+            spans = compiled(pattern).spans
+            return tuple(
+                replace(hit, highlights=tuple(islice(spans(hit.text), MAX_HIGHLIGHTS)))
+                for hit in hits
+            )
+
         terms = highlight_terms(query, self.kind, self.lexical.language)
         return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
 
@@ -70,7 +84,11 @@ class Hits:
         # All hits at once, so that a token's postings are read only once.
         terms = self.lexical.explain(query.weights, ranking.rows[positions])
         return tuple(
-            replace(hit, explanation=self._explanation(query, ranking, position, terms_of_hit))
+            replace(
+                hit,
+                explanation=self._explanation(query, ranking, position, terms_of_hit)
+                | ({} if query.pattern is None else {"matching_lines": len(hit.highlights)}),
+            )
             for hit, position, terms_of_hit in zip(hits, positions, terms, strict=True)
         )
 

@@ -43,9 +43,13 @@ def check_page(k: int, offset: int) -> None:
         )
 
 
-def check_search(query: str, k: int, offset: int, mode: str) -> None:
-    """Raise InvalidInput for the first argument of a search that is not valid."""
-    check_query(query)
+def check_search(query: str, k: int, offset: int, mode: str, *, has_pattern: bool = False) -> None:
+    """Raise InvalidInput for the first argument of a search that is not valid.
+
+    The query of a search that `has_pattern`, a regular expression, may be empty.
+    """
+    if query.strip() or not has_pattern:
+        check_query(query)
     check_page(k, offset)
     if mode not in ("hybrid", "dense", "lexical"):
         raise InvalidInput(f"mode is {mode[:40]!r}; use hybrid, dense or lexical.", field="mode")

@@ -24,7 +24,7 @@ from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus, SearchResult
 from purlin.index.search.limits import check_search
 from purlin.index.search.ranking.ranked import Ranked
-from purlin.index.search.store.filters import Filter, only_excludes
+from purlin.index.search.store.filters import Filter, on_fields, only_excludes, pattern_in
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
@@ -54,10 +54,10 @@ def search_corpora(
 
     Raises InvalidInput for no corpus or more than MAX_CORPORA, and for a field that no corpus has.
     """
-    check_search(query, k, offset, mode)
+    check_search(query, k, offset, mode, has_pattern=pattern_in(filter) is not None)
     _check_corpora(corpora, filter)
 
-    reranks = any(rerankers)
+    reranks = any(rerankers) and bool(query.strip())
     needed = max(offset + k, RERANK_DEPTH) if reranks else offset + k
     rankings = _rankings(corpora, query, needed, mode, filter)
     if reranks:
@@ -91,7 +91,8 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
         )
 
     field_names = {name for corpus in corpora for name in corpus.field_names}
-    if unknown := next((name for name in filter or {} if name not in field_names), None):
+    names = on_fields(filter or {})
+    if unknown := next((name for name in names if name not in field_names), None):
         listed = ", ".join(sorted(field_names)[:_LISTED]) or "none"
         raise InvalidInput(
             f"None of these corpora has a filterable field {unknown[:80]!r}. They have: {listed}.",
@@ -125,9 +126,11 @@ def _fitting(filter: Filter | None, names: Set[str]) -> Filter | None:
     """
     if filter is None:
         return None
-    own = {name: condition for name, condition in filter.items() if name in names}
-    can_pass = all(only_excludes(filter[name]) for name in filter if name not in names)
-    return own if can_pass else None
+    conditions = on_fields(filter)
+    missing = [name for name in conditions if name not in names]
+    if not all(only_excludes(conditions[name]) for name in missing):
+        return None
+    return {name: condition for name, condition in filter.items() if name not in missing}
 
 
 def _rankings(

@@ -31,24 +31,19 @@ def opening_line(hit: Hit) -> str:
     return str(hit.fields.get("signature") or hit.text.partition("\n")[0])
 
 
-def telling_row(query: str, text: str, rows: int) -> int:
+def telling_row(
+    query: str, text: str, rows: int, lines: Sequence[tuple[int, int]] | None = None
+) -> int:
     """Return the first row of the `rows` consecutive rows that have most of the query's words.
 
-    Of a query for what uses a symbol, these are the symbol's.
+    Of a query for what uses a symbol, these are the symbol's. With `lines`, the spans of some lines,
+    these are searched instead of words.
     The beginning, row 0, is preferred, since it tells what the text is: another stretch must have
     more than half as much again. A word counts for less the more often the text has it.
     """
-    ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
-    if len(ends) <= rows:
+    words_at = _words_by_row(query, text, lines)
+    if len(words_at) <= rows:
         return 0
-
-    words_at: list[list[str]] = [[] for _ in ends]
-    row = 0
-    relation = relation_in(query)
-    for start, end in matches(text, frozenset(tokens(relation.symbol if relation else query))):
-        while ends[row] <= start:
-            row += 1
-        words_at[row].append(text[start:end].lower())
     counts = Counter(word for words in words_at for word in words)
 
     # Slide the stretch down the text. Each distinct word inside counts once, however often it occurs.
@@ -73,10 +68,28 @@ def telling_row(query: str, text: str, rows: int) -> int:
     # The last row of that stretch has a match. Centre the matches: as many rows below as above, but
     # none at the top that only closes what is not shown.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
-    lines = text.split("\n")
+    text_lines = text.split("\n")
     centred = range((best_row + first_match) // 2, first_match + 1)
-    start = next((row for row in centred if _WORD.search(lines[row])), first_match)
-    return min(start, len(lines) - rows)
+    start = next((row for row in centred if _WORD.search(text_lines[row])), first_match)
+    return min(start, len(text_lines) - rows)
+
+
+def _words_by_row(
+    query: str, text: str, lines: Sequence[tuple[int, int]] | None
+) -> list[list[str]]:
+    """Return the words of the query that each row of a text has; or for each of some lines, one word."""
+    if lines is None:
+        relation = relation_in(query)
+        lines = list(matches(text, frozenset(tokens(relation.symbol if relation else query))))
+
+    ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
+    words_at: list[list[str]] = [[] for _ in ends]
+    row = 0
+    for start, end in lines:
+        while ends[row] <= start:
+            row += 1
+        words_at[row].append(text[start:end].lower())
+    return words_at
 
 
 def with_short_lines(
@@ -92,16 +105,17 @@ def with_short_lines(
     for line in text.split("\n"):
         end_offset = offset + len(line)
         inside = [(start, end) for start, end in spans if offset <= start and end <= end_offset]
-        first_end = inside[0][1] - offset if inside else 0
+        span_start, span_end = inside[0] if inside else (offset, offset)
         # The beginning tells what the line is about: it is shown if the first span is in it.
-        cut = 0 if first_end <= max_chars else first_end - max_chars // 2
+        cut = span_end - offset - max_chars // 2 if span_end - offset > max_chars else 0
+        cut = min(cut, span_start - offset)
         stop = min(cut + max_chars, len(line))
 
         shift = new_offset - offset - cut + (cut > 0)
         moved += [
-            (start + shift, end + shift)
+            (start + shift, min(end, offset + stop) + shift)
             for start, end in inside
-            if cut <= start - offset and end - offset <= stop
+            if cut <= start - offset < stop
         ]
         lines.append(f"{'…' * (cut > 0)}{line[cut:stop]}{'…' * (stop < len(line))}")
         offset += len(line) + 1

@@ -33,7 +33,7 @@ _PARTS = {
 
 def relevant(hits: Sequence[Hit]) -> list[Hit]:
     """Leave out the hits whose score is shown as 0.00: they have nothing to do with the query."""
-    return [hit for hit in hits if round(hit.score, 2) > 0]
+    return [hit for hit in hits if round(hit.score, 2) > 0 or _matching_lines(hit)]
 
 
 def why(query: str, hit: Hit) -> str:
@@ -50,6 +50,8 @@ def why(query: str, hit: Hit) -> str:
 
     query = as_searched(query, hit)
     reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
+    if count := _matching_lines(hit):
+        reasons.insert(0, f"{count} lines match" if count > 1 else "1 line matches")
     largest = _largest(hit.scores, explanation)
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
@@ -57,6 +59,11 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("accessory"):
         reasons.append("goes with what you named")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
+
+
+def _matching_lines(hit: Hit) -> int:
+    """Return how many lines of a hit match the regular expression of the search; 0 without one."""
+    return int((hit.explanation or {}).get("matching_lines", 0))
 
 
 def as_searched(query: str, hit: Hit) -> str:

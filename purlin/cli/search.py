@@ -42,7 +42,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser("search", "[CORPUS] QUERY [PATH] [options]", ABOUT, EXAMPLE)
+    parser = Parser(
+        "search", "[CORPUS] QUERY [PATH] [options] | -e PATTERN [options]", ABOUT, EXAMPLE
+    )
     add = parser.add_argument
 
     add(
@@ -71,6 +73,13 @@ def _parser() -> Parser:
         metavar="FIELD=VALUE",
         help="Or FIELD!=VALUE, FIELD<=NUMBER, FIELD>=NUMBER, in quotes. Several values mean any of them.",
     )
+    add(
+        "-e",
+        "--regexp",
+        metavar="PATTERN",
+        help="Only hits with a line that matches a regular expression; QUERY, if any, ranks them.",
+    )
+    add("-i", "--ignore-case", action="store_true", help="PATTERN matches in any case.")
     add(
         "--rerank",
         action=argparse.BooleanOptionalAction,
@@ -114,6 +123,10 @@ def _parse_intermixed(parser: Parser, arguments: Sequence[str]) -> argparse.Name
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
     options.query += words[end + 1 :]
+    if options.ignore_case and options.regexp is None:
+        parser.error("-i is about the PATTERN of -e; without one, any case matches")
+    if not options.query and options.regexp is not None:
+        options.query = [""]
     if not options.query:
         parser.error("the following arguments are required: QUERY")
     return options
@@ -143,7 +156,7 @@ def _search_directory(options: argparse.Namespace) -> int:
     from purlin.cli.corpora import opened_directory, parse_filter
     from purlin.index.workspaces.workspace import within
 
-    conditions = parse_filter(options.filter) or {}
+    conditions = _with_pattern(options, parse_filter(options.filter))
     with opened_directory(options.path, "code", options.encoder) as workspace:
         folder = within(workspace.root, options.path) if options.path else {}
         result = workspace.search(
@@ -161,8 +174,20 @@ def _search_directory(options: argparse.Namespace) -> int:
         hits = _print_hits(
             options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root
         )
+        if options.regexp is not None and result.total > len(hits):
+            terminal.print_note(f"{result.total:,} documents have a matching line")
         _print_hint(options, hits, workspace, folder)
     return len(hits)
+
+
+def _with_pattern(options: argparse.Namespace, conditions: Filter | None) -> Filter:
+    """Add the regular expression of -e to the conditions of --filter."""
+    from purlin.index.search.store.filters import matching_line
+
+    if options.regexp is None:
+        return conditions or {}
+    flags = "(?i)" if options.ignore_case else ""
+    return {**(conditions or {}), **matching_line(flags + options.regexp)}
 
 
 def _both(folder: Filter, conditions: Filter) -> Filter:
@@ -192,7 +217,9 @@ def _print_hint(
     elif is_doubtful and _may_search_more(options, workspace, folder):
         notes.append("--content all also searches documentation and configuration")
 
-    if not hits:
+    if not hits and options.regexp is not None:
+        notes.insert(0, "no hits; lines of imports are in none: grep finds those")
+    elif not hits:
         notes.insert(0, "no hits")
     elif notes and not better:
         notes.insert(0, "the best score is low")
@@ -208,7 +235,8 @@ def _better_configuration(
 
     if options.content is not None or options.filter or options.offset:
         return None
-    return better_configuration(workspace.corpus, options.query, hits, folder, options.mode)
+    conditions = _with_pattern(options, folder)
+    return better_configuration(workspace.corpus, options.query, hits, conditions, options.mode)
 
 
 def _unread(path: str, workspace: Workspace) -> str | None:
@@ -222,7 +250,7 @@ def _may_search_more(options: argparse.Namespace, workspace: Workspace, folder: 
     """Whether code is searched by default, and there is documentation or configuration, too."""
     if options.content is not None or options.filter:
         return False
-    conditions: Filter = {"content": ["docs", "config"], **folder}
+    conditions = {"content": ["docs", "config"], **_with_pattern(options, folder)}
     # Every document that passes the filter is near the query to some degree.
     result = workspace.search("anything", 1, content="all", filter=conditions, mode="dense")
     return bool(result.hits)
@@ -249,7 +277,7 @@ def _search_corpora(options: argparse.Namespace) -> int:
             filter=content_filter(
                 fields,
                 options.content or "all",
-                with_language_names(parse_filter(options.filter)),
+                with_language_names(_with_pattern(options, parse_filter(options.filter))),
             ),
             explain=True,
             rerankers=_rerankers(options, corpora),
@@ -323,19 +351,22 @@ def _print_json(options: argparse.Namespace, hit: Hit, corpus: Corpus, root: Pat
         "encoder": corpus.encoder.name,
     }
     if options.lines is not None:
-        record |= _shown_lines(options.query, hit, max(options.lines, 0))
+        record |= _shown_lines(options, hit)
     print_record(record)
 
 
-def _shown_lines(query: str, hit: Hit, count: int) -> dict[str, object]:
-    """The `count` lines of the text that say most about the query, with their highlights.
+def _shown_lines(options: argparse.Namespace, hit: Hit) -> dict[str, object]:
+    """The --lines lines of the text that say most about the query, with their highlights.
 
     `text_row` is how many lines of the text are above them.
     """
     from purlin.index.search.snippets import telling_row
     from purlin.index.search.why import as_searched
 
-    row = telling_row(as_searched(query, hit), hit.text, count) if count else 0
+    count = max(options.lines, 0)
+    lines_to_show = None if options.regexp is None else hit.highlights
+    query = as_searched(options.query, hit)
+    row = telling_row(query, hit.text, count, lines_to_show) if count else 0
     lines = hit.text.split("\n")
     start = sum(len(line) + 1 for line in lines[:row])
     text = "\n".join(lines[row : row + count])
@@ -374,8 +405,13 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     count = _LINES if options.lines is None else max(options.lines, 0)
     # The signature, or else the first line, and a mark of what is left out take two.
     query = as_searched(options.query, hit)
-    row = telling_row(query, hit.text, count - 2) if count > _FEW_LINES else 0
-    if row > 1:
+    lines_to_show = None if options.regexp is None else hit.highlights
+    row = 0
+    if count > _FEW_LINES or lines_to_show:
+        row = telling_row(query, hit.text, max(count - 2, 1), lines_to_show)
+    if row and count <= _FEW_LINES:
+        lines = lines[row:]
+    elif row > 1:
         start = first_line(hit.location, hit.text)
         above = "1 line" if row == 2 else f"{row - 1} lines"
         mark = f"… {above}" if start is None else f"… line {start + row}:"

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +25,9 @@ from tests.support.paths import ROOT
 from tests.support.serving import FUNCTIONS, PATIENTLY, bearer, make, numbered, until
 from tests.support.traffic import HOST, Load, Server, free_port, running
 
-HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin"
+HAPROXY = shutil.which("haproxy", path=SYSTEM_PATH)
+IPTABLES = shutil.which("iptables", path=SYSTEM_PATH)
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.replicas.yml").read_text())["services"]
 REPLICAS = ("replica-1", "replica-2", "replica-3")
 
@@ -116,6 +119,47 @@ def test_replicas_behind_the_proxy(tmp_path: Path) -> None:
         for server in replicas:
             until(lambda server=server: serves(server, secret) == first)  # type: ignore[misc]
         assert httpx.get(f"{url}/metrics", **PATIENTLY).status_code == 404
+
+
+@needs_haproxy
+@pytest.mark.long
+@pytest.mark.skipif(IPTABLES is None or os.geteuid() != 0, reason="takes iptables, as root")
+def test_requests_at_a_lost_machine_are_answered_by_another(tmp_path: Path) -> None:
+    """A machine that is lost closes nothing: its requests would wait for 65 s."""
+    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
+
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
+        url = stack.enter_context(proxied(replicas, replicas[0]))
+        body = {"corpus": "code", "query": "sort numbers"}
+        load = Load(url, lambda _: ("POST", "/search", body), clients=6)
+        with load:
+            until(lambda: load.answered > 100)
+            stack.enter_context(unreachable(replicas[0].port))
+            answered = load.answered
+            until(lambda: load.answered > answered + 100)
+            stopped = time.monotonic()
+
+        assert time.monotonic() - stopped < 30
+        assert load.statuses.keys() == {200}
+        assert not load.lost
+
+
+@contextmanager
+def unreachable(port: int) -> Iterator[None]:
+    """Drop all packets to and from a port of the loopback."""
+    rules = [
+        ["INPUT", "-i", "lo", "-p", "tcp", end, str(port), "-j", "DROP"]
+        for end in ("--sport", "--dport")
+    ]
+    assert IPTABLES is not None
+    for rule in rules:
+        subprocess.run([IPTABLES, "-A", *rule], check=True)
+    try:
+        yield
+    finally:
+        for rule in rules:
+            subprocess.run([IPTABLES, "-D", *rule], check=True)
 
 
 def serves(server: Server, secret: str) -> str | None:

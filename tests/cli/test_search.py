@@ -250,3 +250,60 @@ def test_search_clones_a_url(shop: Path, encoder: str, tmp_path: Path, capsys: C
     clone = (shop / printed_path).resolve()
     assert clone.read_text() == MAIL
     assert clone.is_relative_to(tmp_path / "cache" / "clones")
+
+
+def test_hits_of_a_pattern_show_the_line_that_matches(
+    shop: Path, encoder: str, capsys: Captured
+) -> None:
+    filler = "".join(f"    step({number})\n" for number in range(30))
+    (shop / "jobs.py").write_text(f"def run(job):\n{filler}    MAX_tries = 3\n{filler}")
+    options = ["--encoder", encoder, "-e", r"max_tries\s*="]
+
+    assert purlin("search", "send a receipt", *options, "-i") == 0
+    place, opening, mark, *lines = capsys.readouterr().out.splitlines()
+    assert place.startswith("jobs.py:1-62  1. run  0.")
+    assert "(1 line matches; " in place
+    assert (opening, mark) == ("   │ def run(job)", "   │ … line 29:")
+    assert "   │     MAX_tries = 3" in lines
+
+    # Without a question, and with few lines.
+    assert purlin("search", *options, "-i", "--lines", 2) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "   │     MAX_tries = 3"
+    assert purlin("search", *options, "-i", "--lines", 1, "--json") == 0
+    [record] = records_of(capsys)
+    assert record["text"] == "    MAX_tries = 3"
+    assert record["highlights"] == [[4, 17]]
+
+
+def test_a_pattern_without_matches_says_what_is_not_searched(
+    shop: Path, encoder: str, capsys: Captured
+) -> None:
+    assert purlin("search", "-e", "IMPORT", "--encoder", encoder) == 1
+    assert "no hits; lines of imports are in none: grep finds those" in capsys.readouterr().err
+    # The page of documentation has such a line.
+    assert purlin("search", "-e", "kept", "--encoder", encoder) == 1
+    assert "--content all also searches documentation" in capsys.readouterr().err
+
+
+def test_a_pattern_tells_how_many_documents_it_matches(
+    shop: Path, encoder: str, capsys: Captured
+) -> None:
+    assert purlin("search", "-e", "^def ", "-k", 1, "--encoder", encoder) == 0
+    assert re.search(r"\d documents have a matching line", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["-e", "a(b"], "at character 2: unclosed group"),
+        (["-i", "receipt"], "-i is about the PATTERN of -e"),
+        ([], "required: QUERY"),
+    ],
+)
+def test_patterns_are_refused_with_what_is_wrong(
+    shop: Path, encoder: str, capsys: Captured, arguments: list[str], problem: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(purlin("search", *arguments, "--encoder", encoder))
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err

@@ -22,6 +22,8 @@ _SUFFIX = re.compile(r"\.\w{1,12}$")
 # and above it, as Go has it: `main.(*Pump).Open(0x0)`, `/srv/pump.go:12`;
 # or behind its line: `line 12, in open`, `pump.rb:12:in 'Pump#open'`.
 _BEFORE = re.compile(r"([\w$]+) ?(?:\(|\([^()\n]*\)(?: in | at |\n[ \t]+))(?:\w+:)?$")
+# What the JVM calls a function of Clojure, or a lambda in one of Kotlin: `main$apply_task.invoke(main.clj:12)`.
+_INVOKED = re.compile(r"\$([A-Za-z]\w*)(?:\$\w+)*\.(?:invoke|invokeStatic|doInvoke)\($")
 _BEHIND = re.compile(r"[,:] ?in [`']?(?:[\w:]+[#.])?([\w$]+)")
 _MAX_BEFORE = 200  # characters
 # Lines of a stack trace that name places, or only say that places follow.
@@ -64,6 +66,9 @@ def without_frames(query: str) -> str:
 def _function(match: re.Match[str]) -> str:
     """Return the name of the function that a stack trace has at a place; "" if it has none."""
     before = match.string[max(0, match.start() - _MAX_BEFORE) : match.start()]
+    if invoked := _INVOKED.search(before):
+        is_clojure = match["path"].endswith((".clj", ".cljc"))
+        return invoked[1].replace("_", "-") if is_clojure else invoked[1]
     name = _BEHIND.match(match.string, match.end()) or _BEFORE.search(before)
     return name[1] if name else ""
 

@@ -86,6 +86,7 @@ class Query:
 
     - `text`: the query as it is searched; `written`: as the user wrote it, without a stack trace.
     - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
+    - `pattern`: the regular expression that a line of each hit matches, if the filter has one.
     - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
     - `nearness`: that of documents to earlier queries.
     - `named`: allowed rows whose id, title or code is exactly the query.
@@ -102,6 +103,7 @@ class Query:
     mode: Mode
     allowed: Allowed | None
     document_count: int
+    pattern: str | None = None
     vector: Vectors | None = None
     nearness: Nearness | None = None
     weights: Mapping[str, float] = field(default_factory=dict)

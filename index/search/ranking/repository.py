@@ -60,6 +60,8 @@ USE, DEFINITION_OF_USED = 0.8, 0.1
 _MIN_PREFIX = 4
 SEPARATOR = re.compile(r"::|->|[.#\\]")
 _NAME = re.compile(r"[^\W\d][\w$]*[!?]?(?:(?:::|->|[.#\\])[\w$]+[!?]?)*(?:\(\))?")
+# A name of Lisp; in a sentence, words may have hyphens, too.
+_HYPHENATED = re.compile(r"[^\W\d]\w*(?:-\w+)+[!?*]?")
 # CamelCase, snake_case, or a name after a separator: in a sentence, other words are just words.
 _TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\(\)$")
 _MAX_ABBREVIATION = 4
@@ -278,7 +280,8 @@ def _shares(weights: Mapping[str, float], total: float, title_tokens: Sequence[s
 def names_of(query: str) -> list[str]:
     """Return the names of the symbol that a query consists of, outermost first; none for other queries."""
     query = query.strip()
-    return SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
+    is_name = _NAME.fullmatch(query) or _HYPHENATED.fullmatch(query)
+    return SEPARATOR.split(query.removesuffix("()")) if is_name else []
 
 
 def is_telling(name: str) -> bool:

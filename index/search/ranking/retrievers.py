@@ -73,6 +73,18 @@ class Retrievers:
         ranked = np.isin(document_of(others.rows), document_of(first.rows))
         return first.then(others.take(~ranked))
 
+    def listed(self, query: Query) -> Ranking:
+        """Return the documents that a query without words can return, in the order of the sources.
+
+        Those whose role counts less are the last ones.
+        """
+        rows = self._documents.first_allowed(query.allowed)
+        scores = self.priors(rows, query.mode)
+        nothing = np.zeros(len(rows), dtype=np.float32)
+        unknown = np.full(len(rows), np.nan, dtype=np.float32)
+        ranking = Ranking(rows, scores, scores, nothing, nothing, unknown, nothing.astype(np.bool_))
+        return ranking.by(scores)
+
     def _rank_by_text(self, query: Query, needed: int, clock: Clock, *, distinct: bool) -> Ranking:
         """Rank by the scores of the retrievers.
 

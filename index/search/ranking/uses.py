@@ -68,7 +68,8 @@ _ON_TESTS = re.compile(
     rf"|(?:what|which \w+) tests{_NOT_A_CONDITION} (.+)",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"[^\W\d][\w$]*")
+# Lisps have hyphens in names.
+_NAME = re.compile(r"[^\W\d][\w$]*(?:-[\w$]+)*")
 # What a member is named with, if that is a class or a constant: `User.find`.
 _RECEIVER = re.compile(r"(?<![\w$])([A-Z][\w$]*)(?:::|->|[.#])\Z")
 _MAX_RECEIVER = 100  # characters
@@ -242,7 +243,8 @@ def _inherits(document: Document, word: str) -> bool:
 
 def _word(name: str) -> str:
     """Return a pattern of a name as a whole word."""
-    return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
+    letters = r"\w$-" if "-" in name else r"\w$"
+    return rf"(?<![{letters}]){re.escape(name)}(?![{letters}])"
 
 
 def _parts(title: str) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ MAX_VALUES = 1000
 _LISTED = 30  # field names in an error
 _OPERATORS = ("gte", "lte")
 _NOT = "not"
+# What a line of the text must match, whether or not there is a field of that name.
+_TEXT, _MATCHES = "text", "matches"
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 # Python's types of values that cannot equal any of a field of this type.
 _OTHER: Mapping[FieldType, type | UnionType] = {"numbers": str | bool, "texts": int | float}
@@ -45,6 +47,32 @@ def beginning_with(prefix: str) -> dict[str, str]:
     return {"gte": prefix, "lte": prefix + _LAST}
 
 
+def matching_line(pattern: str) -> dict[str, Condition]:
+    """Return the condition that a line of the text matches a regular expression."""
+    return {_TEXT: {_MATCHES: pattern}}
+
+
+def pattern_in(conditions: Filter | None) -> str | None:
+    """Return the regular expression that a line of the text must match, if the filter has one."""
+    condition = (conditions or {}).get(_TEXT)
+    pattern = condition.get(_MATCHES) if isinstance(condition, Mapping) else None
+    if pattern is not None and not isinstance(pattern, str):
+        raise InvalidInput(
+            "matches takes a regular expression, as a text.", field=f"filter.{_TEXT}.{_MATCHES}"
+        )
+    return pattern
+
+
+def on_fields(conditions: Filter) -> Filter:
+    """Return the filter without the regular expression: what is left concerns fields."""
+    if pattern_in(conditions) is None:
+        return conditions
+    condition = cast(Mapping[str, Any], conditions[_TEXT])
+    others = {operator: bound for operator, bound in condition.items() if operator != _MATCHES}
+    rest = {name: value for name, value in conditions.items() if name != _TEXT}
+    return rest | ({_TEXT: others} if others else {})
+
+
 def folded(conditions: Filter) -> Filter:
     """Return the filter with its texts as `filterable` yields those of kinds in `ANY_CASE`."""
     return {name: _folded_condition(condition) for name, condition in conditions.items()}
@@ -52,7 +80,10 @@ def folded(conditions: Filter) -> Filter:
 
 def _folded_condition(condition: Condition) -> Condition:
     if isinstance(condition, Mapping):
-        return {operator: _folded_condition(bound) for operator, bound in condition.items()}
+        return {
+            operator: bound if operator == _MATCHES else _folded_condition(bound)
+            for operator, bound in condition.items()
+        }
     if isinstance(condition, Scalar):
         return _folded(condition)
     return [_folded(value) for value in condition] if isinstance(condition, Sequence) else condition

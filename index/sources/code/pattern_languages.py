@@ -648,6 +648,36 @@ D = PatternLanguage(
     ),
 )  # fmt: skip
 
+_VALA_MODIFIER = (
+    r"(?:public|private|protected|internal|abstract|virtual|override|static|sealed|async|inline|extern|new"
+    r"|signal|const|unowned|owned|partial) "
+)
+_VALA_NO_TYPE = r"(?!(?:return|else|new|throw|yield|case|delete|foreach|using|in|is|as|var)\b)"
+VALA = PatternLanguage(
+    heads=(
+        _head(
+            rf"(?:{_VALA_MODIFIER}){{0,6}}+(?P<word>class|interface|struct|enum|errordomain|namespace)"
+            r" (?P<name>[\w.]++)"
+        ),
+        _head(
+            rf"(?:{_VALA_MODIFIER}){{0,6}}+{_VALA_NO_TYPE}[\w.]++(?:<[\w.<>,? ]{{1,100}}>)?[\[\]?*,]*+ "
+            r"(?P<name>[\w.]++) *(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        # A constructor, by its class's name and perhaps one of its own; and the blocks of a class.
+        _head(
+            r"(?:(?:public|private|protected|internal) )(?P<name>[A-Z][\w.]*+) *(?=\()",
+            kind="function",
+            needs_body=True,
+        ),
+        _head(r"(?:(?:static|class) )?(?P<name>construct)(?=\s*+\{)", kind="function"),
+        _head(r"using[ \t][^;\n]*+;?", "line", DULL),
+    ),
+    hidden=_hidden(_SLASHES, _TRIPLE, _STRING, _SINGLE),
+    kinds={"errordomain": "enum"},
+)  # fmt: skip
+
 # ---- Styles and shaders
 
 SASS = PatternLanguage(
@@ -696,6 +726,6 @@ PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
     "commonlisp": COMMON_LISP, "crystal": CRYSTAL, "d": D, "elm": ELM, "emacslisp": COMMON_LISP, "erlang": ERLANG,
     "fennel": FENNEL, "css": SASS, "fish": FISH, "flatbuffers": FLATBUFFERS, "fsharp": F_SHARP, "graphql": GRAPHQL,
     "make": MAKE, "nim": NIM, "pascal": PASCAL, "prisma": PRISMA, "prolog": PROLOG, "protobuf": PROTOBUF, "r": R,
-    "racket": SCHEME, "scheme": SCHEME, "tcl": TCL, "thrift": THRIFT, "verilog": VERILOG, "vhdl": VHDL, "vim": VIM,
-    "wgsl": WGSL,
+    "racket": SCHEME, "scheme": SCHEME, "tcl": TCL, "thrift": THRIFT, "vala": VALA, "verilog": VERILOG,
+    "vhdl": VHDL, "vim": VIM, "wgsl": WGSL,
 }  # fmt: skip

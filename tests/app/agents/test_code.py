@@ -350,3 +350,30 @@ def test_a_long_line_of_code_is_cut_around_a_match() -> None:
     assert len(shown["code"]) == 1002
     assert "retry" in shown["code"]
     assert result.text.endswith("Cut: read_document shows a hit whole.")
+
+
+def test_a_regexp_limits_hits_to_code_with_a_matching_line(client: TestClient) -> None:
+    result = call(client, "search_code", query="sort rows", regexp=r"return sorted\(")
+    [hit] = result["structuredContent"]["hits"]
+    assert hit["path"] == "tools/sort.py"
+    line = hit["matching_lines"][0]
+    assert FILES["tools/sort.py"].splitlines()[line - 1].strip().startswith("return sorted(")
+    assert hit["why"].startswith("1 line matches; ")
+    assert text(result).splitlines()[0].endswith("; 1 document in all")
+    assert f" · line {line}" in text(result).splitlines()[1]
+
+
+def test_a_regexp_needs_no_query_and_shows_its_line(client: TestClient) -> None:
+    result = call(client, "search_code", regexp=r"^\s+return", max_tokens=200)
+    hits = result["structuredContent"]["hits"]
+    assert hits
+    assert all("return" in hit.get("code", "return") for hit in hits)
+
+    refused = call(client, "search_code", regexp="a(b")
+    assert refused["isError"]
+    assert "at character 2: unclosed group" in text(refused)
+    assert call(client, "search_code")["isError"]
+
+    nothing = text(call(client, "search_code", query="sort", regexp="no such line", path="web/"))
+    assert "fits path web/ and regexp no such line" in nothing
+    assert "grep finds those" in nothing

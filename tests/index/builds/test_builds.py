@@ -30,7 +30,7 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
             file.write(content.encode() * 4000)
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
-            splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1,
+            splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1, sources=("/src",),
             files=build_files.checksums(staging_dir),
         )  # fmt: skip
         build = builds.publish(staging_dir, manifest.to_json())
@@ -240,8 +240,9 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
 )
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
-    with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
+    with pytest.raises(Damaged, match=r"another version.*build the corpus again") as refusal:
         read_manifest(directory)
+    assert "(`purlin index build code ... --name c`)" in refusal.value.message
 
 
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:

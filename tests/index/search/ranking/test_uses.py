@@ -25,6 +25,8 @@ from tests.support.corpora import open_repository
     ("query", "name"),
     [
         ("who calls parse_header", "parse_header"),
+        ("who calls parse-header", "parse-header"),
+        ("what would break if I rename read-header-line?", "read-header-line"),
         ("What else uses the function `parse_header()`?", "parse_header"),
         ("which functions call Rack::Builder.run", "Rack::Builder.run"),
         ("callers of   parse_header ", "parse_header"),
@@ -186,6 +188,17 @@ def test_users_have_the_name_as_a_word() -> None:
     assert Relation("uses", "parse_header").holds(documents).tolist() == [
         *(True, False, False, False, False, True, True)
     ]
+
+
+def test_users_of_a_name_with_hyphens_have_all_of_it() -> None:
+    documents = [
+        _document("read", "(parse-header line)"),
+        _document("write", "(parse-header-line line) (re-parse-header line)"),
+        _document("parse-header", "(defn parse-header [line])"),
+    ]
+    assert Relation("uses", "parse-header").holds(documents).tolist() == [True, False, False]
+    # Where names have none, one is a minus.
+    assert Relation("uses", "size").holds([_document("shrink", "size-1")]).tolist() == [True]
 
 
 def test_users_of_a_member_have_no_other_class_before_it() -> None:

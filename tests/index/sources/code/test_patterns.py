@@ -55,6 +55,8 @@ def test_definitions_of_each_language(name: str) -> None:
         ("lock_gate.ads", "Harbor.Lock_Gate.Signal", "protected type Signal (Colour : Hue)"),
         ("tide_gauge.pas", "TGauge", "TGauge = class(TComponent)"),
         ("sluice.vhdl", "sluice.fill", "fill : process (clk)"),
+        ("mooring.vala", "Harbor.Berth.moor",
+         "public virtual async bool moor (Ship ship, int hours = 2) throws QuayError"),
         ("crane.d", "Load.heavy", "bool heavy() const @property => weight > 10"),
         ("ferry.pl", "timetable", "timetable"),
         ("dock.tcl", "::harbor::dock", "proc ::harbor::dock {ship {berth 1}}"),
