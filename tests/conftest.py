@@ -29,7 +29,7 @@ from purlin.index.encoder import TRANSFORMER_ENCODER, TextEncoder
 from purlin.index.encoder.transformer import Encoder
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import TESTS
-from tests.support.processes import alone, shared_directory
+from tests.support.processes import shared_directory
 
 if TYPE_CHECKING:
     from tests.support.traced import TracedOnce
@@ -125,18 +125,10 @@ def certificates_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def reader_directory(tmp_path_factory: pytest.TempPathFactory, traced_once: TracedOnce) -> Path:
-    """A tiny reader with random weights, exported by one process for all: that takes seconds."""
-    made = shared_directory(tmp_path_factory) / "tiny-reader"
+def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.support.cross_encoders import write_reader
 
-    with alone(made.with_suffix(".lock")):
-        if not made.exists():
-            from tests.support.readers import tiny_reader
-            from tests.support.traced import exports_traced_by
-
-            with exports_traced_by(traced_once):
-                tiny_reader(tmp_path_factory.mktemp("reader")).rename(made)
-    return made
+    return write_reader(tmp_path_factory.mktemp("reader"))
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +139,18 @@ def seeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def traced_once(tmp_path_factory: pytest.TempPathFactory) -> TracedOnce:
+def operators_once() -> Iterator[None]:
+    """Have torch's exporter parse its library of operators once: it would for each graph."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    with pytest.MonkeyPatch.context() as patched:
+        parsed_once = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
+        patched.setattr(ONNXRegistry, "from_torchlib", parsed_once)
+        yield
+
+
+@pytest.fixture(scope="session")
+def traced_once(tmp_path_factory: pytest.TempPathFactory, operators_once: None) -> TracedOnce:
     """Stand in for the exports' `trace`, see `tests.support.traced`."""
     from tests.support.traced import TracedOnce
 

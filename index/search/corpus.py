@@ -507,10 +507,12 @@ class Corpus:
         if not filter or ranked.query.document_count:
             return None
 
-        for name, condition in filter.items():
+        for name, condition in on_fields(filter).items():
             if not self._allowed({name: condition})[1]:
                 texts = self._documents.texts(name, _COMPARED_TEXTS)
                 return no_document_passes(name, condition, texts)
+        if pattern_in(filter) is not None:
+            return "No line of what the filter passes otherwise matches the regular expression."
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
 
 

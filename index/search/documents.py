@@ -125,10 +125,10 @@ class Documents:
         return mask
 
     def _texts(self, rows: Rows) -> Iterator[str]:
-        """Yield the texts of these passages; few documents are in memory at a time."""
+        """Yield the texts of these passages; few of them are in memory at a time."""
         for start in range(0, len(rows), _READ_TOGETHER):
-            for stored in self.fetch(rows[start : start + _READ_TOGETHER].tolist()):
-                yield stored.document.body[stored.passage.start : stored.passage.end]
+            together = rows[start : start + _READ_TOGETHER].tolist()
+            yield from self._read(Store.texts, together, self._passage_starts)
 
     def first_allowed(self, allowed: Mask) -> Rows:
         """Return the first allowed passage of each document that has one, in the order of the sources."""

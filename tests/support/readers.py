@@ -18,16 +18,11 @@ from purlin.training.reader.export import export_reader
 from purlin.training.reader.model import load_reader_model
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.run import train_reader
+from tests.support.cross_encoders import READING_WORDS
 from tests.support.files import write_jsonl
-from tests.support.tiny import SPECIAL, save_bert
+from tests.support.tiny import save_bert
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
-WORDS = (
-    *SPECIAL,
-    *"what is the default step of range which function closes file a an it if omitted to defaults 1 0 none".split(),
-    *"start stop return close ( ) , . = -".split(),
-)
-
 PACKED_WORDS = (
     "[CLS] [SEP] [UNK] [PAD] what is the default step of range it defaults to 1 if omitted".split()
 )
@@ -59,7 +54,7 @@ def read_answers(
 
 def tiny_base(directory: Path) -> Path:
     """A BERT of two layers with random weights and 36 words."""
-    return save_bert(directory, WORDS, pre_tokenizers.BertPreTokenizer())
+    return save_bert(directory, READING_WORDS, pre_tokenizers.BertPreTokenizer())
 
 
 def tiny_mpnet(directory: Path) -> Path:
@@ -131,6 +126,6 @@ def tiny_reader(directory: Path, seed: int = 2, base: Path | None = None) -> Pat
     recipe = tiny_recipe(base, directory, export=ReaderExport(quantization="none"))
     torch.manual_seed(seed)
     load_reader_model(recipe.model).save(directory / "checkpoint")
-    samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
+    samples = [torch.randint(4, len(READING_WORDS), (length,)).numpy() for length in (5, 9, 30)]
     export_reader(recipe, directory / "checkpoint", directory / "reader", samples)
     return directory / "reader"

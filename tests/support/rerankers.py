@@ -1,10 +1,9 @@
-"""A tiny reranker with random weights, exported like a real one, and one that counts words."""
+"""A reranker that counts words."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -40,31 +39,3 @@ class WordReranker:
             text = render(document, passage).lower()
             scores.append(sum(word in text for word in words) / len(words))
         return np.array(scores, dtype=np.float32)
-
-
-def tiny_reranker(directory: Path, *, default: tuple[str, ...] = ()) -> Path:
-    """An exported reranker directory of a BERT of two layers, for code and products."""
-    # Imported here, as the tests of the server run without torch.
-    import torch
-    from tokenizers import pre_tokenizers
-
-    from purlin.training.data.pairs.pair import PairSource
-    from purlin.training.models.settings import ModelSettings
-    from purlin.training.ranker.export import export_ranker
-    from purlin.training.ranker.model import load_ranker_model
-    from purlin.training.ranker.recipe import RankerExport, RankerRecipe, RankingSettings
-    from tests.support.tiny import WORDS, save_bert
-
-    base = save_bert(directory / "base", WORDS, pre_tokenizers.BertPreTokenizer())
-    recipe = RankerRecipe(
-        name="tiny-reranker",
-        pairs=(PairSource(format="pairs", path=directory),),
-        ranking=RankingSettings(encoder=directory, max_tokens=32),
-        model=ModelSettings(base=str(base)),
-        export=RankerExport(quantization="none", default=default),
-    )
-    torch.manual_seed(2)
-    load_ranker_model(recipe.model).save(directory / "checkpoint")
-    samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
-    export_ranker(recipe, directory / "checkpoint", directory / "reranker", samples)
-    return directory / "reranker"

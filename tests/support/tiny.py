@@ -31,19 +31,20 @@ def tiny_encoder(directory: Path, *, query_prefix: str = "", passage_prefix: str
     directory.mkdir(parents=True)
     vocabulary = ["[UNK]", *LABELS, "about", "the", "news", "of"]
     onnx.save(_model(vocabulary), directory / MODEL)
-    _tokenizer(vocabulary).save(str(directory / TOKENIZER))
+    tokenizer_of(vocabulary).save(str(directory / TOKENIZER))
     digests = digests_of(directory, MODEL, TOKENIZER)
     settings = EncoderSettings("tiny", DIM, 64, query_prefix, passage_prefix, digests)
     write_settings(directory, settings)
     return settings.fingerprint
 
 
-def _tokenizer(words: Sequence[str]) -> Tokenizer:
+def tokenizer_of(words: Sequence[str], splitter: Any = None) -> Tokenizer:
+    """A tokenizer of whole lower-case words."""
     tokenizer = Tokenizer(
         models.WordLevel({word: row for row, word in enumerate(words)}, unk_token="[UNK]")
     )
     tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.pre_tokenizer = splitter or pre_tokenizers.Whitespace()
     return tokenizer
 
 
@@ -89,8 +90,7 @@ def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any 
     # Imported here, as the tests of the server run without torch.
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = _tokenizer(words)
-    tokenizer.pre_tokenizer = splitter or tokenizer.pre_tokenizer
+    tokenizer = tokenizer_of(words, splitter)
     tokenizer.post_processor = processors.TemplateProcessing(
         "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )

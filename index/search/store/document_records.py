@@ -115,6 +115,13 @@ def path_of(document: Document) -> str:
     return path if document.id.startswith(f"{path}::") else ""
 
 
+def parse_texts(content: bytes) -> list[str]:
+    """Return the texts of the passages of a record, and nothing else of it. Raises as `parse_record`."""
+    record = json.loads(content[content.index(b"\n") :].decode())
+    body = record.get("body", "")
+    return [body[start:end] for _, start, end, *_ in record.get("passages", ())]
+
+
 def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
     """Return the document of a record, and the columns of its passages.
 

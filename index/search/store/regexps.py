@@ -17,7 +17,7 @@ from purlin.index.records import is_text
 MAX_REGEXP_CHARS = 500
 # Of all counts such as {2,50} together, those of groups multiplied: a long automaton is a slow one.
 MAX_REPETITIONS = 500
-# Of one scan. The lock of the interpreter is held for one piece of a text, a second at most.
+# Of a processor, for one scan. The lock of the interpreter is held for one piece of a text, a second at most.
 MAX_SECONDS = 10.0
 _PIECE = 4000
 
@@ -51,13 +51,13 @@ class Regexp:
 
     def passing(self, texts: Iterator[str]) -> Iterator[bool]:
         """Tell of each text whether a line of it matches. Raises InvalidInput if that takes too long."""
-        deadline = time.monotonic() + MAX_SECONDS
+        deadline = time.thread_time() + MAX_SECONDS
         for text in texts:
             yield next(self.spans(text), None) is not None
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 raise InvalidInput(
                     f"The regular expression {self.pattern[:80]!r} takes more than {MAX_SECONDS:g} s "
-                    "in these documents; write it with fewer repetitions, or search fewer documents, "
+                    "of a processor in these documents; write it with fewer repetitions, or search fewer documents, "
                     "such as those of one path or language.",
                     field=_FIELD,
                 )

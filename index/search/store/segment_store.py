@@ -32,7 +32,7 @@ from purlin.index.distinct import sorted_distinct
 from purlin.index.errors import Altered
 from purlin.index.records import Document, Kind, Passage, Skipped
 from purlin.index.search.store.columns import Columns
-from purlin.index.search.store.document_records import Head, folded_title, parse_record
+from purlin.index.search.store.document_records import Head, folded_title, parse_record, parse_texts
 from purlin.index.search.store.names import Names
 from purlin.index.storage import read_array
 from purlin.index.storage.blocks import UNCHECKED, FileReader
@@ -227,6 +227,21 @@ class Store:
             except (IndexError, TypeError) as error:
                 raise self._foreign() from error
         return fetched
+
+    def texts(self, rows: Sequence[int]) -> list[str]:
+        """Texts of these passages, in the given order."""
+        numbers = np.array(rows, dtype=np.int64)
+        document_rows = self.document_of[numbers]
+        positions = numbers - np.searchsorted(self.document_of, document_rows)
+        documents = sorted_distinct(document_rows)
+        records = self.records.parts(self.starts[documents], self.starts[documents + 1])
+
+        try:
+            texts = dict(zip(documents.tolist(), map(parse_texts, records), strict=True))
+            pairs = zip(document_rows.tolist(), positions.tolist(), strict=True)
+            return [texts[row][position] for row, position in pairs]
+        except (ValueError, TypeError, AttributeError, IndexError) as error:
+            raise self._foreign() from error
 
     def read_file(self, file: int) -> Iterator[Document | Skipped]:
         """Yield what a source file yielded when it was read: documents, then what was skipped."""

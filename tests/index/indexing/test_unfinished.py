@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,8 @@ def _fail(home: Path, sources: Iterable[SourceFile | Skipped], blocks: int = 4) 
         build(home, "c", "product", sources, Failing(blocks, KeyboardInterrupt(), home))
 
 
-_CHILD = """
-import sys, time; from pathlib import Path
+_SLOW_BUILD = """
+import os, sys, time; from pathlib import Path
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
@@ -113,46 +113,61 @@ class Slow(HashEncoder):
         time.sleep(0.0005 * len(texts)); return super().encode(texts, **arguments)
 class Fast(HashEncoder):
     fingerprint = "fast"
-home, path, interim = sys.argv[1:]
 encoding.BLOCK = 16
-print("ready", flush=True)
-build(Path(home), "c", "product", open_source("product", [Path(path)]), Slow(),
-      interim=Fast() if interim else None)
-print("built", flush=True)
+def build_slowly(home, path, interim):
+    build(Path(home), "c", "product", open_source("product", [Path(path)]), Slow(),
+          interim=Fast() if interim else None)
 """
+_ONCE = f"{_SLOW_BUILD}build_slowly(*sys.argv[1:])"
 
-
-def _start(home: Path, path: Path, interim: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", _CHILD, str(home), str(path), interim]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    return child
+# Each build is a process of its own, a copy of one that has loaded what a build needs.
+_OFTEN = f"""{_SLOW_BUILD}
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        build_slowly(line.rstrip("\\n"), *sys.argv[1:])
+        os._exit(0)
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
 
 
 @pytest.mark.parametrize("interim", ["", "interim"])
 def test_killed_ten_times_gives_the_same_content(tmp_path: Path, interim: str) -> None:
     path = _records(tmp_path / "products.jsonl", 1500)
-    whole = _start(tmp_path / "whole", path, interim)
-    assert whole.communicate()[0] == b"built\n"
-
+    command = [sys.executable, "-c", _OFTEN, str(path), interim]
     draw, kills, encoded = random.Random(0), 0, [0]
-    while kills < 10:
-        child = _start(tmp_path / "killed", path, interim)
-        time.sleep(draw.uniform(0, 0.25))
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-        rest = child.communicate()[0]
-        if child.returncode == 0:
-            break
-        assert rest in (b"", b"built\n")
-        kills += 1
-        if (progressed := _unfinished(tmp_path / "killed")) is not None:
-            encoded.append(progressed.encoded)
-    assert kills > 2
-    assert encoded == sorted(encoded)
 
-    assert _start(tmp_path / "killed", path, interim).communicate()[0] == b"built\n"
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as forking:
+        assert forking.stdin is not None
+        assert forking.stdout is not None
+
+        def status_of_build(home: Path, kill_after_s: float | None = None) -> int:
+            """Build; returns the exit status, or the signal that ended the process."""
+            print(home, file=forking.stdin, flush=True)
+            pid = int(forking.stdout.readline())
+            if kill_after_s is not None:
+                time.sleep(kill_after_s)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return int(forking.stdout.readline())
+
+        assert status_of_build(tmp_path / "whole") == 0
+
+        while kills < 10:
+            status = status_of_build(tmp_path / "killed", draw.uniform(0, 0.25))
+            if status == 0:
+                break
+            assert status == signal.SIGKILL
+            kills += 1
+            if (progressed := _unfinished(tmp_path / "killed")) is not None:
+                encoded.append(progressed.encoded)
+        assert kills > 2
+        assert encoded == sorted(encoded)
+
+        assert status_of_build(tmp_path / "killed") == 0
     assert _content(tmp_path / "killed") == _content(tmp_path / "whole")
     assert _content(tmp_path / "killed")[1] == ["CURRENT"]
 
@@ -372,7 +387,7 @@ def test_delete_removes_what_is_unfinished(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_leaves_whole_blocks(tmp_path: Path) -> None:
     path = _records(tmp_path / "products.jsonl", 600)
-    wide = _CHILD.replace("class Slow(HashEncoder):", "class Slow(HashEncoder):\n    dim = 4096")
+    wide = _ONCE.replace("class Slow(HashEncoder):", "class Slow(HashEncoder):\n    dim = 4096")
     block_bytes = 24 + BLOCK * (16 + 2 * 4096)
     command = [sys.executable, "-c", wide, str(tmp_path / "full"), str(path), ""]
     stopped = [*command[:2], limited(wide, 3 * block_bytes + 1000), *command[3:]]

@@ -117,7 +117,13 @@ def test_a_pattern_and_other_conditions_must_both_hold(corpus: Corpus) -> None:
     assert [hit.title for hit in corpus.search("", filter=conditions).hits] == ["Upload"]
     result = corpus.search("upload", filter=matching_line("no such line"))
     assert not result.hits
-    assert result.warning == "No document has a 'text' that the filter passes."
+    assert result.warning == (
+        "No line of what the filter passes otherwise matches the regular expression."
+    )
+    conditions = {**matching_line("no such line"), "language": "cobol"}
+    result = corpus.search("upload", filter=conditions)
+    assert result.warning is not None
+    assert result.warning.startswith("No document has 'language' 'cobol'.")
 
 
 def test_only_a_pattern_makes_a_query_optional(corpus: Corpus) -> None:

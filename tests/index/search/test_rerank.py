@@ -22,8 +22,9 @@ from purlin.index.search import corpus as searching
 from purlin.index.search.corpus import RERANK_DEPTH, Corpus
 from purlin.index.search.several import search_corpora
 from tests.support.corpora import new_corpus
+from tests.support.cross_encoders import write_reranker
 from tests.support.documents import functions, source
-from tests.support.rerankers import WordReranker, tiny_reranker
+from tests.support.rerankers import WordReranker
 from tests.support.serving import FUNCTIONS, make, problem, serving
 
 WORDS = "alpha beta gamma delta upload retry parse open close".split()
@@ -48,8 +49,8 @@ def corpora(
 
 
 @pytest.fixture(scope="module")
-def directory(graphs_once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_reranker(tmp_path_factory.mktemp("reranker"), default=("code",))
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_reranker(tmp_path_factory.mktemp("reranker"), default=("code",))
 
 
 # ---- one corpus

@@ -37,6 +37,8 @@ from purlin.training.models.sentence_models import base_checkpoint, load_checkpo
 from tests.support.paths import ROOT
 from tests.support.tiny import WORDS, save_bert, save_tokenizer
 
+pytestmark = pytest.mark.usefixtures("operators_once")
+
 TEXTS = [
     "",
     "open",
@@ -154,7 +156,8 @@ def test_an_export_replaces_the_last_one(
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
 
 
-def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
+def test_pooling_is_the_checkpoints_own(tmp_path: Path) -> None:
+    bert = save_bert(tmp_path / "bert", num_hidden_layers=1)
     transformer = Transformer(str(bert))
     checkpoint = tmp_path / "first"
     SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="cls")], device="cpu").save(
@@ -174,7 +177,9 @@ def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
 def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
     torch.manual_seed(2)
     checkpoint = tmp_path / "t5"
-    T5EncoderModel(T5Config(vocab_size=len(WORDS), **T5_SIZES)).save_pretrained(checkpoint)
+    # One layer: a graph of two takes twice as long, and a whole T5 has them.
+    config = T5Config(vocab_size=len(WORDS), **T5_SIZES | {"num_layers": 1})
+    T5EncoderModel(config).save_pretrained(checkpoint)
     save_tokenizer(checkpoint)
     encoder = export_encoder(
         checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100

@@ -46,10 +46,10 @@ from purlin.training.reader.model import HIDDEN, load_reader_model
 from purlin.training.reader.questions import Questions, read_source_questions
 from purlin.training.reader.recipe import ReaderExport, ReaderRecipe, ReadingSettings
 from purlin.training.reader.task import ReaderTask, hidden, token_spans
+from tests.support.cross_encoders import READING_WORDS
 from tests.support.files import write_jsonl
 from tests.support.paths import DATA, ROOT
 from tests.support.readers import (
-    WORDS,
     read_answers,
     tiny_base,
     tiny_mpnet,
@@ -669,7 +669,7 @@ def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> Non
     torch.manual_seed(3)
     recipe = tiny_recipe(base, squad, export=ReaderExport(quantization="none"))
     load_reader_model(recipe.model).save(tmp_path / "checkpoint")
-    samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
+    samples = [np.random.default_rng(n).integers(4, len(READING_WORDS), n) for n in (8, 15, 40, 60)]
     full = export_reader(recipe, tmp_path / "checkpoint", tmp_path / "none", samples)
 
     recipe = replace(recipe, export=ReaderExport(quantization="int8"))
