@@ -28,11 +28,7 @@ from purlin.training.pesco.publishing import check_publishable, publish_outcome
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.round_state import ROUND_STATE, writing
 from purlin.training.pesco.rounds import SelfTraining
-from purlin.training.pesco.serving import (
-    calibrated_classifier,
-    compare_classifiers,
-    expected_shares,
-)
+from purlin.training.pesco.serving import calibrated_classifier, compare_classifiers
 from purlin.training.pesco.teacher import check_pool_size
 from purlin.training.pesco.texts import Labelled, TextPool
 
@@ -117,11 +113,10 @@ def _assist(training: SelfTraining, home: Path, name: str) -> Path:
 def compare_outcome(training: SelfTraining, trained_model: TextModel, name: str) -> Outcome:
     """Decide between the classifiers without training and with it."""
     base_model, last_round = training.base_model(), len(training.rounds) - 1
-    targets = expected_shares(training, base_model)
-    untrained = trained = calibrated_classifier(training, 0, base_model, targets)
+    untrained = trained = calibrated_classifier(training, 0, base_model)
     check, rejection = None, ""
     if last_round:
-        trained = calibrated_classifier(training, last_round, trained_model, targets)
+        trained = calibrated_classifier(training, last_round, trained_model)
         check = compare_classifiers(training, (base_model, trained_model), (untrained, trained))
         rejection = check.verdict(training.recipe.check)
 

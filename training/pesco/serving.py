@@ -13,7 +13,7 @@ from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.check import TrainingCheck, check_training
 from purlin.training.pesco.outcome import CalibratedClassifier
 from purlin.training.pesco.rounds import SelfTraining
-from purlin.training.pesco.teacher import PseudoLabels, class_offsets
+from purlin.training.pesco.teacher import ModelVectors, PseudoLabels, class_offsets
 from purlin.training.pesco.texts import split_halves
 from purlin.training.pesco.views import Indices, linear_head, softmax
 
@@ -30,11 +30,11 @@ MAX_SCORES_FOR_TEMPERATURE = 2_000_000
 
 
 def calibrated_classifier(
-    training: SelfTraining, number: int, text_model: TextModel, targets: ClassScores
+    training: SelfTraining, number: int, text_model: TextModel
 ) -> CalibratedClassifier:
     """Make a classifier of the model of round `number`: its prompts, with a head if so set.
 
-    The temperature is fitted to `targets`, the `expected_shares`.
+    The temperature is fitted to the `expected_shares`.
     """
     embeddings = training.embeddings(number, text_model)
     pool, vectors = embeddings.texts, embeddings.prompts
@@ -49,7 +49,8 @@ def calibrated_classifier(
         scores = (pool @ vectors.T).astype(np.float64) - offsets
         held_out = scores
 
-    temperature = fit_temperature(held_out[:: sample_step(*held_out.shape)], targets)
+    shares = expected_shares(training, number, embeddings)
+    temperature = fit_temperature(held_out[:: sample_step(*held_out.shape)], shares)
     accuracy = training.dev_accuracy(embeddings, vectors, offsets)
     return CalibratedClassifier(vectors, offsets, temperature, PseudoLabels.of(scores), accuracy)
 
@@ -114,20 +115,22 @@ def cross_fitted_scores(
     return scores
 
 
-def expected_shares(training: SelfTraining, base_model: TextModel) -> ClassScores:
-    """How likely each label is for every `sample_step`-th text (n, L), before anything is trained.
+def expected_shares(training: SelfTraining, number: int, embeddings: ModelVectors) -> ClassScores:
+    """How likely each label is for every `sample_step`-th text (n, L), as far as is known without labels.
 
-    The mean of the first teacher's labels, which are right less often than always, and of the
-    prompts' scores, by which it is right less often than it is: they do not know the other views.
-    Labels of later teachers would not do, as the encoder has memorised them with their errors.
+    After a round, these are the labels of the first teacher: the encoder has memorised those of later
+    ones with their errors. Before, a head repeats the first teacher's errors, too. So the labels, by
+    which it is right more often than it is, are averaged with the prompts' scores, by which it is right
+    less often, as they do not know the teacher's other views.
     """
-    embeddings = training.embeddings(0, base_model)
     step = sample_step(len(embeddings.texts), len(embeddings.prompts))
-
-    shares = shared_scores(embeddings.texts[::step] @ embeddings.prompts.T)
     labels = training.pseudo_labels(0)[::step]
-    shares[np.arange(len(labels)), labels] += 1
-    return shares / 2
+    shares = np.eye(len(embeddings.prompts))[labels]
+    if number > 0:
+        return shares
+
+    prompt_shares = shared_scores(embeddings.texts[::step] @ embeddings.prompts.T)
+    return (shares + prompt_shares) / 2
 
 
 def sample_step(texts: int, labels: int) -> int:

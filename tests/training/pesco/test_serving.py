@@ -22,28 +22,25 @@ pytestmark = pytest.mark.usefixtures("one_process", "graphs_once")
 def test_temperature_follows_the_first_teacher(base: Path, tmp_path: Path) -> None:
     training = training_of(recipe_of(base, rounds=2), tmp_path)
     trained = training.train(quiet, lambda line: None)
-    targets = serving.expected_shares(training, training.base_model())
-    classifier = serving.calibrated_classifier(training, 2, trained, targets)
+    classifier = serving.calibrated_classifier(training, 2, trained)
     embeddings = training.embeddings(2, trained)
 
     pool, prompts = embeddings.texts, embeddings.prompts
     offsets = training.prompt_offsets(pool, prompts)
     scores = cross_fitted_scores(pool, training.pseudo_labels(2), prompts, offsets)
-    assert classifier.temperature == fit_temperature(scores, targets)
+    first_labels = np.eye(2)[training.pseudo_labels(0)]
+    assert classifier.temperature == fit_temperature(scores, first_labels)
 
     # A first teacher that agrees less makes scores less confident.
     path = training.round_directory(0) / ROUND_STATE
     state = RoundState.read(path)
     state.scores[::3] *= -1
     state.write(path)
-    doubtful = serving.expected_shares(training, training.base_model())
-    assert (
-        serving.calibrated_classifier(training, 2, trained, doubtful).temperature
-        > classifier.temperature
-    )
+    doubtful = serving.calibrated_classifier(training, 2, trained)
+    assert doubtful.temperature > classifier.temperature
 
 
-def test_expected_shares_are_between_teacher_and_prompts(
+def test_without_rounds_expected_shares_are_between_teacher_and_prompts(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = training_of(recipe_of(base, rounds=0), tmp_path)
@@ -52,13 +49,13 @@ def test_expected_shares_are_between_teacher_and_prompts(
     by_prompts = shared_scores(embeddings.texts @ embeddings.prompts.T)
     labels = training.pseudo_labels(0)
 
-    shares = serving.expected_shares(training, text_model)
+    shares = serving.expected_shares(training, 0, embeddings)
     np.testing.assert_allclose(shares, (by_prompts + np.eye(2)[labels]) / 2)
 
-    # Of many texts a sample counts, in the targets and in the scores alike.
+    # Of many texts a sample counts, in the expected shares and in the scores alike.
     monkeypatch.setattr(serving, "MAX_SCORES_FOR_TEMPERATURE", shares.size // 3)
-    np.testing.assert_array_equal(serving.expected_shares(training, text_model), shares[::3])
-    serving.calibrated_classifier(training, 0, text_model, shares[::3])
+    np.testing.assert_array_equal(serving.expected_shares(training, 0, embeddings), shares[::3])
+    serving.calibrated_classifier(training, 0, text_model)
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.9])
