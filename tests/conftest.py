@@ -139,18 +139,7 @@ def seeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def operators_once() -> Iterator[None]:
-    """Have torch's exporter parse its library of operators once: it would for each graph."""
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    with pytest.MonkeyPatch.context() as patched:
-        parsed_once = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
-        patched.setattr(ONNXRegistry, "from_torchlib", parsed_once)
-        yield
-
-
-@pytest.fixture(scope="session")
-def traced_once(tmp_path_factory: pytest.TempPathFactory, operators_once: None) -> TracedOnce:
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> TracedOnce:
     """Stand in for the exports' `trace`, see `tests.support.traced`."""
     from tests.support.traced import TracedOnce
 

@@ -134,7 +134,8 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     missing = names - values.keys() - _ADDED
     if values.get("format") != MANIFEST_FORMAT or missing or not values.keys() <= names:
         name = directory.parent.name
-        command = _command(values.get("kind", "KIND"), name, values.get("sources", ()))
+        sources = list(map(str, values.get("sources") or ()))
+        command = _command(values.get("kind", "KIND"), name, sources)
         raise Damaged(
             f"{name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again with the "

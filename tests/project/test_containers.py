@@ -82,6 +82,15 @@ def test_the_image_is_not_root() -> None:
     assert "/readyz" in FINAL
 
 
+def test_demo_corpora_get_better_vectors_while_they_are_served() -> None:
+    """Encoding them in the image would keep the page away for half an hour."""
+    assert "purlin index demo --encoder static" in DOCKERFILE
+    # What the server reads for it.
+    assert "COPY --from=reference /usr/share/doc /usr/share/doc" in FINAL
+    assert "PURLIN_DEMO=${PURLIN_DEMO:-1}" in service(COMPOSE, "purlin")["environment"]
+    assert service(REPLICAS, "builder")["environment"]["PURLIN_DEMO"] == "${PURLIN_DEMO:-1}"
+
+
 def test_another_processor_only_installs_packages() -> None:
     """Under emulation, encoding the demo corpora would take hours."""
     stages = re.findall(

@@ -125,7 +125,7 @@ def test_a_delta_answers_like_a_full_build(
             manifest = rebuild(home, "parts", current)
             assert manifest.segments[0] == "base"
 
-        # What earlier edits lead to is what all those of other examples lead to.
+        # The state between two edits is the last one of another example.
         with TemporaryDirectory() as fresh:
             rebuild(Path(fresh), "whole", current)
             whole, parts = answers(Path(fresh), "whole"), answers(home, "parts")
