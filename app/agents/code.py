@@ -58,19 +58,18 @@ class SearchCode(Strict):
 
     query: OptionalQuery = Field(
         default="",
-        description="What the code does, in plain words, or a name. May be left out beside regexp.",
-        examples=["read rows from a csv file", "retry with backoff"],
+        description="What the code does, in plain words, or a name; or give regexp.",
+        examples=["retry with backoff"],
     )
     regexp: Text | None = Field(
         default=None,
-        description="Only hits with a line that this matches, as in ripgrep; (?i) for any case.",
-        examples=[r"max_retries\s*="],
+        description="A line must match, as in ripgrep.",
     )
     corpus: CorpusArgument = Field(
-        default=None, description="One code base of several [default: all]."
+        default=None, description="One of several code bases [default: all]."
     )
     path: PathArgument | None = Field(
-        default=None, description="Only files whose path begins so: a folder, or a whole path."
+        default=None, description="Only paths that begin so: a folder, or a whole path."
     )
     without_path: PathArgument | None = Field(
         default=None, description="Files to leave out: tests/."
@@ -269,9 +268,8 @@ SEARCH_CODE = Tool(
     "search",
     "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
     "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
-    "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers; with regexp, only "
-    "code with a line that matches. Not for every line with a string (grep), for a file whose path you know "
-    "(read it), or for what documentation says (ask_reference).",
+    "and lines, why it was found, and the code, best first; for 'who calls NAME', its callers. Not for all lines "
+    "with a string (grep), a file whose path you know (read it), or what documentation says (ask_reference).",
     SearchCode,
     search_code,
 )

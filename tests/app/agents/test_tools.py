@@ -141,7 +141,7 @@ def test_texts_are_classified_together(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("search_code", {}, "query is required"),
+        ("search_code", {}, "query is empty"),
         ("search_code", {"query": " "}, "query is empty"),
         ("search_code", {"query": "x", "max_tokens": 10}, "greater than or equal to 200"),
         ("search_code", {"query": "x", "colour": "red"}, "colour is not a known key"),
