@@ -216,6 +216,7 @@ def _code_part(query: str, hit: Hit, twin: int | None, *, has_lines: bool) -> Pa
     head = one_line(head)
     if twin is not None:
         return Part(f"{head} · same code as {twin}", {**fields, "same_code_as": twin})
+
     code, highlights = with_short_lines(hit.text, hit.highlights, _MAX_LINE_CHARS)
     if code != hit.text:
         fields["cut"] = True

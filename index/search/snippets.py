@@ -32,16 +32,17 @@ def opening_line(hit: Hit) -> str:
 
 
 def telling_row(
-    query: str, text: str, rows: int, lines: Sequence[tuple[int, int]] | None = None
+    query: str, text: str, rows: int, spans: Sequence[tuple[int, int]] | None = None
 ) -> int:
     """Return the first row of the `rows` consecutive rows that have most of the query's words.
 
-    Of a query for what uses a symbol, these are the symbol's. With `lines`, the spans of some lines,
-    these are searched instead of words.
+    Of a query for what uses a symbol, these are the symbol's. With `spans` of the text, such as the
+    lines that match a regular expression, these count instead of words.
+
     The beginning, row 0, is preferred, since it tells what the text is: another stretch must have
     more than half as much again. A word counts for less the more often the text has it.
     """
-    words_at = _words_by_row(query, text, lines)
+    words_at = _words_by_row(query, text, spans)
     if len(words_at) <= rows:
         return 0
     counts = Counter(word for words in words_at for word in words)
@@ -68,24 +69,24 @@ def telling_row(
     # The last row of that stretch has a match. Centre the matches: as many rows below as above, but
     # none at the top that only closes what is not shown.
     first_match = next(row for row in range(best_row, len(words_at)) if words_at[row])
-    text_lines = text.split("\n")
+    lines = text.split("\n")
     centred = range((best_row + first_match) // 2, first_match + 1)
-    start = next((row for row in centred if _WORD.search(text_lines[row])), first_match)
-    return min(start, len(text_lines) - rows)
+    start = next((row for row in centred if _WORD.search(lines[row])), first_match)
+    return min(start, len(lines) - rows)
 
 
 def _words_by_row(
-    query: str, text: str, lines: Sequence[tuple[int, int]] | None
+    query: str, text: str, spans: Sequence[tuple[int, int]] | None
 ) -> list[list[str]]:
-    """Return the words of the query that each row of a text has; or for each of some lines, one word."""
-    if lines is None:
+    """Return what counts in each row of a text: the `spans` that begin there, or the query's words."""
+    if spans is None:
         relation = relation_in(query)
-        lines = list(matches(text, frozenset(tokens(relation.symbol if relation else query))))
+        spans = list(matches(text, frozenset(tokens(relation.symbol if relation else query))))
 
     ends = list(accumulate(len(line) + 1 for line in text.split("\n")))
     words_at: list[list[str]] = [[] for _ in ends]
     row = 0
-    for start, end in lines:
+    for start, end in spans:
         while ends[row] <= start:
             row += 1
         words_at[row].append(text[start:end].lower())
