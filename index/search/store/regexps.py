@@ -132,4 +132,7 @@ def _problem(pattern: str, error: str) -> str:
     mark = next((line.index("^") for line in lines if line.strip("^ ") == "" and "^" in line), None)
     # The engine indents the pattern by four.
     position = "" if mark is None else f" at character {mark - 4 - len(_FLAGS) + 1}"
-    return f"{pattern[:80]!r} is no regular expression{position}: {reason}."
+    return (
+        f"{pattern[:80]!r} is no regular expression{position}: {reason}; put a backslash before a "
+        "character that stands for itself."
+    )
