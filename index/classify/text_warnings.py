@@ -26,8 +26,8 @@ def text_warnings(
     cut = _cut_numbers(encoder, texts)
     if cut:
         count = "1 text is" if len(cut) == 1 else f"{len(cut):,} of {len(texts):,} texts are"
-        place = f"row {rows[cut[0] - 1]}" if rows else f"number {cut[0]:,}"
-        first = "" if len(texts) == 1 else f" (the first is {place})"
+        first_cut = f"row {rows[cut[0] - 1]}" if rows else f"number {cut[0]:,}"
+        first = "" if len(texts) == 1 else f" (the first is {first_cut})"
         warnings.append(
             f"{count} longer than the {encoder.max_tokens} tokens that the encoder reads{first}: "
             "what follows them does not count. Classify shorter parts, or begin with what matters."

@@ -233,9 +233,7 @@ class Corpus:
         for every page. If the filter has a regular expression, an empty `query` ranks the documents
         with a matching line in the order of the sources, tests and the like last.
         """
-        check_search(query, k, offset, mode, has_pattern=pattern_in(filter) is not None)
-        if not query.strip():
-            reranker = None
+        check_search(query, k, offset, mode, filter)
         depth = offset + k if reranker is None else max(offset + k, RERANK_DEPTH)
 
         ranked = self.rank(query, depth, mode=mode, filter=filter)
@@ -268,7 +266,7 @@ class Corpus:
 
         `vector` is that of `query` by this corpus's encoder; without it, the query is encoded.
         """
-        check_search(query, 1, depth - 1, mode, has_pattern=pattern_in(filter) is not None)
+        check_search(query, 1, depth - 1, mode, filter)
         clock = Clock()
         if not query.strip():
             return self._listed(filter, clock)
@@ -299,8 +297,12 @@ class Corpus:
 
         The score is the mean of the search's and of the reranker's relevance, by its weight for
         this kind; hits that the query names exactly keep theirs. What is not read before the
-        `deadline`, a time of `time.monotonic()`, stays in its order.
+        `deadline`, a time of `time.monotonic()`, stays in its order, and so does what was listed
+        without a query.
         """
+        if not ranked.query.text:
+            return ranked
+
         clock = Clock(ranked.timings_ms)
         depth = min(depth, len(ranked.ranking.rows))
         stored = self._documents.fetch(ranked.ranking.rows[:depth].tolist())

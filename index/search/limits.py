@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import is_text
+from purlin.index.search.store.filters import Filter, pattern_in
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -43,12 +44,12 @@ def check_page(k: int, offset: int) -> None:
         )
 
 
-def check_search(query: str, k: int, offset: int, mode: str, *, has_pattern: bool = False) -> None:
+def check_search(query: str, k: int, offset: int, mode: str, filter: Filter | None = None) -> None:
     """Raise InvalidInput for the first argument of a search that is not valid.
 
-    The query of a search that `has_pattern`, a regular expression, may be empty.
+    Where the filter has a regular expression, the query may be empty.
     """
-    if query.strip() or not has_pattern:
+    if query.strip() or pattern_in(filter) is None:
         check_query(query)
     check_page(k, offset)
     if mode not in ("hybrid", "dense", "lexical"):

@@ -24,7 +24,7 @@ from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import RERANK_DEPTH, RERANK_SECONDS, Corpus, SearchResult
 from purlin.index.search.limits import check_search
 from purlin.index.search.ranking.ranked import Ranked
-from purlin.index.search.store.filters import Filter, on_fields, only_excludes, pattern_in
+from purlin.index.search.store.filters import Filter, on_fields, only_excludes
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
@@ -54,10 +54,10 @@ def search_corpora(
 
     Raises InvalidInput for no corpus or more than MAX_CORPORA, and for a field that no corpus has.
     """
-    check_search(query, k, offset, mode, has_pattern=pattern_in(filter) is not None)
+    check_search(query, k, offset, mode, filter)
     _check_corpora(corpora, filter)
 
-    reranks = any(rerankers) and bool(query.strip())
+    reranks = any(rerankers)
     needed = max(offset + k, RERANK_DEPTH) if reranks else offset + k
     rankings = _rankings(corpora, query, needed, mode, filter)
     if reranks:

@@ -260,9 +260,9 @@ def test_hits_of_a_pattern_show_the_line_that_matches(
     options = ["--encoder", encoder, "-e", r"max_tries\s*="]
 
     assert purlin("search", "send a receipt", *options, "-i") == 0
-    place, opening, mark, *lines = capsys.readouterr().out.splitlines()
-    assert place.startswith("jobs.py:1-62  1. run  0.")
-    assert "(1 line matches; " in place
+    head, opening, mark, *lines = capsys.readouterr().out.splitlines()
+    assert head.startswith("jobs.py:1-62  1. run  0.")
+    assert "(1 line matches; " in head
     assert (opening, mark) == ("   │ def run(job)", "   │ … line 29:")
     assert "   │     MAX_tries = 3" in lines
 
