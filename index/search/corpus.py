@@ -514,7 +514,7 @@ class Corpus:
                 texts = self._documents.texts(name, _COMPARED_TEXTS)
                 return no_document_passes(name, condition, texts)
         if pattern_in(filter) is not None:
-            return "No line of what the filter passes otherwise matches the regular expression."
+            return "No line of what passes the rest of the filter matches the regular expression."
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
 
 

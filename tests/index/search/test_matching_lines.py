@@ -118,7 +118,7 @@ def test_a_pattern_and_other_conditions_must_both_hold(corpus: Corpus) -> None:
     result = corpus.search("upload", filter=matching_line("no such line"))
     assert not result.hits
     assert result.warning == (
-        "No line of what the filter passes otherwise matches the regular expression."
+        "No line of what passes the rest of the filter matches the regular expression."
     )
     conditions = {**matching_line("no such line"), "language": "cobol"}
     result = corpus.search("upload", filter=conditions)
