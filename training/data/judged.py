@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.encoder.transformer import Encoder
@@ -16,9 +15,8 @@ from purlin.index.evaluation.ranking import Measure, evaluate_run, measure, ndcg
 from purlin.index.highest import highest
 from purlin.index.pace import StageProgress
 from purlin.index.records import Role
+from purlin.index.search.arrays import Rows
 from purlin.index.search.lexical.tokens import tokens
-
-Rows = NDArray[np.int64]
 
 # Passages of each query's ranking that are judged.
 RANKING_DEPTH = 100
