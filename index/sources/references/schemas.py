@@ -134,11 +134,9 @@ class _Page:
             for number, each in enumerate(_list(owner.get("parameters"))):
                 parameter = self._resolved(each)
                 described = ChainMap(parameter, _node(parameter.get("schema")))
-                parameter_name, own_pointer = (
-                    _line(parameter.get("name")),
-                    f"{at}/parameters/{number}",
-                )
-                yield from self._entry("parameter", parameter_name, own_pointer, described, 0)
+                own_name = _line(parameter.get("name"))
+                own_pointer = f"{at}/parameters/{number}"
+                yield from self._entry("parameter", own_name, own_pointer, described, 0)
 
         for status, each in _nodes(operation.get("responses")):
             response = self._resolved(each)
