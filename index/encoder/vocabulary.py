@@ -118,10 +118,9 @@ class MultilingualVocabulary:
             return total < 0
 
         # Where no word tells, it is the language that cuts them into fewer pieces.
-        pieces = [
-            sum(1 for _ in rows_of(words)) for rows_of in (self.english.rows_of, self.rows_of)
-        ]
-        return pieces[0] <= pieces[1]
+        pieces = sum(1 for _ in self.english.rows_of(words))
+        their_pieces = sum(1 for _ in self.rows_of(words))
+        return their_pieces == 0 or 0 < pieces <= their_pieces
 
     def rows_of(self, words: Iterable[str]) -> Iterable[int]:
         """Return the rows of runs of letters and digits that are not English."""

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse  # type: ignore[import-untyped]
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from purlin.index.encoder import STATIC_ENCODER, Vectors
@@ -29,7 +30,7 @@ from purlin.index.encoder.vocabulary import (
     Vocabulary,
     identifiers,
 )
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped
 from purlin.training.config import MAX_SEED, check_ranges, ranged
 from purlin.training.data.pairs.rows import read_table_rows
@@ -162,6 +163,8 @@ def _english_texts(recipe: LanguagesRecipe) -> Iterator[str]:
 def _records(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[list[str]]:
     """Yield the values of the columns of each row that has all of them."""
     for path in paths:
+        if not path.exists():
+            raise NotFound(f"There is no table {path}. Name a file or a directory.")
         for row in read_table_rows(path):
             if isinstance(row, Skipped):
                 continue
@@ -179,7 +182,10 @@ def _words(text: str) -> list[str]:
 
 
 def choose_pieces(by_language: Mapping[str, Sequence[Translation]], count: int) -> Vocabulary:
-    """Return the words and pieces of all languages, as WordPiece chooses them."""
+    """Return the words and pieces of all languages, as WordPiece chooses them.
+
+    Of pairs of pieces that are as frequent, it joins any first: another run has other rare pieces.
+    """
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
@@ -197,10 +203,7 @@ def choose_pieces(by_language: Mapping[str, Sequence[Translation]], count: int) 
     )
     tokenizer.train_from_iterator(texts, trainer)
 
-    pieces = tokenizer.get_vocab()
-    return Vocabulary(
-        [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece != UNKNOWN]
-    )
+    return Vocabulary(sorted(tokenizer.get_vocab().keys() - {UNKNOWN}))
 
 
 def tell_languages(
@@ -265,17 +268,26 @@ def place_words(
 
     for start in range(0, len(translations), ENCODED_AT_ONCE):
         part = translations[start : start + ENCODED_AT_ONCE]
-        english = _english_vectors(base, [translation.english for translation in part])
-        for (text, _), vector in zip(part, english, strict=True):
-            rows = list(islice(vocabulary.rows_of(identifiers(text)), MAX_WORDS))
-            learnt = np.array([row - first for row in rows if row >= first], dtype=np.int64)
-            np.add.at(sums, learnt, vector / max(1, len(rows)))
-            np.add.at(totals, learnt, 1 / max(1, len(rows)))
+        shares = _word_shares(vocabulary, [text for text, _ in part])[:, first:]
+        sums += shares.T @ _english_vectors(base, [english for _, english in part])
+        totals += np.asarray(shares.sum(axis=0)).ravel()
 
     mean = sums.sum(0) / max(totals.sum(), 1e-9)
     vectors: Vectors = sums / np.maximum(totals, 1e-9)[:, None] - common * mean
     vectors[totals == 0] = 0.0
     return vectors
+
+
+def _word_shares(vocabulary: MultilingualVocabulary, texts: Sequence[str]) -> Any:
+    """Return a sparse matrix (texts, words): one over the number of a text's words for each of them."""
+    rows_by_text = [
+        list(islice(vocabulary.rows_of(identifiers(text)), MAX_WORDS)) for text in texts
+    ]
+    sizes = np.array(list(map(len, rows_by_text)))
+    shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    columns = np.fromiter(chain.from_iterable(rows_by_text), dtype=np.int64, count=starts[-1])
+    return sparse.csr_matrix((shares, columns, starts), shape=(len(texts), len(vocabulary)))
 
 
 def _english_vectors(base: StaticEncoder, texts: Sequence[str]) -> Vectors:
