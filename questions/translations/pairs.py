@@ -136,7 +136,7 @@ def description_pairs(directory: Path) -> Iterator[Pair]:
 def freedict_pairs(path: str, content: bytes) -> Iterator[Pair]:
     """Yield the entries of a FreeDict dictionary from or into English."""
     codes = DICTIONARY.search(path)
-    if codes is None:
+    if codes is None or "eng" not in codes.groups():
         return
     source, target = codes.groups()
     language = DICTIONARIES.get(target if source == "eng" else source)

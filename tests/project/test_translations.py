@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib.util
 import lzma
+import runpy
 import struct
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,12 +16,8 @@ from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
-def pairs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pairs", ROOT / "questions/translations/pairs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def pairs() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "questions/translations/pairs.py")))
 
 
 def catalogue(messages: dict[str, str], order: str = "<") -> bytes:
@@ -50,7 +46,7 @@ def catalogue(messages: dict[str, str], order: str = "<") -> bytes:
     ],
 )
 def test_messages_of_programs(
-    pairs: ModuleType, path: str, language: str | None, order: str
+    pairs: SimpleNamespace, path: str, language: str | None, order: str
 ) -> None:
     content = catalogue(
         {
@@ -69,7 +65,7 @@ def test_messages_of_programs(
     assert [tuple(pair) for pair in pairs.catalogue_pairs(path, content)] == expected
 
 
-def test_descriptions_of_packages(pairs: ModuleType, tmp_path: Path) -> None:
+def test_descriptions_of_packages(pairs: SimpleNamespace, tmp_path: Path) -> None:
     english = (
         "Package: a\nDescription-md5: 1\nDescription-en: reads files\n First\n part.\n .\n Second.\n\n"
         "Package: b\nDescription-md5: 2\nDescription-en: writes files\n One.\n .\n Two.\n\n"
@@ -89,7 +85,7 @@ def test_descriptions_of_packages(pairs: ModuleType, tmp_path: Path) -> None:
     ]
 
 
-def test_dictionaries_from_and_into_english(pairs: ModuleType) -> None:
+def test_dictionaries_from_and_into_english(pairs: SimpleNamespace) -> None:
     german = gzip.compress(
         b'Datei /dat/ <fem>\n1. file, dataset\n   "eine Datei" - a file\n\nBaum\n   tree (plant)\n'
     )
@@ -106,7 +102,7 @@ def test_dictionaries_from_and_into_english(pairs: ModuleType) -> None:
     assert list(pairs.freedict_pairs("usr/share/dictd/freedict-deu-fra.dict.dz", into)) == []
 
 
-def test_dictionaries_in_lines(pairs: ModuleType) -> None:
+def test_dictionaries_in_lines(pairs: SimpleNamespace) -> None:
     ding = "# comment\nDatei {f}; Akte {f} [adm.] | Dateien {pl} :: file | files\nno entry\n"
     assert [tuple(pair) for pair in pairs.ding_pairs(ding.encode())] == [
         ("de", "Datei", "file"),
