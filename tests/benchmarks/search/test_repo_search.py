@@ -133,9 +133,13 @@ def test_repositories_without_queries_of_a_split_are_left_out(tmp_path: Path) ->
 
 
 def test_published_translations_are_of_published_queries() -> None:
-    ids = {json.loads(line)["id"] for file in QUERIES.glob("*.jsonl") for line in file.open()}
+    ids = {
+        json.loads(line)["id"]
+        for file in QUERIES.glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    }
     translations = QUERIES.parent / "translations/searches.jsonl"
-    records = [json.loads(line) for line in translations.open()]
+    records = [json.loads(line) for line in translations.read_text().splitlines()]
     assert Counter(record["language"] for record in records) == dict.fromkeys(
         ("de", "es", "fr", "it", "ja", "nl", "pl", "ru", "zh"), 60
     )
