@@ -31,8 +31,8 @@ from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
-# The same of other languages, which an encoder may lack. The columns of the weights (words, 2) are
-# those of a word, and by how much it speaks against English.
+# The same of other languages, which an encoder may lack. Their vectors have 4 bits, two in a byte; the
+# columns of their weights (words, 2) are a word's weight, and by how much it speaks against English.
 LANGUAGE_VECTORS = "languages-vectors.npy"
 LANGUAGE_WEIGHTS = "languages-weights.npy"
 LANGUAGE_VOCABULARY = "languages-vocabulary.txt"
@@ -120,9 +120,10 @@ class StaticEncoder:
 
         with refusing("encoder", directory / LANGUAGE_VOCABULARY):
             languages = Vocabulary(files[LANGUAGE_VOCABULARY].decode().split("\n"))
-        shape = (len(languages), settings.dim)
         with refusing("encoder", directory / LANGUAGE_VECTORS):
-            vectors = np.vstack([vectors, read_exact(files[LANGUAGE_VECTORS], np.int8, shape)])
+            shape = (len(languages), settings.dim // 2)
+            packed = read_exact(files[LANGUAGE_VECTORS], np.uint8, shape)
+            vectors = np.vstack([vectors, unpack(packed)])
         with refusing("encoder", directory / LANGUAGE_WEIGHTS):
             columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 2))
             # Queries and passages have the same weights in other languages.
@@ -174,6 +175,18 @@ class StaticEncoder:
         repeats = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
         weights = self._weights[role][rows] * np.sqrt(repeats)
         return weights @ self._vectors[rows].astype(np.float32)
+
+
+def pack(vectors: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """Put two components from -7 to 7 into a byte, the first into its lower half: (n, dim / 2)."""
+    halves = (vectors + 8).astype(np.uint8)
+    return halves[:, 0::2] | halves[:, 1::2] << 4
+
+
+def unpack(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Return the vectors (n, dim) that `pack` made two components a byte of."""
+    halves = np.stack([packed & 0x0F, packed >> 4], axis=2).astype(np.int8) - 8
+    return halves.reshape(len(packed), -1)
 
 
 def _settings(values: Any) -> StaticSettings:

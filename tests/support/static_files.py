@@ -19,6 +19,7 @@ from purlin.index.encoder.static import (
     VOCABULARY,
     WEIGHTS,
     StaticSettings,
+    pack,
 )
 
 WORDS = [
@@ -66,9 +67,8 @@ def write_multilingual(directory: Path, evidence: dict[str, float], *, dim: int 
     scales = rng.random(len(evidence), np.float32)
     columns = np.stack([scales, np.array(list(evidence.values()), np.float32)], axis=1)
 
-    np.save(
-        directory / LANGUAGE_VECTORS, rng.integers(-127, 128, (len(evidence), dim)).astype(np.int8)
-    )
+    vectors = rng.integers(-7, 8, (len(evidence), dim)).astype(np.int8)
+    np.save(directory / LANGUAGE_VECTORS, pack(vectors))
     np.save(directory / LANGUAGE_WEIGHTS, columns)
     (directory / LANGUAGE_VOCABULARY).write_text("\n".join(evidence), encoding="utf-8")
     digests = digests_of(directory, *ENGLISH_FILES, *LANGUAGE_FILES)

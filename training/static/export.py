@@ -25,6 +25,7 @@ from purlin.index.encoder.static import (
     WEIGHTS,
     StaticEncoder,
     StaticSettings,
+    pack,
 )
 from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.training.exporting.checks import ExportRefused
@@ -70,8 +71,8 @@ def with_languages(
 ) -> StaticEncoder:
     """Return the static encoder `base` with words of other languages; it has no fingerprint of its own.
 
-    `columns` (words, 2) are the scale of each word's vector, and by how much it speaks against
-    English.
+    `vectors` (words, dim) have 4 bits; `columns` (words, 2) are the scale of each, and by how much
+    the word speaks against English.
     """
     english = Vocabulary((base / VOCABULARY).read_text(encoding="utf-8").split("\n"))
     vocabulary = MultilingualVocabulary(english, languages, columns[:, 1].tolist())
@@ -97,7 +98,7 @@ def export_languages(
     with replacing_directory(out) as new:
         for name in ENGLISH_FILES:
             shutil.copyfile(base / name, new / name)
-        np.save(new / LANGUAGE_VECTORS, vectors)
+        np.save(new / LANGUAGE_VECTORS, pack(vectors))
         np.save(new / LANGUAGE_WEIGHTS, columns)
         (new / LANGUAGE_VOCABULARY).write_text("\n".join(languages.words), encoding="utf-8")
 
@@ -141,7 +142,7 @@ def _card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
 def _languages_card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
     return card.text(
         "A static text encoder for Purlin, with words of other languages than English: "
-        f"`languages-vectors.npy` has {shape[0]:,} words and pieces with {shape[1]} components each, in 8 bits; "
+        f"`languages-vectors.npy` has {shape[0]:,} words and pieces with {shape[1]} components each, in 4 bits; "
         "`languages-weights.npy` has each one's scale, and by how much it speaks against English. The other files "
         f"are those of an encoder of English texts, whose vectors are the same here. {FINGERPRINT}",
         {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},

@@ -115,7 +115,7 @@ def add_languages(recipe: LanguagesRecipe, out: Path, *, say: Say) -> Path:
     random.Random(recipe.seed).shuffle(translations)
     measured, learnt = translations[: recipe.held_out], translations[recipe.held_out :]
     means = place_words(vocabulary, base, learnt, recipe.common)
-    vectors, scales = round_to_8_bits(means * _length(recipe.base) / _median_length(means))
+    vectors, scales = round_to_4_bits(means * _length(recipe.base) / _median_length(means))
 
     columns = np.stack([scales, evidence], axis=1)
     encoder = with_languages(recipe.base, languages, vectors, columns)
@@ -309,9 +309,9 @@ def _median_length(vectors: Vectors) -> float:
     return float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0
 
 
-def round_to_8_bits(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return the vectors (words, dim) in 8 bits, and the scale of each row (words,)."""
-    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12).astype(np.float32) / 127
+def round_to_4_bits(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return the vectors (words, dim) in whole numbers from -7 to 7, and each one's scale (words,)."""
+    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12).astype(np.float32) / 7
     return np.rint(vectors / scales[:, None]).astype(np.int8), scales
 
 

@@ -20,6 +20,8 @@ from purlin.index.encoder.static import (
     WEIGHTS,
     StaticEncoder,
     StaticSettings,
+    pack,
+    unpack,
 )
 from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.index.errors import Damaged
@@ -111,7 +113,7 @@ def test_vectors_are_sums_over_the_words_of_both_vocabularies(
     directory: Path, encoder: StaticEncoder
 ) -> None:
     vectors, weights = np.load(directory / VECTORS), np.load(directory / WEIGHTS)
-    their_vectors = np.load(directory / LANGUAGE_VECTORS)
+    their_vectors = unpack(np.load(directory / LANGUAGE_VECTORS))
     scales = np.load(directory / LANGUAGE_WEIGHTS)[:, 0]
     rows = {word: row for row, word in enumerate(EVIDENCE)}
 
@@ -199,6 +201,15 @@ def test_each_language_finds_english(released_static: StaticEncoder, query: str)
 # ---- files
 
 
+@given(st.lists(st.lists(st.integers(-7, 7), min_size=6, max_size=6), min_size=1, max_size=9))
+def test_two_components_are_packed_into_a_byte(rows: list[list[int]]) -> None:
+    vectors = np.array(rows, dtype=np.int8)
+    packed = pack(vectors)
+    assert (packed.dtype, packed.shape) == (np.uint8, (len(rows), 3))
+    assert packed[0, 0] == (rows[0][0] + 8) + 16 * (rows[0][1] + 8)
+    assert np.array_equal(unpack(packed), vectors)
+
+
 @pytest.mark.parametrize("name", [LANGUAGE_VECTORS, LANGUAGE_WEIGHTS, LANGUAGE_VOCABULARY])
 def test_all_files_of_other_languages_or_none_are_there(tmp_path: Path, name: str) -> None:
     directory = write_multilingual(tmp_path / "static", EVIDENCE)
@@ -212,7 +223,8 @@ def test_all_files_of_other_languages_or_none_are_there(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        (LANGUAGE_VECTORS, np.zeros((3, 8), np.int8)),
+        (LANGUAGE_VECTORS, np.zeros((3, 4), np.uint8)),
+        (LANGUAGE_VECTORS, np.zeros((len(EVIDENCE), 8), np.int8)),
         (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 1), np.float32)),
         (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 2), np.float64)),
     ],
