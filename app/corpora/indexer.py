@@ -39,11 +39,14 @@ from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import is_due, repeat_build
+from purlin.index.indexing.staleness import seconds_since_write
 from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
 EVENTS_PER_S = 5
 NICENESS = 5
+# A catalogue that was written less than QUIET_S ago may be written on; others must not wait for it for ever.
+QUIET_S, MAX_WAIT_S = 2.0, 60.0
 
 
 class Indexer:
@@ -97,6 +100,7 @@ class Indexer:
         if not is_due(self._home, job["corpus"]):
             return "unchanged"
         active = builds.current(self._home, job["corpus"])
+        _await_end_of_writing(read_manifest(active))
         encoder = self._encoder_of(read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
         return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
@@ -141,6 +145,19 @@ class Indexer:
             self._write({"stage": stage, "done": finished_count, "total": total})
 
         return progress
+
+
+def _await_end_of_writing(manifest: Manifest) -> None:
+    """Wait until a catalogue has not been written for QUIET_S, for MAX_WAIT_S at most.
+
+    What ends behind a row looks whole, and its other products would be deleted.
+    """
+    deadline = time.monotonic() + MAX_WAIT_S
+    while manifest.kind == "product" and time.monotonic() < deadline:
+        rest = QUIET_S - seconds_since_write(manifest)
+        if rest <= 0:
+            return
+        time.sleep(rest)
 
 
 def _threads() -> int:
