@@ -75,6 +75,9 @@ class Indexer:
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
         demo = next(demo for demo in demos() if demo.name == job["corpus"])
+        if builds.is_deleted(self._home, demo.name):
+            # While its job waited.
+            return "unchanged"
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
             _give_way()
