@@ -103,6 +103,11 @@ class EnsembleEncoder:
         """How its transformer uses the machine; None without one."""
         return next(filter(None, map(plan_of, self.parts)), None)
 
+    def in_english(self, text: str) -> str:
+        """Return the English words nearest to those of a text, by the part that knows its language."""
+        multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
+        return next(filter(None, (part.in_english(text) for part in multilingual)), "")
+
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:

@@ -32,7 +32,8 @@ from purlin.index.storage import read_exact
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
 # The same of other languages, which an encoder may lack. Their vectors have 4 bits, two in a byte; the
-# columns of their weights (words, 2) are a word's weight, and by how much it speaks against English.
+# columns of their weights (words, 3) are a word's weight, by how much it speaks against English, and the
+# row of the English word that is nearest to it, or -1.
 LANGUAGE_VECTORS = "languages-vectors.npy"
 LANGUAGE_WEIGHTS = "languages-weights.npy"
 LANGUAGE_VOCABULARY = "languages-vocabulary.txt"
@@ -125,11 +126,15 @@ class StaticEncoder:
             packed = read_exact(files[LANGUAGE_VECTORS], np.uint8, shape)
             vectors = np.vstack([vectors, unpack(packed)])
         with refusing("encoder", directory / LANGUAGE_WEIGHTS):
-            columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 2))
+            columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 3))
             # Queries and passages have the same weights in other languages.
             weights = np.vstack([weights, columns[:, [0, 0]]])
+            nearest = columns[:, 2].astype(np.int64)
+            if not -1 <= nearest.min() <= nearest.max() < len(vocabulary):
+                raise ValueError("a word is nearest to an English one that does not exist")
 
-        multilingual = MultilingualVocabulary(vocabulary, languages, columns[:, 1].tolist())
+        evidence = columns[:, 1].tolist()
+        multilingual = MultilingualVocabulary(vocabulary, languages, evidence, nearest.tolist())
         return cls(settings, multilingual, vectors, weights)
 
     def encode(
@@ -164,6 +169,12 @@ class StaticEncoder:
         if isinstance(self.vocabulary, Vocabulary):
             return True
         return self.vocabulary.is_english(text[: self.max_tokens * _CHARS_PER_WORD])
+
+    def in_english(self, text: str) -> str:
+        """Return the English words that are nearest to those of a text; none if it is English."""
+        if isinstance(self.vocabulary, Vocabulary):
+            return ""
+        return self.vocabulary.in_english(text[: self.max_tokens * _CHARS_PER_WORD])
 
     def _rows(self, text: str) -> Iterable[int]:
         return self.vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])

@@ -82,15 +82,21 @@ class MultilingualVocabulary:
     """The words of English, and after their rows words and pieces of other languages.
 
     A text is read as English unless its words speak against it: `evidence` (words,) says for each
-    whole word of the other languages by how much it does, less than 0 if it rather is English. Safe
-    to share between threads.
+    whole word of the other languages by how much it does, less than 0 if it rather is English.
+    `nearest` (words,) has the row of the English word that is nearest to each, or -1. Safe to share
+    between threads.
     """
 
     def __init__(
-        self, english: Vocabulary, languages: Vocabulary, evidence: Sequence[float]
+        self,
+        english: Vocabulary,
+        languages: Vocabulary,
+        evidence: Sequence[float],
+        nearest: Sequence[int],
     ) -> None:
         self.english = english
         self.languages = languages
+        self._nearest = nearest
         self._evidence = dict.fromkeys(english.words, _ENGLISH)
         self._evidence.update(zip(languages.words, evidence, strict=True))
         self._rows_by_identifier = _Remembered(self._identifier_rows)
@@ -101,6 +107,15 @@ class MultilingualVocabulary:
     def is_english(self, text: str) -> bool:
         """Tell whether a text is read as English."""
         return self._are_english(identifiers(text))
+
+    def in_english(self, text: str) -> str:
+        """Return the English words that are nearest to those of a text; none if it is English."""
+        words = identifiers(text)
+        if self._are_english(words):
+            return ""
+        first = len(self.english)
+        rows = [row if row < first else self._nearest[row - first] for row in self.rows_of(words)]
+        return " ".join(self.english.words[row] for row in rows if row >= 0)
 
     def rows(self, text: str) -> Iterable[int]:
         """Return the row of each known word or piece of the text, in their order."""

@@ -12,7 +12,7 @@ import numpy as np
 from purlin.index.builds import build_files
 from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.builds.remarks import read_remarks
-from purlin.index.encoder import TextEncoder, Vectors, self_check
+from purlin.index.encoder import TextEncoder, Vectors, in_english, self_check
 from purlin.index.errors import EncoderMismatch, NotFound, no_document
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Document, Hit, Mode, SearchedCorpus
@@ -29,6 +29,7 @@ from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
 from purlin.index.search.hits import Hits, Retrieved
 from purlin.index.search.lexical.bm25 import Lexical
+from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
 from purlin.index.search.limits import check_k, check_search
 from purlin.index.search.ranking import feedback, query_log
@@ -460,13 +461,27 @@ class Corpus:
 
     def _add_words(self, query: Query) -> None:
         """Add what the lexical retriever searches for, and what the words of the query mean."""
-        query.weights = self.weights(query.text)
+        query.weights = self._word_weights(query.text)
         query.has_code = self.manifest.kind == "product" and self._names.has_code(query.text)
         if query.has_evidence:
             query.defining = self._passing(self._names.defining(query.written), query.allowed)
             query.relation = self._names.relation(query.written)
         if query.relation is not None:
             query.weights = self.weights(query.relation.symbol)
+
+    def _word_weights(self, query: str) -> Mapping[str, float]:
+        """Map the tokens that are searched for to their idf: with English ones for another language's."""
+        weights = self.weights(query)
+        english = in_english(self.encoder, query) if self._lexical.language is ENGLISH else ""
+        if not english:
+            return weights
+
+        # A word as it is written counts where a passage has it; a score is a share of what all can add.
+        written = {token: idf for token, idf in weights.items() if self._occurs(token)}
+        return {**written, **self.weights(english)}
+
+    def _occurs(self, token: str) -> bool:
+        return len(self._lexical.search({token: 1.0}, 1)[0]) > 0
 
     def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
         """Return those of the rows that a filter allows."""

@@ -60,12 +60,14 @@ def write_static(
 def write_multilingual(directory: Path, evidence: dict[str, float], *, dim: int = 8) -> Path:
     """Write the encoder of `write_static` with random vectors for words of other languages.
 
-    `evidence` maps each of their words and pieces to how much it speaks against English.
+    `evidence` maps each of their words and pieces to how much it speaks against English. Of these,
+    "datei" alone has a nearest English word, "file".
     """
     write_static(directory, dim=dim)
     rng = np.random.default_rng(8)
     scales = rng.random(len(evidence), np.float32)
-    columns = np.stack([scales, np.array(list(evidence.values()), np.float32)], axis=1)
+    nearest = [WORDS.index("file") if word == "datei" else -1 for word in evidence]
+    columns = np.stack([scales, list(evidence.values()), nearest], axis=1).astype(np.float32)
 
     vectors = rng.integers(-7, 8, (len(evidence), dim)).astype(np.int8)
     np.save(directory / LANGUAGE_VECTORS, pack(vectors))

@@ -71,11 +71,12 @@ def with_languages(
 ) -> StaticEncoder:
     """Return the static encoder `base` with words of other languages; it has no fingerprint of its own.
 
-    `vectors` (words, dim) have 4 bits; `columns` (words, 2) are the scale of each, and by how much
-    the word speaks against English.
+    `vectors` (words, dim) have 4 bits; `columns` (words, 3) are the scale of each, by how much
+    the word speaks against English, and the row of the nearest English word, or -1.
     """
     english = Vocabulary((base / VOCABULARY).read_text(encoding="utf-8").split("\n"))
-    vocabulary = MultilingualVocabulary(english, languages, columns[:, 1].tolist())
+    evidence, nearest = columns[:, 1].tolist(), columns[:, 2].astype(int).tolist()
+    vocabulary = MultilingualVocabulary(english, languages, evidence, nearest)
     settings = settings_of(StaticSettings, json.loads((base / SETTINGS).read_bytes()))
     return StaticEncoder(
         settings,
@@ -143,7 +144,8 @@ def _languages_card_text(card: Card, shape: tuple[int, ...], max_tokens: int) ->
     return card.text(
         "A static text encoder for Purlin, with words of other languages than English: "
         f"`languages-vectors.npy` has {shape[0]:,} words and pieces with {shape[1]} components each, in 4 bits; "
-        "`languages-weights.npy` has each one's scale, and by how much it speaks against English. The other files "
-        f"are those of an encoder of English texts, whose vectors are the same here. {FINGERPRINT}",
+        "`languages-weights.npy` has each one's scale, by how much it speaks against English, and the row of the "
+        "nearest English word. The other files are those of an encoder of English texts, whose vectors are the same "
+        f"here. {FINGERPRINT}",
         {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},
     )

@@ -57,6 +57,9 @@ MAX_EVIDENCE = 3.0
 LEAST_SHARE = 2e-6  # of all words, which those have that do not occur
 
 ENCODED_AT_ONCE = 100_000
+COMPARED_AT_ONCE = 4_000
+# Of a word with the English word that it is searched by in texts.
+LEAST_COSINE = 0.5
 
 
 class Translation(NamedTuple):
@@ -108,7 +111,8 @@ def add_languages(recipe: LanguagesRecipe, out: Path, *, say: Say) -> Path:
     say(f"translations by language: {counts}")
     languages = choose_pieces(by_language, recipe.words)
     evidence = tell_languages(languages, english, by_language, _english_texts(recipe))
-    vocabulary = MultilingualVocabulary(english, languages, evidence.tolist())
+    nearest = np.full(len(languages), -1)
+    vocabulary = MultilingualVocabulary(english, languages, evidence.tolist(), nearest.tolist())
     say(f"{len(languages):,} words and pieces")
 
     translations = list(chain.from_iterable(by_language.values()))
@@ -117,7 +121,8 @@ def add_languages(recipe: LanguagesRecipe, out: Path, *, say: Say) -> Path:
     means = place_words(vocabulary, base, learnt, recipe.common)
     vectors, scales = round_to_4_bits(means * _length(recipe.base) / _median_length(means))
 
-    columns = np.stack([scales, evidence], axis=1)
+    nearest = nearest_words(vectors.astype(np.float32), english, np.load(recipe.base / VECTORS))
+    columns = np.stack([scales, evidence, nearest], axis=1).astype(np.float32)
     encoder = with_languages(recipe.base, languages, vectors, columns)
     measure = translation_mrr(encoder, base, measured)
     say(f"MRR of a text's English among {len(measured):,}: {measure:.4f}")
@@ -293,9 +298,7 @@ def _word_shares(vocabulary: MultilingualVocabulary, texts: Sequence[str]) -> An
 def _english_vectors(base: StaticEncoder, texts: Sequence[str]) -> Vectors:
     """Return unit vectors (texts, dim) half way between those of a query and of a passage."""
     both = base.encode(texts, role="query") + base.encode(texts, role="passage")
-    lengths = np.linalg.norm(both, axis=1, keepdims=True)
-    vectors: Vectors = both / np.maximum(lengths, 1e-9)
-    return vectors
+    return _unit(both)
 
 
 def _length(base: Path) -> float:
@@ -313,6 +316,27 @@ def round_to_4_bits(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.floa
     """Return the vectors (words, dim) in whole numbers from -7 to 7, and each one's scale (words,)."""
     scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12).astype(np.float32) / 7
     return np.rint(vectors / scales[:, None]).astype(np.int8), scales
+
+
+def nearest_words(
+    vectors: Vectors, english: Vocabulary, english_vectors: NDArray[np.int8]
+) -> NDArray[np.int64]:
+    """Return the row of the English word (words,) whose vector is nearest to each, or -1 if none is near."""
+    is_word = np.array([word.isalpha() and len(word) > 1 for word in english.words])
+    words = _unit(english_vectors.astype(np.float32))
+    words[~is_word] = 0.0
+    nearest = np.empty(len(vectors), dtype=np.int64)
+
+    for start in range(0, len(vectors), COMPARED_AT_ONCE):
+        part = slice(start, start + COMPARED_AT_ONCE)
+        cosines = _unit(vectors[part]) @ words.T
+        nearest[part] = np.where(cosines.max(axis=1) >= LEAST_COSINE, cosines.argmax(axis=1), -1)
+    return nearest
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return unit
 
 
 def translation_mrr(

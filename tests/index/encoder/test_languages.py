@@ -137,12 +137,27 @@ def test_english_texts_keep_their_vectors(
         write_static(base)
     alone = StaticEncoder.load(base)
     joined = MultilingualVocabulary(
-        Vocabulary(WORDS), Vocabulary(list(EVIDENCE)), list(EVIDENCE.values())
+        Vocabulary(WORDS), Vocabulary(list(EVIDENCE)), list(EVIDENCE.values()), [-1] * len(EVIDENCE)
     )
     if joined.is_english(text):
         assert list(joined.rows(text)) == list(alone.vocabulary.rows(text))
     # Any text has rows that exist, whatever its language.
     assert all(0 <= row < len(joined) for row in joined.rows(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "english"),
+    [
+        ("Datei lesen: filename", "file filename"),
+        ("lesen", ""),
+        ("the file", ""),
+        ("", ""),
+    ],
+)
+def test_words_of_other_languages_in_english(
+    encoder: StaticEncoder, text: str, english: str
+) -> None:
+    assert encoder.in_english(text) == english
 
 
 def test_an_ensemble_reads_other_languages_with_its_static_part_alone() -> None:
@@ -225,8 +240,11 @@ def test_all_files_of_other_languages_or_none_are_there(tmp_path: Path, name: st
     [
         (LANGUAGE_VECTORS, np.zeros((3, 4), np.uint8)),
         (LANGUAGE_VECTORS, np.zeros((len(EVIDENCE), 8), np.int8)),
-        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 1), np.float32)),
-        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 2), np.float64)),
+        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 2), np.float32)),
+        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 3), np.float64)),
+        # The nearest English word is none of those that there are.
+        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 3), len(WORDS), np.float32)),
+        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 3), -2, np.float32)),
     ],
 )
 def test_files_of_another_shape_are_refused(tmp_path: Path, name: str, content: np.ndarray) -> None:

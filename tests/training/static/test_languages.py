@@ -75,6 +75,9 @@ def test_a_run_adds_words_and_keeps_english(recipe: LanguagesRecipe, tmp_path: P
         nearest = [list(language.values())[row] for row in scores.argmax(1)]
         assert nearest == own_words
 
+    assert encoder.in_english("datei antwort") == "file response"
+    assert encoder.in_english("nom fichier") == "name file"
+
     settings = json.loads((tmp_path / "out/tiny/encoder.json").read_text())
     assert f"{settings['measures']['translations MRR']:.4f}" in said[-1]
 
@@ -82,7 +85,7 @@ def test_a_run_adds_words_and_keeps_english(recipe: LanguagesRecipe, tmp_path: P
 def test_words_lie_at_the_mean_of_their_translations(tmp_path: Path) -> None:
     base = StaticEncoder.load(write_static(tmp_path / "base"))
     languages = Vocabulary(["datei", "hole", "nie"])
-    vocabulary = MultilingualVocabulary(Vocabulary(WORDS), languages, [3.0, 3.0, 3.0])
+    vocabulary = MultilingualVocabulary(Vocabulary(WORDS), languages, [3.0] * 3, [-1] * 3)
     translations = [
         Translation("hole datei", "get file"),
         Translation("datei", "filename"),
@@ -174,4 +177,4 @@ def test_the_command_trains_and_tells_what_it_wrote(
     result = CliRunner().invoke(command_line, arguments)
     assert result.exit_code == 0, result.output
     assert "tiny" in result.output
-    assert np.load(tmp_path / "out/tiny" / LANGUAGE_WEIGHTS).shape[1] == 2
+    assert np.load(tmp_path / "out/tiny" / LANGUAGE_WEIGHTS).shape[1] == 3
