@@ -104,12 +104,10 @@ def _merge(families: Iterable[Metric]) -> list[Metric]:
         samples = values.setdefault(family.name, {})
         for sample in family.samples:
             key = sample.name, tuple(sample.labels.items())
-            before = samples.get(key)
-            samples[key] = (
-                sample.value
-                if before is None
-                else _combined(family.type, sample.name, before, sample.value)
-            )
+            value = sample.value
+            if key in samples:
+                value = _combined(family.type, sample.name, samples[key], value)
+            samples[key] = value
 
     for name, family in merged.items():
         for (sample_name, labels), value in values[name].items():

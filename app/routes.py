@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -137,14 +137,14 @@ def _search(
     rerankers: Sequence[PassageReranker | None],
 ) -> Search:
     """The search of a request, of one corpus by its name or of several, whose hits name theirs."""
-    query = partial(
-        partial(corpora[0].search, reranker=rerankers[0])
-        if isinstance(request.corpus, str)
-        else partial(search_corpora, corpora, rerankers=rerankers),
-        request.query,
-    )
+    search: Callable[..., SearchResult]
+    if isinstance(request.corpus, str):
+        search = partial(corpora[0].search, reranker=rerankers[0])
+    else:
+        search = partial(search_corpora, corpora, rerankers=rerankers)
+
     filter = with_language_names(request.filter)
-    return partial(query, mode=request.mode, filter=filter, explain=request.explain)
+    return partial(search, request.query, mode=request.mode, filter=filter, explain=request.explain)
 
 
 def _origin(corpus: Corpus, reranker: PassageReranker | None) -> dict[str, str | None]:

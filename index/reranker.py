@@ -32,7 +32,14 @@ from purlin.index.encoder.exported import (
 from purlin.index.encoder.transformer import open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.lookups import Once
-from purlin.index.qa.reader import Packer, Reader, ReadingPassage, model_text, reading_passage
+from purlin.index.qa.reader import (
+    Floats,
+    Packer,
+    Reader,
+    ReadingPassage,
+    model_text,
+    reading_passage,
+)
 from purlin.index.qa.reader_settings import READER_SETTINGS
 from purlin.index.records import KINDS, Document, Kind, Passage
 
@@ -46,8 +53,6 @@ RELEASED_RERANKER = Path(__file__).resolve().parents[1] / "models" / "reranker-i
 READER_WEIGHT = 0.15
 # The most tokens that a pair is counted to, and that a reranker may read.
 _UNCUT_TOKENS = 8192
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

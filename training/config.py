@@ -252,6 +252,14 @@ def refuse_repeated(names: Sequence[str], subject: str, field: str) -> None:
         )
 
 
+def refuse_reserved(name: str, directories: Sequence[str]) -> None:
+    """Raise InvalidInput if a recipe has the name of one of its run's directories."""
+    if name in directories:
+        raise InvalidInput(
+            f"The name {name!r} is that of a directory of the run. Rename the recipe.", field="name"
+        )
+
+
 def refuse_unfit_parts(name: str, parts: Sequence[tuple[Path, float]]) -> None:
     """Refuse the parts of the ensemble `name`, directories with their shares, that do not fit together.
 

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 
 from purlin.index.encoder import Vectors, load_encoder
 from purlin.index.errors import NotFound
+from purlin.index.pace import StageProgress
 from purlin.index.records import Role
 from purlin.training.exporting.directory import is_exported
 from purlin.training.loop.checkpoints import storing
@@ -80,7 +81,7 @@ def encode_once(
     texts: Sequence[str],
     directory: Path,
     *,
-    progress: Callable[[int, int], None] = lambda encoded_count, total: None,
+    progress: StageProgress = lambda encoded_count, total: None,
 ) -> Vectors:
     """Vectors (texts, dim) by the encoder in `source`, read from `directory` or written there.
 

@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from purlin.index.encoder import Vectors
+from purlin.index.search.arrays import Rows
 from purlin.index.storage import atomic_write
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.loop.checkpoints import storing
 from purlin.training.models.encoding import encode
 from purlin.training.models.text_model import TextModel
-
-Rows = NDArray[np.int64]
 
 # Results beyond the depth, since some of the best are no negatives.
 _SPARE_RESULTS = 10

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.errors import Damaged
+from purlin.index.pace import StageProgress
 from purlin.index.storage import atomic_write
 from purlin.training.loop.checkpoints import storing
 
@@ -56,7 +57,7 @@ class Pieces:
         *,
         process: int = 0,
         processes: int = 1,
-        progress: Callable[[int, int], None] = lambda finished, total: None,
+        progress: StageProgress = lambda finished, total: None,
     ) -> None:
         """Write the missing pieces, or the share of process number `process` of `processes`.
 

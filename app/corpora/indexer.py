@@ -91,15 +91,15 @@ class Indexer:
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
         """Build a corpus again if that would change it, with the encoder that made its vectors."""
-        if not builds.exists(self._home, job["corpus"]):
-            # It was deleted while its job waited.
+        home, corpus = self._home, job["corpus"]
+        # It may have been deleted while its job waited.
+        if not builds.exists(home, corpus) or not is_due(home, corpus):
             return "unchanged"
-        if not is_due(self._home, job["corpus"]):
-            return "unchanged"
-        active = builds.current(self._home, job["corpus"])
+
+        active = builds.current(home, corpus)
         encoder = self._encoder_of(read_manifest(active), job["encoders"])
-        repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
-        return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
+        repeat_build(home, corpus, encoder, progress=self._progress())
+        return "built" if builds.current(home, corpus) != active else "unchanged"
 
     def _remarks(self, corpus: str) -> list[str]:
         """Return what the active build of a corpus has to say of its sources."""

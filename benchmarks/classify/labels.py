@@ -10,7 +10,6 @@ Intervals are bootstrapped, 95 %, and paired where they are of a difference.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import command_parser
 from purlin.index.classify.labelled import read_labelled
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES as TEMPLATES
 from purlin.index.classify.zero_shot import Classifier, mean_vectors, prompts
@@ -309,7 +309,7 @@ def print_german(classifier: Classifier, tickets: Labelled) -> None:
 
 def main() -> None:
     """Print all of it for each encoder."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = command_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", nargs="+", default=[LABEL_ENCODER], metavar="DIR")
     options = parser.parse_args()

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.ranking import Values
 
-Values = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals of all differences together
 
 

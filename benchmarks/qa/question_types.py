@@ -10,7 +10,6 @@ learnt from the tuning halves, too.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
@@ -20,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.options import command_parser
 from purlin.index.evaluation.answers import Question, read_questions
 from purlin.index.qa.answer_types import expected_type, statement_kind
 from purlin.index.qa.question_types import WEIGHTS, TypeWeights, question_features
@@ -156,7 +156,7 @@ def print_accuracy(name: str, questions: list[tuple[str, str, str]], fitted: Typ
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_parser(__doc__)
     parser.add_argument("--questions", type=Path, default=Path("questions"))
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

@@ -176,9 +176,9 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         of_entry = hit_entry(retrieved[row].hit) == question.entry
         for sentence, values in sentence_features(parsed, passage, passage_logits, word_weights):
-            said = passage.text[slice(*sentence)]
+            text = passage.text[slice(*sentence)]
             features.append((passage.prior, *(values[name] for name in SENTENCE_WEIGHTS)))
-            right.append(of_entry and exact_match(said, question.answers))
+            right.append(of_entry and exact_match(text, question.answers))
     return Candidates(
         np.array(features, dtype=np.float64).reshape(len(features), 1 + len(SENTENCE_WEIGHTS)),
         np.array(right, dtype=bool),

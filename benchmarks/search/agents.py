@@ -116,8 +116,8 @@ def ranked_files(repository: Repository, words: Sequence[str], *, paths: bool) -
     for path, lines in repository.files.items():
         lowered = [line.lower() for line in lines]
         matching = sum(any(word in line for word in words) for line in lowered)
-        places = [*lowered, path.lower()] if paths else lowered
-        distinct = sum(any(word in place for place in places) for word in words)
+        texts = [*lowered, path.lower()] if paths else lowered
+        distinct = sum(any(word in text for text in texts) for word in words)
         if distinct:
             keys[path] = (-distinct, -matching)
 
@@ -189,7 +189,9 @@ def queries(repository: Mapping[str, Any]) -> Iterator[Query]:
     """The queries of a repository; paths of right files below its benchmark root."""
     prefix = "" if repository["benchmark_root"] in ("", ".") else f"{repository['benchmark_root']}/"
     for query in repository["queries"]:
-        paths = [one if isinstance(one, str) else one["path"] for one in query["relevant"]]
+        paths = [
+            target if isinstance(target, str) else target["path"] for target in query["relevant"]
+        ]
         right = frozenset(path.removeprefix(prefix) for path in paths)
         yield Query(query["query"], query["category"], right)
 
@@ -235,8 +237,8 @@ def print_table(readings: Mapping[str, Sequence[Reading]]) -> None:
         tokens = [reading.tokens for reading in each]
         calls = [reading.calls for reading in each]
         solved = [reading for reading in each if reading.solved]
-        counts = [sum(one.calls <= limit for one in solved) for limit in CALLS]
-        counts += [sum(one.tokens <= limit for one in solved) for limit in TOKENS]
+        counts = [sum(reading.calls <= limit for reading in solved) for limit in CALLS]
+        counts += [sum(reading.tokens <= limit for reading in solved) for limit in TOKENS]
 
         row = [
             f"{statistics.median(tokens):,.0f}",

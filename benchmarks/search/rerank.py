@@ -82,16 +82,16 @@ class _Everywhere:
 
 
 def read_column(
-    corpus: Corpus, column: Column, reranker: PassageReranker, limit: int, done: set[str]
+    corpus: Corpus, column: Column, reranker: PassageReranker, limit: int, finished: set[str]
 ) -> Iterator[ReadHits]:
-    """Yield the hits of `limit` queries, except those that are `done`."""
+    """Yield the hits of `limit` queries, except those that are `finished`."""
     judged = [query for query, grades in column.qrels.items() if any(grades.values())]
     kept = np.linspace(0, len(judged), min(limit, len(judged)), endpoint=False).astype(int)
     filters = {"language": column.language} if column.language else None
     everywhere = _Everywhere(reranker)
 
     for query in (judged[number] for number in kept.tolist()):
-        if query in done:
+        if query in finished:
             continue
         text = column.queries[query]
         ranked = corpus.rank(text, DEPTH, filter=filters)
@@ -168,15 +168,15 @@ def main() -> None:
     options = parser.parse_args()
 
     rows, columns = _read_rows(options.out), []
-    done: dict[str, set[str]] = defaultdict(set)
+    finished: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        done[row.column].add(row.query)
+        finished[row.column].add(row.query)
 
     with options.out.open("a") as file:
         for corpus, column in _searched(options):
             columns.append(column)
             reranker = _reranker(options.reranker, options.threads)
-            for row in read_column(corpus, column, reranker, options.limit, done[column.name]):
+            for row in read_column(corpus, column, reranker, options.limit, finished[column.name]):
                 rows.append(row)
                 record = {name: getattr(row, name) for name in ReadHits.__slots__}
                 file.write(json.dumps(record) + "\n")

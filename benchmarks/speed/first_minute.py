@@ -71,7 +71,7 @@ class Tool:
     def search(self, directory: Path, cache: Path, query: str) -> tuple[Seconds, str]:
         """Seconds of a search, process start included, and what it printed."""
         cpu_before, started = children_cpu_s(), time.perf_counter()
-        done = subprocess.run(
+        completed = subprocess.run(
             self.command(query),
             cwd=directory,
             env={**ENVIRONMENT, **self.cache(cache)},
@@ -79,7 +79,7 @@ class Tool:
             text=True,
             check=True,
         )
-        return (time.perf_counter() - started, children_cpu_s() - cpu_before), done.stdout
+        return (time.perf_counter() - started, children_cpu_s() - cpu_before), completed.stdout
 
 
 def children_cpu_s() -> float:

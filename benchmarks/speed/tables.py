@@ -102,14 +102,14 @@ def search_table(scratch: Path, corpus: str) -> Table:
         )
     ]
     for name in measured(loads):
-        one = select(loads, contestant=name, clients=1)
-        eight = select(loads, contestant=name, clients=8)
+        of_one = select(loads, contestant=name, clients=1)
+        of_eight = select(loads, contestant=name, clients=8)
         quality = select(records, part="quality", contestant=name)[-1:]
-        errors = sum(record["errors"] for record in one + eight)
+        errors = sum(record["errors"] for record in of_one + of_eight)
         row = [NAMES.get(name, name)]
-        row += [cell(one, "rate", 0), cell(one, "p50_ms"), cell(one, "p95_ms")]
-        row += [cell(eight, "rate", 0), cell(eight, "p50_ms"), cell(eight, "p95_ms")]
-        total, own = (number(median_of(eight, key), 0) for key in ("rss_mb", "own_mb"))
+        row += [cell(of_one, "rate", 0), cell(of_one, "p50_ms"), cell(of_one, "p95_ms")]
+        row += [cell(of_eight, "rate", 0), cell(of_eight, "p50_ms"), cell(of_eight, "p95_ms")]
+        total, own = (number(median_of(of_eight, key), 0) for key in ("rss_mb", "own_mb"))
         row += [str(errors), f"{total} ({own})", cell(quality, "ndcg", 3)]
         table.append(row)
     return table
@@ -219,13 +219,18 @@ def growth_row(records: Sequence[Record], encoder: str, windows: bool, size: int
 
     built, served, recalled = part("build"), part("serve"), part("recall")
     memory = [record["searched"] for record in served]
-    one = [record["one"] for record in served]
-    eight = [record["eight"] for record in served]
+    of_one = [record["one"] for record in served]
+    of_eight = [record["eight"] for record in served]
     total, own = cell(memory, "rss_mb", 0), cell(memory, "own_mb", 0)
     row = [growth_name(built[0]), ENCODERS.get(encoder, encoder)]
     row += [cell(built, "seconds", 0), cell(built, "peak_mb", 0), cell(built, "disk_mb", 0)]
-    row += [cell(served, "opening_s"), f"{total} ({own})", cell(one, "p50_ms"), cell(one, "p95_ms")]
-    row += [cell(eight, "rate", 0), cell(recalled, "recall", 3)]
+    row += [
+        cell(served, "opening_s"),
+        f"{total} ({own})",
+        cell(of_one, "p50_ms"),
+        cell(of_one, "p95_ms"),
+    ]
+    row += [cell(of_eight, "rate", 0), cell(recalled, "recall", 3)]
     row.append(f"{median_of(served, 'elsewhere'):.0%}" if served else "–")
     return row
 

@@ -21,6 +21,7 @@ from purlin.index.classify.text_warnings import label_warnings
 from purlin.index.classify.transductive import transductive_vectors
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
+from purlin.index.highest import highest
 from purlin.index.lookups import Lookups, RecentlyUsed
 from purlin.index.records import Classification, LabelScore
 from purlin.index.texts.fertility import CountTokens
@@ -438,7 +439,7 @@ def check_templates(templates: Sequence[str]) -> None:
 def _classification(
     scores: ClassScores, labels: Sequence[str], min_score: float, ranked: int, several: bool
 ) -> Classification:
-    order = _best_columns(scores, ranked)
+    order = highest(scores, ranked)
     values = scores[order].round(6).tolist()
     ranking = tuple(
         LabelScore(labels[column], value)
@@ -453,18 +454,6 @@ def _classification(
         least = fitting_score(first, min_score)
         fits = tuple(entry.label for entry in ranking if entry.score >= least)
     return Classification(label, first, round(first - second, 6), ranking, fits)
-
-
-def _best_columns(scores: ClassScores, ranked: int) -> NDArray[np.intp]:
-    """Columns of the best scores (labels,), best first; equal ones in their order."""
-    if len(scores) <= ranked:
-        return np.argsort(-scores, kind="stable")
-
-    # Sorting only what can be in the ranking is quicker with thousands of labels.
-    least = np.partition(scores, len(scores) - ranked)[len(scores) - ranked]
-    candidates = np.flatnonzero(scores >= least)
-    order = np.argsort(-scores[candidates], kind="stable")
-    return candidates[order][:ranked]
 
 
 def _shortened(label: str) -> str:

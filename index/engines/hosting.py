@@ -10,7 +10,7 @@ import contextlib
 import json
 import shutil
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from purlin.index.engines.retrieval import (
 )
 from purlin.index.engines.upload import Contents, TermWeights, Uploaded, upload, write_files
 from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
+from purlin.index.pace import StageProgress
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.lexical.languages import LANGUAGES
@@ -49,7 +50,7 @@ def move(
     connection: Connection,
     staging_dir: Path,
     manifest: Manifest,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: StageProgress = lambda *_: None,
 ) -> Manifest:
     """Move the documents of an unfinished build into Milvus, and return its new manifest.
 

@@ -25,14 +25,10 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from purlin.index.engines.fields import MAX_VALUES, RANGES, VALUES, hashed
 from purlin.index.engines.milvus import Milvus
 from purlin.index.records import Document, Kind, Location, Passage, Span
-
-Rows = NDArray[np.int64]
+from purlin.index.search.arrays import Rows
 
 ROW, DENSE, SPARSE = "row", "dense", "sparse"
 TEXT, CHUNKS, PASSAGES = "text", "chunks", "passages"

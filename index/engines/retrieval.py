@@ -16,12 +16,11 @@ from purlin.index.distinct import sorted_distinct
 from purlin.index.encoder import Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.fields import RANGES, expression, hashed
-from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, InvalidInput, no_document
 from purlin.index.lookups import RecentlyUsed
 from purlin.index.records import Document, Kind, Passage
-from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask
+from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Mask, Rows
 from purlin.index.search.contracts import Details
 from purlin.index.search.lexical.languages import Language
 from purlin.index.search.lexical.tokens import distinct_tokens, tokens

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.engines import fields, layout
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import EngineFailed, InvalidInput
 from purlin.index.records import Document, Passage
+from purlin.index.search.arrays import Rows
 from purlin.index.search.documents import SECONDARY
 from purlin.index.search.lexical.bm25 import K1
 from purlin.index.search.lexical.languages import Language
@@ -38,7 +38,6 @@ _FIRST_PAUSE_S = 0.2
 _BATCH_ROWS, _BATCH_BYTES = 1000, 4 * 2**20
 _MAX_JSON_BYTES = 65_000
 
-Rows = NDArray[np.int64]
 # Documents in order, each with its passages and their vectors (passages, dim).
 Uploaded = Iterable[tuple[Document, list[Passage], Vectors]]
 
@@ -244,9 +243,8 @@ class _Writer:
 
 
 def _flags(document: Document) -> int:
-    values = {name: value for name, value in document.fields.items() if name in ("role", "kind")}
-    flags = layout.SECONDARY if values.get("role") in SECONDARY else 0
-    return flags | (layout.MODULE if values.get("kind") == "module" else 0)
+    flags = layout.SECONDARY if document.fields.get("role") in SECONDARY else 0
+    return flags | (layout.MODULE if document.fields.get("kind") == "module" else 0)
 
 
 def _check(

@@ -303,13 +303,11 @@ def _decoded(escapes: re.Match[str]) -> str:
         return escapes[0]
 
 
-def read_lines(
-    path: Path, *, longest: int = MAX_LINE_CHARS, most: float = math.inf
-) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, *, most: float = math.inf) -> Iterator[tuple[int, str]]:
     """Yield line numbers, from 1, and the lines that are not blank; gzip by suffix.
 
-    Raises NotFound without a file, and InvalidInput for a line of more than `longest` characters,
-    for more than `most` lines, and for bytes that cannot be decoded.
+    Raises NotFound without a file, and InvalidInput for a line of more than `MAX_LINE_CHARS`
+    characters, for more than `most` lines, and for bytes that cannot be decoded.
     """
     if not path.is_file():
         raise NotFound(f"{path} does not exist or is not a file.", field="path")
@@ -318,10 +316,10 @@ def read_lines(
     number = 0
     try:
         with open_file(path, "rt", encoding="utf-8-sig") as handle:
-            while line := handle.readline(longest + 1):
+            while line := handle.readline(MAX_LINE_CHARS + 1):
                 number += 1
-                if len(line) > longest:
-                    raise malformed(path, number, f"longer than {longest:,} characters")
+                if len(line) > MAX_LINE_CHARS:
+                    raise malformed(path, number, f"longer than {MAX_LINE_CHARS:,} characters")
                 if number > most:
                     raise malformed(
                         path, number, f"at most {most:,} lines are allowed; split the file"
@@ -334,12 +332,12 @@ def read_lines(
         raise malformed(path, number + 1, f"cannot be read: {reason}") from error
 
 
-def read_records(path: Path) -> Iterator[tuple[int, Any]]:
+def read_records(path: Path, *, most: float = math.inf) -> Iterator[tuple[int, Any]]:
     """Yield line numbers, from 1, and the JSON values of the lines.
 
     Raises as `read_lines` does, and InvalidInput for invalid JSON.
     """
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, most=most):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -353,14 +351,6 @@ def read_list(path: Path) -> list[str]:
     Raises as `read_lines` does.
     """
     return [line.strip() for _, line in read_lines(path, most=MAX_LIST_LINES)]
-
-
-def parsed(line: str) -> Any:
-    """JSON value of a line, or None if it is not valid."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _grade(text: str, path: Path, number: int) -> float:

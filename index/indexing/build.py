@@ -114,7 +114,8 @@ def _build(
 def _finish(plan: Plan, builder: Builder, encoder: TextEncoder) -> Manifest:
     """Encode, measure, publish and activate what was read; raises Worse if it was refused.
 
-    A build that is the active one again is not published, unless `force` is set.
+    A build that is the active one again would push an older one out of those that are kept: it is
+    not published, unless `force` is set.
     """
     options = plan.options
     manifest = builder.finish(encoder)

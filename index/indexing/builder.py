@@ -64,8 +64,9 @@ MOST_LOST = 0.2
 SHOWN_ROWS = 30_000
 RECALL = "dense recall@100"
 _READABLE = (
-    " A reference is HTML, Markdown, reStructuredText, AsciiDoc, manual pages, OpenAPI or JSON Schema in"
-    " JSON or YAML, or, where nothing else is, plain text; convert other formats to one of these."
+    " A reference is HTML, Markdown, reStructuredText, AsciiDoc, manual pages, OpenAPI, AsyncAPI or JSON"
+    " Schema in JSON or YAML, GraphQL schemas, Protocol Buffers, or, where nothing else is, plain"
+    " text; convert other formats to one of these."
 )
 
 

@@ -249,9 +249,10 @@ def _occurrences(name: str, text: str) -> list[CharSpan]:
 
 
 def _properties(text: str, words: Set[str]) -> Iterator[CharSpan]:
-    """Yield what stands behind labels whose words the question has."""
+    """Yield what stands behind labels whose words the question has, in the singular or plural."""
+    singulars = {word.removesuffix("s") for word in words}
     for match in islice(_PROPERTY.finditer(text, 0, MAX_CANDIDATE_CHARS), MAX_CANDIDATES):
-        if set(match["label"].lower().split()) <= words:
+        if {word.removesuffix("s") for word in match["label"].lower().split()} <= singulars:
             yield match.span("value")
 
 

@@ -164,11 +164,16 @@ def _meant_of_homonyms(question: ParsedQuestion, documents: Sequence[Document]) 
 def _texts_around(document: Document) -> Iterator[str]:
     """Yield the terms and headings above an entry, its page's title and name, and its module."""
     yield from document.context
-    headings = document.fields.get("headings", ())
-    yield from headings if isinstance(headings, tuple | list) else (str(headings),)
+    yield from _headings(document)
     for key in ("page_title", "module"):
         yield str(document.fields.get(key, ""))
     yield PurePath(document.location.path or "").stem
+
+
+def _headings(document: Document) -> tuple[str, ...]:
+    """Return the headings above an entry; a corpus that is no manual may have other text there."""
+    headings = document.fields.get("headings", ())
+    return headings if isinstance(headings, tuple) else (str(headings),)
 
 
 def _page_shares(retrieved: Sequence[tuple[Hit, Document]]) -> Mapping[str | None, float]:
@@ -292,13 +297,11 @@ def calibrated_probability(features: Sequence[float], weights: Sequence[float]) 
 
 
 def _document_words(document: Document) -> frozenset[str]:
-    headings = document.fields.get("headings", ())
-
     parts = (
         document.title,
         str(document.fields.get("page_title", "")),
         *document.context,
-        *(headings if isinstance(headings, tuple) else ()),
+        *_headings(document),
         document.body[:MAX_ENTRY_CHARS],
     )
     return frozenset(tokens("\n".join(parts)))

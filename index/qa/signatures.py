@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from purlin.index.records import Document, Passage
+from purlin.index.texts.passages import stripped_span
 
 MAX_SIGNATURE_CHARS = 4_000  # the rest of a signature is ignored
 MAX_PARAMETERS = 64
@@ -213,7 +214,5 @@ def _parse_parameter(signature: str, start: int, end: int, bracketed: bool) -> P
 
 def _strip(text: str, start: int, end: int) -> CharSpan | None:
     """Return the span without white space at its ends, or None if nothing is left."""
-    inner = text[start:end]
-    start += len(inner) - len(inner.lstrip())
-    end = start + len(inner.strip())
-    return (start, end) if start < end else None
+    first, last = stripped_span(text, start, end)
+    return (first, last) if first < last else None

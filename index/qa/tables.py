@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from purlin.index.qa.signatures import CharSpan
+from purlin.index.texts.passages import stripped_span
 
 MAX_ROWS = 64
 MIN_NAMED_SHARE = 0.5
@@ -60,11 +61,8 @@ def _tables(text: str) -> Iterator[list[_Row]]:
             yield rows
             rows = []
         spans = list(_cells(text, *line.span()))
-        rows.append(
-            _Row(
-                spans, [frozenset(_CELL_WORD.findall(text[slice(*span)].lower())) for span in spans]
-            )
-        )
+        cells = (text[slice(*span)].lower() for span in spans)
+        rows.append(_Row(spans, [frozenset(_CELL_WORD.findall(cell)) for cell in cells]))
         table_end = line.end()
     if rows:
         yield rows
@@ -73,6 +71,5 @@ def _tables(text: str) -> Iterator[list[_Row]]:
 def _cells(text: str, start: int, end: int) -> Iterator[CharSpan]:
     """Yield the cells of a row, without the white space around them."""
     for cell in text[start:end].split(" | "):
-        first = start + len(cell) - len(cell.lstrip())
-        yield first, first + len(cell.strip())
+        yield stripped_span(text, start, start + len(cell))
         start += len(cell) + len(" | ")

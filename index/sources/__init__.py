@@ -60,11 +60,13 @@ def open_source(
     anything is read but the first rows of tables.
     """
     if kind not in KINDS:
-        raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
+        raise InvalidInput(
+            f"Kind {kind!r} is unknown; give one of {', '.join(KINDS)}.", field="kind"
+        )
 
     roots = [Path(path) for path in paths]
     if not roots:
-        raise InvalidInput("no path to read from; give at least one", field="path")
+        raise InvalidInput("There is no path to read from; give at least one.", field="path")
 
     for root in roots:
         _check_path(root)
@@ -92,16 +94,18 @@ def _check_columns(kind: Kind, roots: Sequence[Path], columns: Mapping[str, str]
 def _check_path(root: Path) -> None:
     try:
         if not root.exists():
-            raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
+            raise NotFound(
+                f"There is no file or directory {str(root)!r}; check the path.", field="path"
+            )
     except OSError as error:
         raise InvalidInput(
-            f"{str(root)!r} cannot be read: {error.strerror}", field="path"
+            f"{str(root)!r} cannot be read: {error.strerror}.", field="path"
         ) from error
 
     # The path becomes part of JSON replies and of document ids.
     if not is_text(f"{root.absolute()} {root.resolve().name}"):
         raise InvalidInput(
-            f"the path {str(root.absolute())!r} is not UTF-8; rename it", field="path"
+            f"The path {str(root.absolute())!r} is not UTF-8; rename it.", field="path"
         )
 
 

@@ -147,8 +147,8 @@ def _strictly(content: bytes, codec: str) -> str | None:
 def _is_damaged_utf8(content: bytes) -> bool:
     """Whether most bytes beyond ASCII are UTF-8: single bytes were cut or altered."""
     foreign_bytes = content.translate(None, _ASCII)
-    valid_text = "".join(_FOREIGN.findall(content.decode(errors="ignore")))
-    return 2 * len(valid_text.encode()) > len(foreign_bytes)
+    decodable = "".join(_FOREIGN.findall(content.decode(errors="ignore")))
+    return 2 * len(decodable.encode()) > len(foreign_bytes)
 
 
 def _is_japanese(text: str) -> bool:

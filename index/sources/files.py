@@ -12,7 +12,7 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from purlin.index.records import Document, Skipped, Stamp, is_text
+from purlin.index.records import Document, Skipped, Stamp, is_text, printable
 from purlin.index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
@@ -114,7 +114,7 @@ def _readable_names(
     for entry in entries:
         name = entry.name
         if not is_text(name):
-            yield Skipped(_printable(name), _NOT_UTF8)
+            yield Skipped(printable(name), _NOT_UTF8)
         elif entry.is_file(follow_symlinks=False):
             yield name
         elif _is_entered(name, hidden) and entry.is_dir(follow_symlinks=False):
@@ -220,11 +220,7 @@ def _regular_file(path: Path, root: Path) -> Path | Skipped | None:
 
 
 def _relative(path: Path, root: Path) -> str:
-    return _printable(path.relative_to(root).as_posix())
-
-
-def _printable(name: str) -> str:
-    return os.fsencode(name).decode(errors="replace")
+    return printable(path.relative_to(root).as_posix())
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,10 +180,11 @@ def fsync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, *, durable: bool = True, mode: int = 0o644) -> Iterator[IO[bytes]]:
     """Yield a file that replaces `path` once it is written and flushed to disk. Raises OSError.
 
     Unless it is `durable`, it is not flushed: it survives the process, not a failing machine.
+    `mode` is who may read and write it.
     """
     handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     temporary = Path(name)
@@ -195,7 +196,7 @@ def atomic_write(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
             if durable:
                 os.fsync(file.fileno())
         # mkstemp made it readable for this user only.
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -273,9 +273,16 @@ def _between(
 
 def _trimmed(body: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the span without the white space around it, if it is not empty."""
-    text = body[start:stop]
-    if text.strip():
-        yield stop - len(text.lstrip()), start + len(text.rstrip())
+    first, last = stripped_span(body, start, stop)
+    if first < last:
+        yield first, last
+
+
+def stripped_span(text: str, start: int, stop: int) -> tuple[int, int]:
+    """The span without the white space around it; an empty one if there is nothing else."""
+    inner = text[start:stop]
+    first = start + len(inner) - len(inner.lstrip())
+    return first, first + len(inner.strip())
 
 
 def _sized(body: str, pieces: list[tuple[int, int, bool]], max_words: int) -> list[_Piece]:

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from purlin.cli import jsonc
 from purlin.index.errors import InvalidInput, StorageFailed
+from purlin.index.storage import atomic_write
 
 Scope = Literal["project", "user"]
 NAME = "purlin"
@@ -138,23 +138,8 @@ class Change:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-
-            with tempfile.NamedTemporaryFile(
-                "w",
-                dir=target.parent,
-                prefix=".purlin-",
-                delete=False,
-                encoding="utf-8",
-                newline="",
-            ) as staged:
-                staged.write(self.after)
-
-            staged_file = Path(staged.name)
-            try:
-                staged_file.chmod(mode)
-                staged_file.replace(target)
-            finally:
-                staged_file.unlink(missing_ok=True)
+            with atomic_write(target, mode=mode) as file:
+                file.write(self.after.encode())
         except OSError as error:
             raise StorageFailed(
                 f"{self.file} cannot be written to ({error.strerror or error}); "

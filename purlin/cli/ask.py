@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from purlin.index.search.store.filters import Filter
 
 ABOUT = """Answer a question from the documentation in the repository around the working directory,
-or in a directory or file of it: HTML, Markdown, reStructuredText, AsciiDoc, manual pages, OpenAPI and
-JSON Schema. Answers are its exact words, with file, line and anchor. The index is that of the whole
-repository. With --corpus, a corpus of kind reference answers. Exit status: 0 with an answer, 1 without,
-2 for an error."""
+or in a directory or file of it: HTML, Markdown, reStructuredText, AsciiDoc, manual pages, OpenAPI,
+AsyncAPI, JSON Schema, GraphQL schemas and Protocol Buffers. Answers are its exact words, with file,
+line and anchor. The index is that of the whole repository. With --corpus, a corpus of kind reference
+answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
 EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20

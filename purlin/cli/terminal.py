@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from purlin.index.pace import Lines, Pace, Progress
+from purlin.index.records import printable
 
 _QUIET_S = 5.0
 # C0 without tab, newline and the return before one, DEL, and C1.
@@ -40,17 +41,17 @@ def prepare_streams() -> None:
 
 def print_error(message: str) -> None:
     """Print the message of an expected error on stderr."""
-    sys.stderr.write(f"{styled('error:', RED, sys.stderr)} {visible(_printable(message))}\n")
+    sys.stderr.write(f"{styled('error:', RED, sys.stderr)} {visible(printable(message))}\n")
 
 
 def print_note(message: str) -> None:
     """Print what a user should know beside the answer, on stderr."""
-    sys.stderr.write(f"{styled(visible(_printable(message)), DIM, sys.stderr)}\n")
+    sys.stderr.write(f"{styled(visible(printable(message)), DIM, sys.stderr)}\n")
 
 
 def print_line(line: str = "") -> None:
     """Print a line of the answer on stdout."""
-    sys.stdout.write(f"{_printable(line)}\n")
+    sys.stdout.write(f"{printable(line)}\n")
 
 
 def print_record(record: Mapping[str, object]) -> None:
@@ -62,11 +63,6 @@ def print_record(record: Mapping[str, object]) -> None:
 def print_quoted(line: str) -> None:
     """Print a line of what was found, on stdout, behind a mark that sets it apart."""
     print_line(f"{styled('   │', DIM)} {line}".rstrip())
-
-
-def _printable(text: str) -> str:
-    """Text that any stream takes: names of files that are not UTF-8 hold lone surrogates."""
-    return text.encode(errors="replace").decode()
 
 
 def visible(text: str) -> str:

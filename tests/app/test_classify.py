@@ -233,7 +233,7 @@ def test_results_name_all_labels_that_fit(client: TestClient) -> None:
     assert "labels" not in single
 
 
-def test_labels_with_wordings_and_texts_together(client: TestClient) -> None:
+def test_texts_of_labels_with_wordings_decide_together(client: TestClient) -> None:
     texts = ["broken lamp", "broken", *["broken lamp"] * 3, "send receipt"]
     body = {"texts": texts, "labels": ["fault = broken lamp | broken", "bill = receipt | invoice"]}
     alone = client.post("/classify", json=body).json()["results"]

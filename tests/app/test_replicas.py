@@ -87,7 +87,7 @@ def answers(url: str) -> bool:
 
 @needs_haproxy
 @pytest.mark.long
-def test_replicas_behind_the_proxy(tmp_path: Path) -> None:
+def test_replicas_behind_the_proxy_answer_as_one_server(tmp_path: Path) -> None:
     """A killed replica costs no request, and what the builder activates is served by all."""
     encoder = load_encoder(STATIC_ENCODER)
     make(tmp_path, "code", FUNCTIONS, encoder=encoder)

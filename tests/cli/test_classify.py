@@ -276,7 +276,7 @@ def test_classify_ignores_byte_order_marks(
     assert (record["text"], record["label"]) == ("send receipt", "send receipt")
 
 
-def test_classify_by_a_trained_classifier(tmp_path: Path, capsys: Captured) -> None:
+def test_a_trained_classifier_labels_texts(tmp_path: Path, capsys: Captured) -> None:
     publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     texts = ["the news", *["about business"] * 300]
     options = ("--classifier", "tickets", "--home", tmp_path)

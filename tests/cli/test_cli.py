@@ -105,7 +105,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_list_and_show(shop: Path) -> None:
+def test_corpora_are_listed_and_shown(shop: Path) -> None:
     listed = _run("index", "list", home=shop).stdout
     assert "shop" in listed
     assert "santa-minilm" in listed
@@ -230,7 +230,7 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
         (["a=b<=c"], {"a": ["b<=c"]}),
     ],
 )  # fmt: skip
-def test_conditions_of_filters(conditions: list[str], filter: object) -> None:
+def test_conditions_become_a_filter(conditions: list[str], filter: object) -> None:
     assert parse_filter(conditions) == filter
 
 
@@ -374,7 +374,7 @@ def test_demo_corpora_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (again.returncode, again.stdout) == (0, "")
 
 
-def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
+def test_a_build_is_activated_and_a_corpus_deleted(shop: Path, tmp_path: Path) -> None:
     directory = tmp_path / "corpora/shop"
     for options in ([], ["--force"]):
         built = _build(shop / "corpus.jsonl", *options, home=tmp_path)

@@ -105,7 +105,7 @@ def test_without_a_total_only_the_rate_is_shown() -> None:
         (2, 100_000, "2/s, about 13.9 h left"),
     ],
 )
-def test_rate_and_remaining_time_in_words(rate: float, rest: int, words: str) -> None:
+def test_rate_and_remaining_time_are_told_in_words(rate: float, rest: int, words: str) -> None:
     assert str(_paced([100], rate, 100 + rest)) == words
 
 
@@ -150,7 +150,7 @@ def test_build_shows_an_estimate_early() -> None:
     assert len(lines_written) <= 12
 
 
-def test_lines_of_short_and_uncounted_stages() -> None:
+def test_short_and_uncounted_stages_have_few_lines() -> None:
     assert _lines("encode", [(0, 2), (1, 3), (4, 5)], 5) == ["encode 5 of 5 passages"]
     assert _lines("read", [(second, second * 10) for second in range(90)], None) == [
         "read 50 documents", "read 350 documents", "read 650 documents",

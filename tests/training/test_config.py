@@ -196,7 +196,7 @@ def test_errors_name_the_key(line: str, key: str, message: str, tmp_path: Path) 
     assert caught.value.field == key
 
 
-def test_missing_key_at_the_top(tmp_path: Path) -> None:
+def test_a_missing_key_at_the_top_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="The key 'name' is missing"):
         read_text("", tmp_path)
 
@@ -220,7 +220,7 @@ def test_messages_cut_long_values(tmp_path: Path) -> None:
         assert len(caught.value.message) < 500
 
 
-def test_missing_invalid_or_large_recipe(tmp_path: Path) -> None:
+def test_a_missing_invalid_or_large_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist") as caught:
         load_recipe(tmp_path / "none.toml", Recipe)
     assert caught.value.field == "config"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.evaluation.ranking import Measure, evaluate_run, measure, ndcg, reciprocal_rank
+from purlin.index.highest import highest
+from purlin.index.pace import StageProgress
 from purlin.index.records import Role
+from purlin.index.search.arrays import Rows
 from purlin.index.search.lexical.tokens import tokens
-
-Rows = NDArray[np.int64]
 
 # Passages of each query's ranking that are judged.
 RANKING_DEPTH = 100
@@ -49,7 +49,7 @@ def rank(
     encoder: TextEncoder,
     *,
     by_cosine: bool = False,
-    progress: Callable[[int, int], None] = lambda encoded_count, total: None,
+    progress: StageProgress = lambda encoded_count, total: None,
 ) -> dict[str, list[str]]:
     """Rank passages by an encoder, exhaustively; see `ranked`.
 
@@ -101,12 +101,7 @@ def _best(scores: Vectors, candidates: Rows | None = None) -> Rows:
     """Return the rows of the `RANKING_DEPTH` highest scores (n,); of equal ones the lower row."""
     if candidates is not None:
         return candidates[_best(scores[candidates])]
-    if len(scores) <= RANKING_DEPTH:
-        return np.argsort(-scores, kind="stable")
-
-    lowest = np.partition(scores, -RANKING_DEPTH)[-RANKING_DEPTH]
-    rows = np.flatnonzero(scores >= lowest)
-    return rows[np.argsort(-scores[rows], kind="stable")][:RANKING_DEPTH]
+    return highest(scores, RANKING_DEPTH)
 
 
 def rank_by_words(judged: JudgedSet) -> dict[str, list[str]]:

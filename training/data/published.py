@@ -104,11 +104,11 @@ def _query_and_code(row: TableRow) -> tuple[str, str]:
 def _rows(path: Path) -> Iterator[TableRow]:
     for row in read_table_rows(path):
         if isinstance(row, Skipped):
-            raise InvalidInput(f"{row.path}, row {row.line}: {row.reason}.", field="data")
+            raise _unusable(row, row.reason)
         yield row
 
 
-def _unusable(row: TableRow, reason: str) -> InvalidInput:
+def _unusable(row: TableRow | Skipped, reason: str) -> InvalidInput:
     return InvalidInput(
         f"{row.path}, row {row.line}: {reason}. A test set is measured whole or not at all.",
         field="data",
@@ -123,7 +123,7 @@ def _read_esci(path: Path, split: str) -> JudgedSet:
     source = PairSource("esci", path, "product", size="small", split=split)
     for item in esci_judgements(source):
         if isinstance(item, Skipped):
-            raise InvalidInput(f"{item.path}, row {item.line}: {item.reason}.", field="data")
+            raise _unusable(item, item.reason)
         queries[item.query_id] = item.query
         qrels[item.query_id][item.product_id] = _gain(item)
         # A product without a text is a candidate too.

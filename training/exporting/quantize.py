@@ -41,7 +41,6 @@ from purlin.training.exporting.saturation import (
     PRODUCT,
     FloatArray,
     pair_sums,
-    rounded_to_bytes,
 )
 
 GELU_MINIMUM = -0.17
@@ -228,7 +227,7 @@ class _GraphRewriter:
 
     def _lookup(self, node: NodeProto, table: FloatArray) -> list[NodeProto]:
         scales = _scales(table, 1, 127)[:, None]
-        quantized = rounded_to_bytes(table, scales)
+        quantized = np.rint(table / scales).astype(np.int8)
         name, out = node.input[0], node.output[0]
         rows = self._constant(f"{name}_bytes", quantized)
         row_scales = self._constant(f"{name}_scales", scales)

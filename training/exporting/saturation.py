@@ -42,11 +42,6 @@ def saturating_layers(path: Path) -> list[str]:
     return names
 
 
-def rounded_to_bytes(values: NDArray[Any], scales: FloatArray) -> NDArray[np.int8]:
-    """Return the values in steps of their scales, each rounded to the nearest."""
-    return np.rint(values / scales).astype(np.int8)
-
-
 def pair_sums(weight: NDArray[Any]) -> FloatArray:
     """Return the largest sum of two neighbouring weights of one sign: (in, out) -> (out,)."""
     padded = np.pad(weight, ((0, len(weight) % 2), (0, 0))).astype(np.float32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from purlin.index.errors import Damaged, StorageFailed
-from purlin.index.storage import exclusive
+from purlin.index.storage import exclusive, fsync
 from purlin.training.loop.precision import Precision
 
 STATE = "training.json"
@@ -206,6 +205,4 @@ def _flush(directory: Path) -> None:
     """Wait until all files in `directory`, and their names, are on the disk."""
     # A directory's own entry has to be flushed too, or a power cut could lose the names.
     for path in [*directory.rglob("*"), directory]:
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        fsync(path)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from purlin.index.storage import atomic_write
+
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 
@@ -27,9 +29,8 @@ def cut_metrics(directory: Path, step: int) -> None:
     lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
     kept = [line for line in lines if json.loads(line)["step"] <= step]
 
-    new = path.with_name(f".{path.name}")
-    new.write_text("".join(line + "\n" for line in kept))
-    new.replace(path)
+    with atomic_write(path, durable=False) as stream:
+        stream.write("".join(line + "\n" for line in kept).encode())
 
 
 def plot(directory: Path) -> None:
@@ -49,10 +50,9 @@ def plot(directory: Path) -> None:
     above.set_ylabel("loss")
     below.set(xlabel="step", ylabel="dev measure")
 
-    # Written aside and renamed, so that a viewer never sees half a picture.
-    new = directory / f".{CURVES}"
-    figure.savefig(new, dpi=120)
-    new.replace(directory / CURVES)
+    # A viewer never sees half a picture.
+    with atomic_write(directory / CURVES, durable=False) as stream:
+        figure.savefig(stream, format="png", dpi=120)
 
 
 def _draw(

@@ -40,10 +40,10 @@ def choose(
 ) -> Precision:
     """Return the faster precision on `state.device`; the main process decides for all processes.
 
-    A GPU uses bf16 if it supports it, else fp16; a CPU uses bf16 if `measure`, by default a `speedup` measured once per
-    process, shows that it is clearly faster. A resumed run leaves its `recorded` precision only for
-    a clearly faster one, so that noise does not change its curve and another machine does not slow
-    it down. The main process reports the choice to `say` in one line.
+    A GPU uses bf16 if it supports it, else fp16; a CPU uses bf16 if `measure`, by default a `speedup`
+    measured once per process, shows that it is clearly faster. A resumed run leaves its `recorded`
+    precision only for a clearly faster one, so that noise does not change its curve and another
+    machine does not slow it down. The main process reports the choice to `say` in one line.
     """
     chosen: Precision = "fp32"
     if state.is_main_process:

@@ -12,6 +12,7 @@ from typing import Any, Generic
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from purlin.index.cpus import available_cpus
 from purlin.index.errors import InvalidInput, PurlinError
 from purlin.training.loop.task import B, Task
 
@@ -23,8 +24,7 @@ def default_workers(device: torch.device, processes: int) -> int:
     """Return how many processes prepare batches for one that trains on `device`."""
     if device.type == "cpu":
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(0, min(MAX_WORKERS, (cores or 1) // processes - 1))
+    return max(0, min(MAX_WORKERS, available_cpus() // processes - 1))
 
 
 class Prefetcher(Generic[B]):

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from purlin.index import reranker as serving
-from purlin.index.errors import InvalidInput
-from purlin.training.config import check_ranges, in_range, ranged
+from purlin.training.config import check_ranges, in_range, ranged, refuse_reserved
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
 from purlin.training.dev import check_recipe
@@ -93,8 +92,4 @@ class RankerRecipe:
 
     def __post_init__(self) -> None:
         check_recipe(self.name, self.seed, self.pairs, (), losses=False)
-        if self.name == STAGE:
-            raise InvalidInput(
-                f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",
-                field="name",
-            )
+        refuse_reserved(self.name, [STAGE])

@@ -17,8 +17,8 @@ from scipy.special import softmax  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.nn import functional as F
 
-from purlin.index.qa.reader import PackedPassage
-from purlin.training.reader.scores import Floats, PassageScores
+from purlin.index.qa.reader import Floats, PackedPassage
+from purlin.training.reader.scores import PassageScores
 
 # At least so much of the teacher's probability must be on text that the student's sequence still has.
 MIN_KEPT = 0.5

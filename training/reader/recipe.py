@@ -8,7 +8,7 @@ from typing import Literal
 
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader_settings import CALIBRATION_SIZES
-from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged
+from purlin.training.config import MAX_SEED, check_ranges, in_range, ranged, refuse_reserved
 from purlin.training.data.questions.sources import QuestionSource
 from purlin.training.exporting.checks import Quantization
 from purlin.training.exporting.model_card import Card
@@ -138,15 +138,10 @@ class ReaderRecipe:
     def __post_init__(self) -> None:
         check_ranges(self)
         Card(self.name)  # refuses a name that cannot be exported
+        refuse_reserved(self.name, [STAGE, TEACHER, PASSAGES, AVERAGED])
 
         if not self.questions:
             raise InvalidInput("A recipe needs at least one [[questions]].", field="questions")
-
-        if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
-            raise InvalidInput(
-                f"{self.name!r} is the name of a directory beside the checkpoints. Rename the recipe.",
-                field="name",
-            )
 
         if self.teacher is None:
             self._refuse_unlabelled(self.questions, "questions", "the recipe has no [teacher]")

@@ -11,12 +11,11 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from purlin.index.errors import InvalidInput
-from purlin.index.qa.reader import PassageLogits, ReadingPassage
+from purlin.index.qa.reader import Floats, PassageLogits, ReadingPassage
 from purlin.training.loop.run import StepProgress
 from purlin.training.pieces import ABOUT, Arrays, Pieces
 
 QUESTIONS_PER_FILE = 64
-Floats = NDArray[np.float32]
 ScoredQuestion = tuple[str, Sequence[ReadingPassage]]
 Read = Callable[[Sequence[ScoredQuestion]], Sequence[PassageLogits]]
 """Reads each question with its passages, and returns the logits of all passages as one sequence."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch.distributed.nn
+import torch
 from accelerate import Accelerator
 
 from purlin.training.data.masking.entities import describe_entities

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch.distributed.nn
+import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from torch import Tensor

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from purlin.index.encoder import TRANSFORMER_ENCODER
-from purlin.index.errors import InvalidInput
-from purlin.training.config import check_ranges, ranged
+from purlin.training.config import check_ranges, ranged, refuse_reserved
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import PairSource
 from purlin.training.dev import DevSet, check_recipe
@@ -70,9 +69,4 @@ class StaticRecipe:
     def __post_init__(self) -> None:
         check_ranges(self)
         check_recipe(self.name, self.seed, self.pairs, self.dev, losses=False)
-
-        if self.name == CHECKPOINTS:
-            raise InvalidInput(
-                f"The name {CHECKPOINTS!r} is that of the directory of checkpoints; choose another.",
-                field="name",
-            )
+        refuse_reserved(self.name, [CHECKPOINTS])

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.highest import highest
 from purlin.index.search.arrays import LexicalScores, Mask, Rows
 from purlin.index.search.lexical.postings import B, Postings, Tier, common_rows, mean_length
 from purlin.index.search.lexical.spelling import corrected
@@ -344,12 +345,4 @@ class Lexical:
 def top(scores: LexicalScores, depth: int) -> Rows:
     """Return the rows of the `depth` best scores above 0, best first; ties in row order."""
     candidates = np.flatnonzero(scores > 0)
-
-    # Sort only what reaches the score in position `depth`.
-    if candidates.size > depth:
-        position = candidates.size - depth
-        lowest = np.partition(scores[candidates], position)[position]
-        candidates = candidates[scores[candidates] >= lowest]
-
-    order = np.lexsort((candidates, -scores[candidates]))
-    return candidates[order][:depth]
+    return candidates[highest(scores[candidates], depth)]

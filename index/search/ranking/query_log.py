@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput
-from purlin.index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
+from purlin.index.evaluation.ranking import read_records
 from purlin.index.pace import StageProgress
 from purlin.index.records import is_text
 from purlin.index.search.lexical.bm25 import top
@@ -53,8 +53,8 @@ def read_log(path: Path) -> list[Logged]:
     """
     # A dict, because it keeps the order of the file.
     pairs: dict[Logged, None] = {}
-    for number, line in read_lines(path, longest=MAX_LINE_CHARS, most=MAX_LOGGED):
-        match parsed(line):
+    for number, record in read_records(path, most=MAX_LOGGED):
+        match record:
             case {"query": str(query), "document": str(document)} if (
                 query.strip() and document and is_text(query)
             ):

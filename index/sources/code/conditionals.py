@@ -83,7 +83,8 @@ def _unread(source: bytes) -> Iterator[tuple[int, int]]:
         end = token.end()
         if not token["directive"]:
             if brace := token["brace"]:
-                branch.add(*((1, 0) if brace == b"{" else (-1, -1)), brace[0])
+                opened = 1 if brace == b"{" else -1
+                branch.add(opened, min(opened, 0), brace[0])
             elif not token["comment"]:
                 branch.add_text(token[0])
             continue
@@ -105,8 +106,9 @@ def _close(
 
     The code of that branch is added to the branch around.
     """
+    # Where the condition is false, the branch after it, or nothing.
     is_false = _FALSE.match(source, branches[0].start) is not None
-    chosen = [*branches, end][is_false]
+    chosen = [*branches, end][1 if is_false else 0]
     around.add(chosen.opened, chosen.lowest, chosen.last)
     if all(branch.is_whole() for branch in branches):
         return

@@ -234,7 +234,6 @@ _SHARED_SUFFIXES: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
     ("v", _OF_VERILOG.search, "verilog"),
 )
 
-
 MAY_HOLD_SECRETS = LeftOut("may hold secrets")
 
 

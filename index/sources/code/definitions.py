@@ -358,8 +358,8 @@ class _Walk:
         first = self._prefixes[0] if self._prefixes else outer
         leads = [each for each in self._prefixes if self._is_lead(each)]
         start = leads[0].start_byte if leads else _after_annotations(outer, language)
-        end, row = self._head_end(node, inner, kind)
-        last_row, last_column = self._last_point(outer)
+        head_end, signature_row = self._head_end(node, inner, kind)
+        end_row, end_column = self._last_point(outer)
 
         summary: str | None = None
         doc_row = first.start_point.row
@@ -369,20 +369,20 @@ class _Walk:
             summary, doc_row = self._comments.doc_comment(first, is_first=not self._definitions)
 
         return Definition(
-            kind,
-            self._context() + names,
-            first.start_byte,
-            outer.end_byte,
-            (first.start_point.row, last_row),
-            (first.start_point.column, last_column),
-            outer.start_point.row,
-            (start, max(start, end)),
-            row,
-            summary,
-            doc_row,
-            depth,
-            self._role(node, start, end),
-            kind == "test" or self._is_for_tests(),
+            kind=kind,
+            names=self._context() + names,
+            start=first.start_byte,
+            end=outer.end_byte,
+            rows=(first.start_point.row, end_row),
+            columns=(first.start_point.column, end_column),
+            head_row=outer.start_point.row,
+            signature=(start, max(start, head_end)),
+            signature_row=signature_row,
+            summary=summary,
+            doc_row=doc_row,
+            depth=depth,
+            role=self._role(node, start, head_end),
+            is_test=kind == "test" or self._is_for_tests(),
         )
 
     def _role(self, node: ts.Node, start: int, end: int) -> str:

@@ -468,8 +468,8 @@ _ADA_CALL = rf"(?:(?:not )?overriding )?(?:procedure|function) {_ADA_NAME}"
 
 ADA = PatternLanguage(
     heads=(
-        _any_case(rf"{_ADA_CALL}", "block", "function"),
-        _any_case(rf"{_ADA_CALL}", "statement", "function", "package"),
+        _any_case(_ADA_CALL, "block", "function"),
+        _any_case(_ADA_CALL, "statement", "function", "package"),
         _any_case(
             rf"{_ADA_CALL}(?=[^;()]{{0,400}}?(?:\({_INSIDE}\)[^;()]{{0,400}}?)?"
             r"\b(?:is\s++(?:\(|null\b|new\b)|renames\b))",
@@ -693,7 +693,8 @@ WGSL = PatternLanguage(
     hidden=_hidden(_SLASHES),
 )
 
-# By the names that files of these languages have.
+# ---- Assembly
+
 # A label after a blank line or a comment begins a routine or data; others are places in these. What
 # is before it on lines of its own makes it visible or aligns it.
 _LABEL = (
@@ -721,6 +722,7 @@ ASSEMBLY = PatternLanguage(
     closers=_closers(proc=r"[\w$?@]+[ \t]+endp\b", macro=r"[.%]?endm(?:acro)?\b"),
 )
 
+# By the names that files of these languages have.
 PATTERN_LANGUAGES: dict[str, PatternLanguage] = {
     "ada": ADA, "assembly": ASSEMBLY, "awk": AWK, "capnproto": CAPNPROTO, "clojure": CLOJURE, "cmake": CMAKE,
     "commonlisp": COMMON_LISP, "crystal": CRYSTAL, "d": D, "elm": ELM, "emacslisp": COMMON_LISP, "erlang": ERLANG,

@@ -163,7 +163,10 @@ def _selected(lines: list[str], options: Mapping[str, str]) -> Iterator[str]:
     open_tags: set[str] = set()
     for line in lines:
         if tag := _TAG.search(line):
-            (open_tags.add if tag[1] == "tag" else open_tags.discard)(tag[2])
+            if tag[1] == "tag":
+                open_tags.add(tag[2])
+            else:
+                open_tags.discard(tag[2])
         elif not chosen or chosen & open_tags:
             yield line
 

@@ -1,9 +1,9 @@
 """Read reference documentation as one document per definition and per section of prose.
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, those in `generators`, plain pages),
-Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, or OpenAPI and JSON
-Schema in JSON or YAML. Without any, there is the help of the running Python. All but HTML is turned into
-HTML first, so that one reader serves all.
+Markdown, reStructuredText, AsciiDoc, the source of manual pages, compressed or not, OpenAPI, AsyncAPI
+and JSON Schema in JSON or YAML, GraphQL schemas or Protocol Buffers. Without any, there is the help of
+the running Python. All but HTML is turned into HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from purlin.index.sources.files import files_below, read_bounded
 from purlin.index.sources.references import (
     asciidoc,
     docstrings,
+    graphql,
     help_text,
     includes,
     manual_pages,
     markdown,
+    protobuf,
     rst,
     schemas,
     topics,
@@ -59,6 +61,10 @@ PAGE_FORMATS = {
     ".json": "schema",
     ".yaml": "yaml",
     ".yml": "yaml",
+    ".graphql": "graphql",
+    ".graphqls": "graphql",
+    ".gql": "graphql",
+    ".proto": "protobuf",
 }
 
 # `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
@@ -72,7 +78,7 @@ _INDEX_PAGE = re.compile(
 )
 # `openapi.yaml`, `petstore.swagger.json`, `settings.schema.json`; a directory may have any other data.
 _SCHEMA = re.compile(
-    r"(?:.*[._-])?(?:openapi|swagger|schema)(?:[._-].*)?\.(?:json|ya?ml)", re.IGNORECASE
+    r"(?:.*[._-])?(?:openapi|asyncapi|swagger|schema)(?:[._-].*)?\.(?:json|ya?ml)", re.IGNORECASE
 )
 _BUILD_FOLDERS = words(
     "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__"
@@ -362,10 +368,12 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "asciidoc": asciidoc.html,
+    "graphql": graphql.html,
     "help": help_text.html,
     "html": str,
     "manual": manual_pages.html,
     "markdown": markdown.html,
+    "protobuf": protobuf.html,
     "rst": rst.html,
     "schema": schemas.html,
     "yaml": schemas.html_of_yaml,
@@ -373,8 +381,10 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
 
 _ANCHOR_LINES: dict[str, Callable[[str, str], int | None]] = {
     "asciidoc": asciidoc.anchor_line,
+    "graphql": graphql.anchor_line,
     "manual": manual_pages.anchor_line,
     "markdown": markdown.anchor_line,
+    "protobuf": protobuf.anchor_line,
     "schema": schemas.anchor_line,
     "yaml": schemas.anchor_line_of_yaml,
 }

@@ -1,7 +1,8 @@
-"""Turn OpenAPI and JSON Schema documents, in JSON or YAML, into HTML.
+"""Turn OpenAPI, AsyncAPI and JSON Schema documents, in JSON or YAML, into HTML.
 
-Each endpoint, its parameters and responses, each schema and its properties become entries, and their
-JSON pointers anchors. What another part of the document describes (`$ref`) is named, not repeated.
+Each endpoint, its parameters and responses, each channel, operation and message, each schema and its
+properties become entries, and their JSON pointers anchors. What another
+part of the document describes (`$ref`) is named, not repeated.
 """
 
 from __future__ import annotations
@@ -10,24 +11,23 @@ import json
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from functools import lru_cache
-from html import escape
-from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote
 
-from markdown_it import MarkdownIt
-
 from purlin.index.errors import InvalidInput
 from purlin.index.sources.references import json_lines, yaml_values
-from purlin.index.sources.references.markdown import MAX_INLINE
-from purlin.index.sources.references.page_markup import marked
-
-MAX_ENTRIES = 20_000  # of a document
-MAX_CHARS = 32 << 20  # of its page, which repeats what many references lead to
-MAX_DEPTH = 8  # of properties within properties, and of references to references
-MAX_NAME, MAX_POINTER = 200, 1_000  # characters
-MAX_VALUES, MAX_VALUE_CHARS = 100, 1_000  # of an enumeration
+from purlin.index.sources.references.declarations import (
+    ENTRY_END,
+    MAX_ANCHOR,
+    MAX_DEPTH,
+    EntryOpenings,
+    heading,
+    joined,
+    lines,
+    paragraphs,
+    shown_value,
+    shown_values,
+)
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _JSON_SCHEMA = "json-schema.org"
@@ -37,16 +37,11 @@ _COMPOSED = {"allOf": " and ", "oneOf": " or ", "anyOf": " or "}
 _FACTS = (
     "in required default const enum format minimum exclusiveMinimum maximum exclusiveMaximum multipleOf"
     " minLength maxLength minItems maxItems pattern deprecated readOnly writeOnly"
+    # Of AsyncAPI.
+    " action address contentType host url pathname protocol protocolVersion location"
 ).split()
 _FLAGS = frozenset("required deprecated readOnly writeOnly".split())
 _CAPITAL = re.compile(r"(?=[A-Z])")
-# What escapes may write that is no character: a zero, and half of a surrogate pair.
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-
-# Tags stay text: most are types such as `List<String>`.
-_COMMONMARK = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_INLINE}).enable("table")
-_IS_MARKED = re.compile(r"[\n`*_#\[&\\~<!]|^\s*(?:[-+>]|\d+[.)]) ")
-_HEADING = re.compile(r"<(/?)h[1-6]>")
 
 Node = MutableMapping[str, Any]
 
@@ -83,34 +78,21 @@ def _json(text: str) -> Any:
 
 def _page(parse: Callable[[str], Any], text: str) -> str:
     try:
-        return _joined(_Page(_checked(parse(text))).parts())
+        return joined(_Page(_checked(parse(text))).parts())
     except RecursionError:
         raise InvalidInput("nested too deeply; flatten it") from None
 
 
 def _checked(value: Any) -> Node:
-    """Return the document, if it is one of OpenAPI or JSON Schema."""
+    """Return the document, if it is one of OpenAPI, AsyncAPI or JSON Schema."""
     document = _node(value)
     is_schema = _JSON_SCHEMA in str(document.get("$schema"))
-    if not is_schema and document.keys().isdisjoint(("openapi", "swagger")):
+    if not is_schema and document.keys().isdisjoint(("openapi", "swagger", "asyncapi")):
         raise InvalidInput(
-            "neither OpenAPI nor JSON Schema: it has no key openapi or swagger, and no $schema"
-            f" of {_JSON_SCHEMA}; add the key if it is either"
+            "neither OpenAPI, AsyncAPI nor JSON Schema: it has no key openapi, swagger or asyncapi, and"
+            f" no $schema of {_JSON_SCHEMA}; add the key if it is one of them"
         )
     return document
-
-
-def _joined(parts: Iterable[str]) -> str:
-    page, room = [], MAX_CHARS
-    for part in parts:
-        page.append(part)
-        room -= len(part)
-        if room < 0:
-            raise InvalidInput(
-                f"its page is longer than {MAX_CHARS:,} characters, with what each $ref leads to;"
-                " split it"
-            )
-    return _NOT_TEXT.sub("\ufffd", "".join(page))
 
 
 class _Page:
@@ -118,14 +100,12 @@ class _Page:
 
     def __init__(self, document: Node) -> None:
         self._document = document
-        self._room = MAX_ENTRIES
+        self._openings = EntryOpenings()
 
     def parts(self) -> Iterator[str]:
         """Yield the page in pieces: its title, then endpoints, schemas and properties."""
         about = ChainMap(_node(self._document.get("info")), self._document)
-        title = escape(_line(about.get("title")))
-        yield f"<title>{title}</title><h1>{title}</h1>" if title else ""
-        yield _paragraphs(about)
+        yield heading(_line(about.get("title"))) + _described(about)
 
         for path, item in _nodes(self._document.get("paths")):
             for method in _METHODS:
@@ -133,6 +113,8 @@ class _Page:
                     pointer = f"/paths{_step(path)}/{method}"
                     yield from self._endpoint(f"{method.upper()} {path}", pointer, item, operation)
 
+        if "asyncapi" in self._document:
+            yield from self._messaging()
         yield from self._properties(self._document, "", MAX_DEPTH)
         for keys in _SCHEMAS:
             at = "".join(map(_step, keys))
@@ -144,34 +126,117 @@ class _Page:
         opening = self._opening("function", pointer, name, _line(operation.get("operationId")))
         if not opening:
             return
-        yield opening + _paragraphs(operation)
+        yield opening + _described(operation)
         if body := self._resolved(operation.get("requestBody")):
-            yield _paragraphs(body) + _lines([f"Body: {_type(_content(body))}"])
+            yield _described(body) + lines([f"Body: {_type(_content(body))}"])
 
         for owner, at in ((operation, pointer), (item, pointer.rpartition("/")[0])):
             for number, each in enumerate(_list(owner.get("parameters"))):
                 parameter = self._resolved(each)
                 described = ChainMap(parameter, _node(parameter.get("schema")))
-                parameter_name, own_pointer = (
-                    _line(parameter.get("name")),
-                    f"{at}/parameters/{number}",
-                )
-                yield from self._entry("parameter", parameter_name, own_pointer, described, 0)
+                own_name = _line(parameter.get("name"))
+                own_pointer = f"{at}/parameters/{number}"
+                yield from self._entry("parameter", own_name, own_pointer, described, 0)
 
         for status, each in _nodes(operation.get("responses")):
             response = self._resolved(each)
             described = ChainMap(response, _content(response))
             own_pointer = f"{pointer}/responses{_step(status)}"
             yield from self._entry("term", status, own_pointer, described, 0)
-        yield "</dd></dl>"
+        yield ENTRY_END
+
+    def _messaging(self) -> Iterator[str]:
+        """Yield AsyncAPI's servers, channels, operations and messages."""
+        for name, server in _nodes(self._document.get("servers")):
+            yield from self._entry("term", name, f"/servers{_step(name)}", server, 0)
+        for name, channel in _nodes(self._document.get("channels")):
+            yield from self._channel(name, f"/channels{_step(name)}", channel)
+        for name, operation in _nodes(self._document.get("operations")):
+            yield from self._operation(name, f"/operations{_step(name)}", operation)
+        for name, message in _nodes(self._at(("components", "messages"))):
+            yield from self._message(name, f"/components/messages{_step(name)}", message)
+
+    def _channel(self, name: str, pointer: str, node: Node) -> Iterator[str]:
+        """Yield the entry of a channel with its parameters and what only it has."""
+        if not (opening := self._opening("class", pointer, name)):
+            return
+        channel = ChainMap(node, self._resolved(node))
+        messages = _nodes(channel.get("messages"))
+        sent = ", ".join(_type(message) or name for name, message in messages)
+        facts = [*_facts(channel, ""), *([f"Messages: {sent}"] if sent else [])]
+        yield opening + _described(channel) + lines(facts)
+
+        for parameter, each in _nodes(channel.get("parameters")):
+            own_pointer = f"{pointer}/parameters{_step(parameter)}"
+            yield from self._entry("parameter", parameter, own_pointer, each, 0)
+        yield from self._bindings(channel, pointer)
+        for message_name, message in _nodes(channel.get("messages")):
+            if "$ref" not in message:
+                own_pointer = f"{pointer}/messages{_step(message_name)}"
+                yield from self._message(message_name, own_pointer, message)
+        # Before version 3, a channel has its operations.
+        for action in ("publish", "subscribe"):
+            if operation := _node(channel.get(action)):
+                own_name = _line(operation.get("operationId")) or f"{action} {name}"
+                described = ChainMap({"action": action}, operation)
+                yield from self._operation(own_name, f"{pointer}/{action}", described)
+        yield ENTRY_END
+
+    def _operation(self, name: str, pointer: str, node: Node) -> Iterator[str]:
+        """Yield the entry of an operation: what it does in which channel, with which messages."""
+        if not (opening := self._opening("function", pointer, name)):
+            return
+        operation = ChainMap(node, *map(self._resolved, _list(node.get("traits"))))
+        reply = self._resolved(operation.get("reply"))
+        message = _node(operation.get("message"))
+        messages = _list(operation.get("messages")) or _list(message.get("oneOf")) or [message]
+        facts = {
+            "Channel": _type(_node(operation.get("channel"))),
+            "Messages": ", ".join(filter(None, (_type(_node(each)) for each in messages))),
+            "Reply channel": _type(_node(reply.get("channel"))),
+        }
+        named = [f"{label}: {value}" for label, value in facts.items() if value]
+        yield opening + _described(operation) + lines([*_facts(operation, ""), *named])
+        yield from self._bindings(operation, pointer)
+        if "payload" in message:
+            message_name = _line(message.get("name")) or "message"
+            yield from self._message(message_name, f"{pointer}/message", message)
+        yield ENTRY_END
+
+    def _message(self, name: str, pointer: str, node: Node) -> Iterator[str]:
+        """Yield the entry of a message, with the properties of its headers and its payload."""
+        if not (opening := self._opening("class", pointer, name)):
+            return
+        message = ChainMap(node, *map(self._resolved, _list(node.get("traits"))))
+        payload, payload_pointer = _node(message.get("payload")), f"{pointer}/payload"
+        if "schemaFormat" in payload:
+            payload, payload_pointer = _node(payload.get("schema")), f"{payload_pointer}/schema"
+        payload_type = _type(payload)
+        payload_fact = [f"Payload: {payload_type}"] if payload_type else []
+        yield opening + _described(message) + lines([*_facts(message, ""), *payload_fact])
+
+        yield from self._properties(_node(message.get("headers")), f"{pointer}/headers", MAX_DEPTH)
+        yield from self._properties(payload, payload_pointer, MAX_DEPTH)
+        yield from self._bindings(message, pointer)
+        yield ENTRY_END
+
+    def _bindings(self, owner: Node, pointer: str) -> Iterator[str]:
+        """Yield what protocols add to a channel, an operation or a message: values, and schemas."""
+        bindings = list(_nodes(owner.get("bindings")))
+        yield lines(value for _, binding in bindings for value in _values(binding))
+        for protocol, binding in bindings:
+            for key, schema in _nodes(binding):
+                if _is_schema(schema):
+                    own_pointer = f"{pointer}/bindings{_step(protocol)}{_step(key)}"
+                    yield from self._entry("attribute", key, own_pointer, schema, MAX_DEPTH)
 
     def _entry(self, kind: str, name: str, pointer: str, schema: Node, depth: int) -> Iterator[str]:
         """Yield the entry of a schema, a property, a parameter or a response."""
         if opening := self._opening(kind, pointer, name):
             described = ChainMap(schema, self._resolved(schema))
-            yield opening + _paragraphs(described) + _lines(_facts(described, _type(schema)))
+            yield opening + _described(described) + lines(_facts(described, _type(schema)))
             yield from self._properties(schema, pointer, depth)
-            yield "</dd></dl>"
+            yield ENTRY_END
 
     def _properties(self, schema: Node, pointer: str, depth: int) -> Iterator[str]:
         """Yield the properties of a schema, of its items and of what it is composed of."""
@@ -190,16 +255,7 @@ class _Page:
 
     def _opening(self, kind: str, pointer: str, *names: str) -> str:
         """Return how an entry begins; empty without a name, or with one that is too long."""
-        names = tuple(filter(None, map(_line, names)))
-        if not names or len("".join(names)) > MAX_NAME or len(pointer) > MAX_POINTER:
-            return ""
-        self._room -= 1
-        if self._room < 0:
-            raise InvalidInput(
-                f"more than {MAX_ENTRIES:,} endpoints, parameters and properties; split it"
-            )
-        terms = "</dt><dt>".join(marked(name, [name]) for name in names)
-        return f'<dl class="std {kind}"><dt id="{escape(pointer)}">{terms}</dt><dd>'
+        return self._openings.opening(kind, pointer, map(_line, names))
 
     def _resolved(self, value: Any) -> Node:
         """Return the node that the references of a node lead to in this document."""
@@ -208,7 +264,7 @@ class _Page:
             reference = node.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#/"):
                 break
-            if len(reference) > MAX_POINTER:
+            if len(reference) > MAX_ANCHOR:
                 return {}
             node = self._at(_steps(reference[1:]))
         return node
@@ -276,18 +332,26 @@ def _facts(schema: Node, type_name: str) -> Iterator[str]:
         # A flag that is off says nothing; a schema's `required` lists properties, which say it themselves.
         is_said = value is True if key in _FLAGS else key in schema
         if is_said and values:
-            label = "One of" if key == "enum" else " ".join(_CAPITAL.split(key)).capitalize()
-            shown = ", ".join(map(_value, values[:MAX_VALUES]))
-            more = len(values) - MAX_VALUES
-            yield f"{label}: {shown}" + (f" and {more:,} more" if more > 0 else "")
+            label = "One of" if key == "enum" else _label(key)
+            yield f"{label}: {shown_values(values)}"
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, str) and value:
-        return value[:MAX_VALUE_CHARS]
-    # In pieces: a long value may be that of many references. Each piece has a character.
-    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(value)
-    return "".join(islice(pieces, MAX_VALUE_CHARS))[:MAX_VALUE_CHARS]
+def _is_schema(node: Node) -> bool:
+    return not node.keys().isdisjoint(("$ref", "type", "properties"))
+
+
+def _values(node: Node, depth: int = MAX_DEPTH) -> Iterator[str]:
+    """Yield lines such as `Partitions: 3` of all values in a node that are no schemas."""
+    for key, value in node.items():
+        if not isinstance(value, dict):
+            yield f"{_label(key)}: {shown_value(value)}"
+        elif depth and not _is_schema(value):
+            yield from _values(value, depth - 1)
+
+
+def _label(key: str) -> str:
+    """Return a key in words: `contentType` -> `Content type`."""
+    return " ".join(_CAPITAL.split(key)).capitalize()
 
 
 def _line(value: Any) -> str:
@@ -295,18 +359,7 @@ def _line(value: Any) -> str:
     return " ".join(str(value).split()) if isinstance(value, str | int) else ""
 
 
-def _paragraphs(node: Node) -> str:
+def _described(node: Node) -> str:
     """Return the summary and the description of a node."""
     values = (node.get(key) for key in ("summary", "description"))
-    return "".join(_rendered(value) for value in values if isinstance(value, str))
-
-
-@lru_cache(maxsize=256)  # A response or a schema is described wherever a reference leads to it.
-def _rendered(text: str) -> str:
-    """Render CommonMark, in which descriptions are written; a heading within an entry is a paragraph."""
-    markup = str(_COMMONMARK.render(text)) if _IS_MARKED.search(text) else f"<p>{escape(text)}</p>"
-    return _HEADING.sub(r"<\1p>", markup)
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return f"<p>{'<br>'.join(map(escape, lines))}</p>"
+    return "".join(paragraphs(value) for value in values if isinstance(value, str))

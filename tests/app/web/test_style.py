@@ -10,7 +10,7 @@ from tests.support.browser import Tab
 from tests.support.pages import shown
 
 
-def test_dark_and_light(site: str, tab: Tab) -> None:
+def test_the_page_is_dark_or_light_as_the_browser_wants(site: str, tab: Tab) -> None:
     def paper() -> str:
         return str(tab.run("getComputedStyle(document.body).backgroundColor"))
 

@@ -58,7 +58,9 @@ def test_questions_about_measured_entries_are_left_out_of_training(questions: Pa
         ("parameter", "It is.", None),
     ],
 )
-def test_classes_of_forms(form: str, answer: str, expected: str | None) -> None:
+def test_each_form_has_the_class_of_its_answer(
+    form: str, answer: str, expected: str | None
+) -> None:
     assert answer_class(form, answer) == expected
 
 

@@ -32,7 +32,7 @@ ANNOTATIONS = {
 }
 
 
-def test_value_by_hand() -> None:
+def test_ndcg_equals_the_value_by_hand() -> None:
     hits = [Location("b.py", 1, 9), Location("a.py", 1, 9), Location("a.py", 20, 29)]
     targets = [Target("src/a.py", 25, 40), Target("src/a.py")]
     ideal = 1 + 1 / math.log2(3)
@@ -49,7 +49,7 @@ def test_rank_is_that_of_the_first_hit_of_any_target() -> None:
     assert repo_search.first_rank([Location("x.py")] * 10 + hits, targets, "") == 0
 
 
-def test_measures_of_ranks() -> None:
+def test_ranks_become_measures() -> None:
     measures = Row("hash", "hybrid", [0.5, 1.0, 0.0, 0.3], [3, 1, 0, 4]).measures()
     assert measures == {
         "nDCG@10": [0.5, 1.0, 0.0, 0.3],

@@ -45,7 +45,7 @@ def test_columns_are_named(tmp_path: Path) -> None:
         list(read_labelled(path, column="body"))
 
 
-def test_several_labels_of_a_row(tmp_path: Path) -> None:
+def test_a_row_may_have_several_labels(tmp_path: Path) -> None:
     rows = [{"text": "a", "label": ["x", "y|z", "x", None, 5]}, {"text": "b", "label": []}]
     path = write_file(
         tmp_path / "rows.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in rows)

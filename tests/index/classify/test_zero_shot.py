@@ -16,7 +16,6 @@ from purlin.index.classify.zero_shot import (
     RANKED,
     Classifier,
     LabelSet,
-    _best_columns,
     fitting_score,
     independent_scores,
     label_name,
@@ -113,15 +112,6 @@ def test_ranking_is_cut_to_the_best(encoder: HashEncoder) -> None:
     best = np.argsort(-shared_scores(cosines)[0], kind="stable")[:RANKED]
     (result,) = Classifier(encoder).classify(["label 149"], labels, templates=PLAIN)
     assert [entry.label for entry in result.ranking] == [labels[row] for row in best]
-
-
-@given(
-    values=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=30),
-    ranked=st.integers(1, 10),
-)
-def test_best_columns_match_stable_sort(values: list[float], ranked: int) -> None:
-    expected = np.argsort(-np.array(values), kind="stable")[:ranked]
-    assert _best_columns(np.array(values), ranked)[:ranked].tolist() == expected.tolist()
 
 
 def test_multi_label_takes_one_label(encoder: HashEncoder) -> None:

@@ -26,7 +26,9 @@ from purlin.index.qa.question import parse_question
         ("Returns the thread if it is torn, the cloth if it is whole.", "what if torn", []),
     ],
 )
-def test_values_under_conditions(text: str, question: str, values: list[str]) -> None:
+def test_values_are_found_under_their_conditions(
+    text: str, question: str, values: list[str]
+) -> None:
     spans = values_under_condition(text, parse_question(question).words)
     assert [text[slice(*span)] for span in spans] == values
 

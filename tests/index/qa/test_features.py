@@ -151,7 +151,9 @@ TEXT = (
         ("which attribute is it", {}),
     ],
 )  # fmt: skip
-def test_candidates_by_type_of_question(question: str, expected: dict[str, set[str]]) -> None:
+def test_candidates_are_of_the_type_that_is_expected(
+    question: str, expected: dict[str, set[str]]
+) -> None:
     features_by_text: dict[str, set[str]] = {}
     candidates = span_candidates(of_types(question, expected_type(question)), TEXT, STRUCTURE)
     for (start, end), features in candidates.items():
@@ -431,7 +433,7 @@ def test_function_words_are_no_answers() -> None:
     assert may_answer(parse_question("which keyword is it"), "in")
 
 
-def test_features_of_spans() -> None:
+def test_spans_have_the_features_of_where_they_stand() -> None:
     question = parse_question("what is the default hour of shop.open")
     start = TEXT.index("late")
     late = span_features(question, TEXT, STRUCTURE, (start, start + 4), None)
@@ -503,7 +505,7 @@ def test_calibration_has_no_missing_word_if_all_are_there() -> None:
     assert features[2:4] == (0.0, pytest.approx(math.log(4.0)))
 
 
-def test_calibration_without_passages() -> None:
+def test_calibration_needs_no_passages() -> None:
     log_odds = pytest.approx(math.log(1e-4 / 0.9999))
     features = calibration_features([], None, {"open": 2.0}, 0.0, [])
     assert features == (0.0, 0.0, 2.0, log_odds, 0.0)

@@ -13,7 +13,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return new_corpus(home, "code", [source("m.py", functions(60, WORDS))])
 
 
-def test_highlights_and_explanation(corpus: Corpus) -> None:
+def test_hits_have_highlights_and_an_explanation_of_their_score(corpus: Corpus) -> None:
     hit = corpus.search("retries of uploads", k=1, explain=True).hits[0]
     marked = {hit.text[start:end] for start, end in hit.highlights}
     assert marked == {"retry", "upload"}

@@ -453,7 +453,7 @@ def test_probes_and_samples_are_uneven() -> None:
 
 
 @pytest.mark.long
-def test_the_base_checkpoint_in_eight_bits(tmp_path: Path) -> None:
+def test_the_base_checkpoint_keeps_its_vectors_in_eight_bits(tmp_path: Path) -> None:
     model = SentenceTransformer(str(base_checkpoint()), device="cpu")
     encoder = export_encoder(base_checkpoint(), tmp_path / "base", Card("base"), max_tokens=256)
     expected = model.encode(probes(), normalize_embeddings=True, show_progress_bar=False)

@@ -683,10 +683,14 @@ def test_an_error_in_a_worker_reaches_the_run(tmp_path: Path) -> None:
 
 
 def test_a_cpu_has_no_workers_and_a_gpu_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)))
+    monkeypatch.setattr("purlin.training.loop.prefetching.available_cpus", lambda: 16)
     assert default_workers(torch.device("cpu"), 1) == 0
     assert default_workers(torch.device("cuda"), 1) == 4
     assert default_workers(torch.device("cuda"), 8) == 1
+
+    # A container's quota counts: workers beyond it would slow the training down.
+    monkeypatch.setattr("purlin.training.loop.prefetching.available_cpus", lambda: 2)
+    assert default_workers(torch.device("cuda"), 1) == 1
 
 
 def test_workers_need_a_system_that_forks(monkeypatch: pytest.MonkeyPatch) -> None:

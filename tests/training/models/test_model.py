@@ -403,7 +403,7 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_encoders_like_bert(
+def test_encoders_like_bert_are_loaded(
     kind: Any, config: Any, dropouts: list[str], tmp_path: Path
 ) -> None:
     saved(kind(config), tmp_path)

@@ -198,7 +198,7 @@ def test_confident_texts_are_sampled_more_often() -> None:
     assert 4 < confident / uncertain < 9  # without replacement, so somewhat offsets than 9
 
 
-def test_most_confident_of_each_label() -> None:
+def test_each_label_teaches_its_most_confident_texts() -> None:
     pseudo_labels = one_hot_labels([0, 0, 0, 0, 1, 1, 1, 1], [1, 4, 3, 2, 5, 8, 7, 6])
     rows, labels = most_confident(pseudo_labels, 0.5, 2, equal_sizes=True)
     assert rows.tolist() == [1, 2, 5, 6]

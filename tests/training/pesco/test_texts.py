@@ -289,7 +289,7 @@ def test_halves_end_with_a_sentence() -> None:
     assert split_halves("one") == ("one", "one")
 
 
-def test_words_and_pairs() -> None:
+def test_a_text_is_its_words_and_their_pairs() -> None:
     expected = {"don't", "buy", "it", "!", "don't buy", "buy it", "it !"}
     assert words_and_pairs("Don't buy it!") == expected
 

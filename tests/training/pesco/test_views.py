@@ -42,7 +42,7 @@ def test_only_first_characters_are_indexed(monkeypatch: pytest.MonkeyPatch) -> N
     assert index.texts.tolist() == [0, 2, 3]
 
 
-def test_texts_without_common_words() -> None:
+def test_texts_without_common_words_score_nothing() -> None:
     index = WordIndex.of(["a", "b", "c"])
     assert index.names == []
     assert (

@@ -360,7 +360,7 @@ def test_invalid_recipes_are_named(data: Path, line: str, message: str) -> None:
 
 def test_names_and_measures_that_cannot_work_are_refused(data: Path) -> None:
     recipe = read(data)
-    with pytest.raises(InvalidInput, match="directory of checkpoints"):
+    with pytest.raises(InvalidInput, match="'checkpoints' is that of a directory"):
         replace(recipe, name=CHECKPOINTS)
     with pytest.raises(InvalidInput, match="needs a transformer"):
         replace(recipe, dev=(replace(recipe.dev[0], measure="-loss"),))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -27,14 +26,13 @@ from purlin.training.data.pairs.pair import (
     Pair,
     PairSource,
     strip_text,
+    text_digest,
 )
 from purlin.training.data.pairs.rows import Record, TableRow, read_table_rows
 
 _PRODUCT_COLUMNS = tuple(
     f"product_{name}" for name in ("title", "description", "bullet_point", "brand", "color")
 )
-
-
 DEV_SHARE = 8  # one in so many training queries belongs to the split dev
 
 
@@ -143,8 +141,7 @@ def _is_selected(record: Record, source: PairSource) -> bool:
 
 
 def _is_dev_query(query_id: str) -> bool:
-    digest = blake2b(query_id.encode(), digest_size=8).digest()
-    return int.from_bytes(digest) % DEV_SHARE == 0
+    return int.from_bytes(text_digest(query_id)) % DEV_SHARE == 0
 
 
 def _locale(source: PairSource) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +12,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.training.data.pairs.formats import read_pairs
 from purlin.training.data.pairs.held_out import Match, read_held_out, remove_held_out
-from purlin.training.data.pairs.pair import Pair, PairSource
+from purlin.training.data.pairs.pair import Pair, PairSource, text_digest
 
 # Reasons that are printed for one source.
 MAX_REASONS = 5
@@ -125,8 +124,7 @@ def _new_pairs(
             report.skipped[pair.reason.partition(":")[0]] += 1
             continue
 
-        text = "\0".join((*pair.queries, pair.passage))
-        digest = blake2b(text.encode(), digest_size=16).digest()
+        digest = text_digest("\0".join((*pair.queries, pair.passage)))
         if digest in digests:
             report.repeated += 1
         else:

@@ -48,8 +48,8 @@ class Miner:
 
         They are those that BM25 ranks highest, without those of the question's own entry, if that is
         known. With an encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and
-        by cosine, in turns. If fewer than `depth` passages share a word with the question, they are repeated; if
-        none does, the passages after its own are used.
+        by cosine, in turns. If fewer than `depth` passages share a word with the question, they are
+        repeated; if none does, the passages after its own are used.
         """
         rows = np.arange(len(self.texts))
         lexical = (

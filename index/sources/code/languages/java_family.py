@@ -303,11 +303,8 @@ def _swift_kind(node: ts.Node) -> str:
 def _swift_function(node: ts.Node) -> str:
     """A function, or where Quick has the tests of a class, `override func spec()`."""
     is_spec = node_text(child(node, "name")) == "spec"
-    return (
-        "scope"
-        if is_spec and "override" in node_text(first_child(node, "modifiers"))
-        else "function"
-    )
+    overrides = "override" in node_text(first_child(node, "modifiers"))
+    return "scope" if is_spec and overrides else "function"
 
 
 def _swift_name(node: ts.Node) -> ts.Node | str | None:

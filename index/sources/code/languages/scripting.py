@@ -154,8 +154,8 @@ def _ruby_block(call: ts.Node) -> Block | None:
     if name is None or child(call, "block") is None:
         return None
 
-    parts = (child(call, field) for field in ("receiver", "method"))
-    callee = ".".join(filter(None, map(node_text, parts)))
+    path = (child(call, field) for field in ("receiver", "method"))
+    callee = ".".join(filter(None, map(node_text, path)))
     text = node_text(name).strip("\"':")
     if callee == "define_method":
         return Block("function", text, call)
@@ -229,10 +229,8 @@ def _perl_file_docstring(root: ts.Node) -> str | None:
 def _perl_block(call: ts.Node) -> Block | None:
     """A statement that calls something with a name and a sub: `get '/lamps' => sub { … };`."""
     arguments = child(call, "arguments")
-    name, function = (
-        first_part(arguments),
-        first_child(arguments, "anonymous_subroutine_expression"),
-    )
+    name = first_part(arguments)
+    function = first_child(arguments, "anonymous_subroutine_expression")
     is_statement = call.parent is not None and call.parent.type == "expression_statement"
     if not is_statement or function is None or name is None or name.type not in _PERL_NAMES:
         return None

@@ -53,7 +53,7 @@ from tests.support.corpora import open_repository
         ("", {}),
     ],
 )
-def test_places_of_a_query(query: str, expected: dict[str, dict[int, str]]) -> None:
+def test_places_of_a_query_are_read(query: str, expected: dict[str, dict[int, str]]) -> None:
     assert places(query) == expected
 
 
@@ -86,7 +86,7 @@ def test_places_of_a_query(query: str, expected: dict[str, dict[int, str]]) -> N
         ("    at open (/srv/app/pump.js:12:7)", None),
     ],
 )  # fmt: skip
-def test_the_message_of_a_trace(query: str, message: str | None) -> None:
+def test_a_trace_is_searched_by_its_message(query: str, message: str | None) -> None:
     assert without_frames(query) == (query if message is None else message)
 
 
@@ -110,7 +110,7 @@ def test_long_queries_take_no_time_to_speak_of() -> None:
         ("/", []),
     ],
 )
-def test_endings_of_a_path(path: str, expected: list[str]) -> None:
+def test_a_path_is_looked_up_by_its_endings(path: str, expected: list[str]) -> None:
     assert list(endings(path)) == expected
 
 

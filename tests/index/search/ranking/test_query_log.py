@@ -215,8 +215,8 @@ def test_long_queries_are_cut(tmp_path: Path) -> None:
         ('{"query": " ", "document": "d"}\n', "line 1 is not a JSON object"),
         ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is not a JSON object"),
         ('{"query": "q", "document": 3}\n', "line 1 is not a JSON object"),
-        ('{"query": "q"', "line 1 is not a JSON object"),
-        ("[" * 100_000, "line 1 is not a JSON object"),
+        ('{"query": "q"', "line 1: not valid JSON"),
+        ("[" * 100_000, "line 1: not valid JSON"),
     ],
 )
 def test_invalid_lines_are_named(tmp_path: Path, text: str, problem: str) -> None:

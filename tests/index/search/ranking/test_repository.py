@@ -74,7 +74,7 @@ def evidence(
 # ---- parts
 
 
-def test_score_by_hand() -> None:
+def test_scores_equal_those_by_hand() -> None:
     parts = [np.array([value], np.float32) for value in (0.5, 0.4, 0.3, 0.2, 0.15, 0.25, 0.6, 0)]
     relevance = (1.0 * 0.5 + 0.6 * 0.4 + 0.15 * 0.3 + 0.3 * 0.2) / (1.0 + 0.6 + 0.15 + 0.3)
     expected = (relevance + 0.25 * (1 - relevance)) * 0.6
@@ -173,7 +173,9 @@ def test_name_share_counts_the_words_of_the_title() -> None:
         ("Build", "Rack.Builder", 0.0),
     ],
 )
-def test_definition_of_a_symbol(query: str, title: str, level: float) -> None:
+def test_a_definition_counts_by_how_it_names_the_symbol(
+    query: str, title: str, level: float
+) -> None:
     assert evidence(query, ["a.rb"], [title], [0.1]).definition[0] == pytest.approx(level)
 
 

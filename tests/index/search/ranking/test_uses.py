@@ -99,7 +99,7 @@ def test_long_questions_take_no_time_to_speak_of() -> None:
         "smoke test for the installer",
     ],
 )
-def test_queries_for_tests(query: str) -> None:
+def test_queries_for_tests_are_recognised(query: str) -> None:
     assert asks_for_tests(query)
 
 

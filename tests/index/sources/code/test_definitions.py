@@ -360,7 +360,7 @@ def test_what_shares_its_suffix_is_told_by_its_lines(
          [("d.e", 5, 6), ("one", 1, 4)]),
     ],
 )  # fmt: skip
-def test_lines_of_definitions(
+def test_definitions_know_their_lines(
     tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, int, int]]
 ) -> None:
     assert list(map(lines, documents_of(tmp_path, suffix, source))) == rows
@@ -375,7 +375,7 @@ def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) ->
     assert lines(second) == ("f", 5, 5)
 
 
-def test_lines_outside_definitions(tmp_path: Path) -> None:
+def test_lines_outside_definitions_are_a_module(tmp_path: Path) -> None:
     source = (
         '"""Rows of things."""\n\nimport os\n\nWIDTH = 3\n\n\ndef f():\n    pass\n\n\n# about g\n\n'
         'def g():\n    pass\n\n\nif __name__ == "__main__":\n    f()\n'
@@ -444,7 +444,7 @@ def test_a_class_has_a_line_that_the_grammar_cannot_read(tmp_path: Path) -> None
     assert (outline.location.start_line, outline.location.end_line) == (1, 7)
 
 
-def test_nothing_but_errors(tmp_path: Path) -> None:
+def test_a_file_of_errors_is_a_module(tmp_path: Path) -> None:
     (document,) = documents(write(tmp_path, {"one.py": "x = = 1\n"}))
     assert (document.title, document.fields["kind"], document.body) == ("one", "module", "x = = 1")
 

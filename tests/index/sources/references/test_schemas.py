@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput
-from purlin.index.sources.references import json_lines, manual, schemas, yaml_values
+from purlin.index.sources.references import declarations, json_lines, manual, schemas, yaml_values
 from tests.support.files import write_tree
 from tests.support.references import by_id, only_skipped, read
 
@@ -129,6 +129,94 @@ def test_swagger_2_has_schemas_in_its_parameters_and_definitions(tmp_path: Path)
     assert bodies["count"] == "count\n\nType: integer\nDefault: 1"
 
 
+HARBOUR = """asyncapi: 3.0.0
+info: {title: Harbour}
+servers:
+  quay: {host: "quay.example:5671", protocol: amqps}
+channels:
+  arrivals:
+    address: ships.{berth}.arrived
+    description: Ships that have moored.
+    parameters:
+      berth: {description: Where., enum: [north, south], default: south}
+    messages:
+      arrived: {$ref: '#/components/messages/arrived'}
+      left: {summary: A ship left., payload: {properties: {tide: {type: number}}}}
+    bindings:
+      kafka:
+        partitions: 3
+        topicConfiguration: {retention.ms: 60000}
+        query: {type: object, properties: {full: {type: boolean, default: false}}}
+operations:
+  announce:
+    action: send
+    channel: {$ref: '#/channels/arrivals'}
+    traits: [{$ref: '#/components/operationTraits/slow'}]
+    messages: [{$ref: '#/channels/arrivals/messages/arrived'}]
+    reply: {channel: {$ref: '#/channels/departures'}}
+components:
+  operationTraits:
+    slow: {summary: Tells once an hour.}
+  messages:
+    arrived:
+      contentType: application/json
+      headers: {properties: {trace: {type: string}}}
+      payload:
+        schemaFormat: application/schema+yaml;version=draft-07
+        schema: {properties: {draught: {type: number, maximum: 12}}}
+"""
+
+
+def test_asyncapi_has_channels_operations_and_messages(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"harbour-asyncapi.yml": HARBOUR})
+    documents = by_id(tmp_path)
+    bodies = {key.partition("#")[2]: (each.context, each.body) for key, each in documents.items()}
+
+    assert bodies["/servers/quay"] == ((), "quay\n\nHost: quay.example:5671\nProtocol: amqps")
+    assert bodies["/channels/arrivals"] == (
+        (),
+        "arrivals\n\nShips that have moored.\n\nAddress: ships.{berth}.arrived\n"
+        "Messages: arrived, left\n\nPartitions: 3\nRetention.ms: 60000",
+    )
+    berth = "berth\n\nWhere.\n\nDefault: south\nOne of: north, south"
+    assert bodies["/channels/arrivals/parameters/berth"] == (("arrivals",), berth)
+    full = "/channels/arrivals/bindings/kafka/query/properties/full"
+    assert bodies[full] == (("arrivals", "query"), "full\n\nType: boolean\nDefault: false")
+    # A message that only this channel has is described in it.
+    assert bodies["/channels/arrivals/messages/left/payload/properties/tide"][0] == (
+        "arrivals",
+        "left",
+    )
+    assert bodies["/operations/announce"] == (
+        (),
+        "announce\n\nTells once an hour.\n\nAction: send\nChannel: arrivals\n"
+        "Messages: arrived\nReply channel: departures",
+    )
+    arrived = "/components/messages/arrived"
+    assert bodies[arrived] == ((), "arrived\n\nContent type: application/json")
+    assert bodies[f"{arrived}/headers/properties/trace"][0] == ("arrived",)
+    draught = f"{arrived}/payload/schema/properties/draught"
+    assert bodies[draught] == (("arrived",), "draught\n\nType: number\nMaximum: 12")
+    assert manual.anchor_line("harbour-asyncapi.yml", HARBOUR, draught) == 35
+
+
+def test_operations_of_asyncapi_2_belong_to_channels(tmp_path: Path) -> None:
+    message = {"name": "measured", "payload": {"properties": {"lumen": {"type": "integer"}}}}
+    subscribe = {"operationId": "onMeasured", "summary": "Light.", "message": message}
+    sent = {"message": {"oneOf": [{"$ref": "#/components/messages/on"}, {"$ref": "#/x/off"}]}}
+    channels = {"light/{id}": {"subscribe": subscribe, "publish": sent}}
+    write_tree(tmp_path, {"asyncapi.json": json.dumps({"asyncapi": "2.6.0", "channels": channels})})
+
+    entries = {each.title: (each.context, each.body) for each in by_id(tmp_path).values()}
+    channel = "light/{id}"
+    assert entries["onMeasured"] == ((channel,), "onMeasured\n\nLight.\n\nAction: subscribe")
+    lumen = ((channel, "onMeasured", "measured"), "lumen\n\nType: integer")
+    assert entries["lumen"] == lumen
+    assert entries[f"publish {channel}"][1] == (
+        f"publish {channel}\n\nAction: publish\nMessages: on, off"
+    )
+
+
 def test_json_schema_has_properties_and_definitions(tmp_path: Path) -> None:
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -155,7 +243,9 @@ def test_other_json_is_no_page_and_a_file_that_is_named_alone_says_why(tmp_path:
     documents, skipped = read(tmp_path)
     assert ([each.title for each in documents], skipped) == (["Loom"], [])
 
-    assert only_skipped(tmp_path / "package.json").startswith("neither OpenAPI nor JSON Schema")
+    assert only_skipped(tmp_path / "package.json").startswith(
+        "neither OpenAPI, AsyncAPI nor JSON Schema"
+    )
     write_tree(tmp_path, {"petstore.json": json.dumps(SHOP), "broken.json": '{"openapi": '})
     assert read(tmp_path / "petstore.json")[0][0].title == "Shop"
     assert only_skipped(tmp_path / "broken.json") == (
@@ -180,9 +270,9 @@ def test_hostile_documents_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(schemas.html(json.dumps(document))) < 20_000
 
     many = {f"p{number}": {} for number in range(100)}
-    monkeypatch.setattr(schemas, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(declarations, "MAX_ENTRIES", 10)
     large = {"openapi": "3.0.0", "definitions": {"many": {"properties": many}}}
-    with pytest.raises(InvalidInput, match="more than 10 endpoints, parameters and properties"):
+    with pytest.raises(InvalidInput, match="more than 10 entries"):
         schemas.html(json.dumps(large))
 
 
@@ -301,9 +391,9 @@ def test_yaml_is_read_as_the_json_that_it_stands_for(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("a: b: c", "not valid YAML: mapping values are not allowed in this context (line 1)"),
-        ("a: 1\n---\nb: 2", "neither OpenAPI nor JSON Schema"),
-        ("name: Pumps", "neither OpenAPI nor JSON Schema"),
-        ("- 5", "neither OpenAPI nor JSON Schema"),
+        ("a: 1\n---\nb: 2", "neither OpenAPI, AsyncAPI nor JSON Schema"),
+        ("name: Pumps", "neither OpenAPI, AsyncAPI nor JSON Schema"),
+        ("- 5", "neither OpenAPI, AsyncAPI nor JSON Schema"),
     ],
 )
 def test_yaml_that_is_no_openapi_is_left_out_with_a_reason(
@@ -392,7 +482,7 @@ def test_lines_of_broken_json_end_at_the_error(text: str, line: int | None) -> N
 
 def test_enumerations_tell_how_many_values_are_left_out() -> None:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    enum = [f"v{number}" for number in range(schemas.MAX_VALUES + 3)]
+    enum = [f"v{number}" for number in range(declarations.MAX_VALUES + 3)]
     html = schemas.html(json.dumps({**schema, "properties": {"a": {"enum": enum}}}))
     assert "v99 and 3 more<" in html
     html = schemas.html(json.dumps({**schema, "properties": {"a": {"enum": enum[:-3]}}}))

@@ -169,7 +169,7 @@ def test_invalid_python_falls_back_to_the_parser() -> None:
         assert texts(code, entities(pair(code)))[:2] == ["f", "a"]
 
 
-def test_spans_with_python_2_and_unicode() -> None:
+def test_python_2_and_unicode_have_entities() -> None:
     code = 'def größe(x):\r\n    """数据"""\r\n    print x\f\n    données = x  # ok'
     assert texts(code, entities(pair(code))) == ["größe", "x", "print", "x", "données", "x"]
 

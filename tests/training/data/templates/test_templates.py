@@ -63,7 +63,7 @@ def wordings(document: Document, rules: Rules, form: str) -> set[tuple[str, str]
     return questions
 
 
-def test_the_template_of_the_paper(rules: Rules) -> None:
+def test_a_function_is_asked_for_by_what_it_returns(rules: Rules) -> None:
     questions = wordings(definition("abs", *ABS), rules, "term")
     assert ("What function returns the absolute value of a number?", "abs") in questions
     assert ("How do I get the absolute value of a number?", "abs") in questions
@@ -106,7 +106,9 @@ def test_all_verbs_of_a_sentence_agree(rules: Rules, prose: str, question: str) 
         ("deprecation", {("deprecated", "3.10")}),
     ],
 )  # fmt: skip
-def test_each_form_of_question(rules: Rules, form: str, expected: set[tuple[str, str]]) -> None:
+def test_each_form_asks_for_its_answers_by_name(
+    rules: Rules, form: str, expected: set[tuple[str, str]]
+) -> None:
     questions = wordings(definition("shop.Basket.save", *SAVE), rules, form)
     assert {answer for _, answer in questions} == {answer for _, answer in expected}
     for part, answer in expected:
@@ -116,12 +118,12 @@ def test_each_form_of_question(rules: Rules, form: str, expected: set[tuple[str,
         assert any("shop.Basket.save" in text for text in texts)
 
 
-def test_a_default_that_prose_states(rules: Rules) -> None:
+def test_a_default_in_prose_is_asked_for(rules: Rules) -> None:
     questions = wordings(definition("range", *RANGE, directive="class"), rules, "default value")
     assert ("What is the default value of the argument step in range?", "1") in questions
 
 
-def test_the_default_of_a_setting(rules: Rules) -> None:
+def test_the_default_of_a_setting_is_asked_for(rules: Rules) -> None:
     document = definition(
         "cache.SIZE", "cache.SIZE", "The size of the cache.\n\nDefault: 128 bytes.", "data"
     )
@@ -130,7 +132,7 @@ def test_the_default_of_a_setting(rules: Rules) -> None:
     )
 
 
-def test_the_returned_value(rules: Rules) -> None:
+def test_the_returned_value_is_asked_for_where_it_is_stated(rules: Rules) -> None:
     assert ("What does abs return?", "the absolute value of a number") in wordings(
         definition("abs", *ABS), rules, "return value"
     )
@@ -243,7 +245,7 @@ def test_sentences_end_where_they_should() -> None:
     )
 
 
-def test_third_person() -> None:
+def test_verbs_take_the_third_person() -> None:
     verbs = "return push copy play do pass fix match".split()
     third = "returns pushes copies plays does passes fixes matches".split()
     assert [third_person(verb) for verb in verbs] == third
