@@ -61,6 +61,8 @@ _DURATION = r"(?<![\w.])(?:\d{1,20}(?:\.\d{1,20})?(?:[nuµm]?s|min|[mhd])){1,4}(
 _QUANTITY = re.compile(
     rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b|{_DURATION}"
 )
+# A number, with its unit if it has one.
+QUANTITY = rf"-?\d(?:[\d,.]{{0,20}}\d)?(?!\w)(?: {_UNIT}\b)?"
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.){0,8}[A-Za-z_]\w*) ?(?=\()"
 
 

@@ -12,6 +12,7 @@ from purlin.index.qa.answer_types import (
     MAX_CANDIDATE_CHARS,
     MAX_CANDIDATES,
     NAME_TYPE,
+    QUANTITY,
     AnswerType,
     candidate_spans,
     interval_spans,
@@ -113,6 +114,12 @@ _VALUES = tuple(
     (name, re.compile(wording, re.IGNORECASE | re.MULTILINE))
     for name, wording in (
         ("labelled", r"^one of: (?P<value>\S[^\n]{0,300})$"),
+        # In the term of an option: `--sort=(yes|no|foldcase)`, `--color {always,never}`.
+        (
+            "labelled",
+            r"^-[^\n]{0,80}?[=\[({< ](?P<value>\w[\w.-]{0,40}(?P<mark>[|,])\w[\w.-]{0,40}"
+            r"(?:(?P=mark)\w[\w.-]{0,40}){0,32})(?=[\])}>\s.]|$)",
+        ),
         ("stated", r"\bone of:? (?P<value>[^\n.;:|]{1,300})"),
         (
             "stated",
@@ -122,6 +129,16 @@ _VALUES = tuple(
         ),
     )
 )
+
+# How a reference states the largest and the smallest value of what it describes: "the maximum is 24",
+# "a minimum of 10 seconds", by the word that question and text have.
+_LIMITS = {
+    word: (
+        "stated",
+        re.compile(rf"\b{word}(?: \w+){{0,4}}? (?:is|of) (?P<value>{QUANTITY})", re.IGNORECASE),
+    )
+    for word in ("maximum", "minimum")
+}
 
 # The feature with the total probability of the answer types for which a span is a candidate.
 PROPOSED = "proposed"
@@ -160,6 +177,7 @@ def _stated_spans(
     wordings = (
         *(_DEFAULTS if question.asks_for_default else ()),
         *(_VALUES if question.asks_for_values else ()),
+        *(wording for word, wording in _LIMITS.items() if word in question.words),
     )
     for span, name in _worded_values(wordings, text):
         yield span, {name: 1.0}

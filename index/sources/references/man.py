@@ -27,8 +27,9 @@ _REDEFINED = frozenset(["DS", "DE", "MT", "OP"])
 class ManReader:
     """Reads the macros of man(7) and those that its generators add."""
 
-    def __init__(self, *, is_docbook: bool) -> None:
+    def __init__(self, *, is_docbook: bool, is_asciidoctor: bool) -> None:
         self._is_docbook = is_docbook
+        self._is_asciidoctor = is_asciidoctor
         self._strings = Strings()
         self._page = PageMarkup()
         self._name = self._section = ""
@@ -128,8 +129,16 @@ class ManReader:
         self._page.end_list()
         self._paragraph = macro
 
+    def _blank_line(self) -> None:
+        """Leave a line blank, which is how Asciidoctor begins its paragraphs."""
+        if self._is_asciidoctor:
+            self._begin_paragraph("PP")
+        else:
+            self._page.blank_line()
+
     def _indent(self) -> None:
-        """Open an indentation; a short paragraph right above it is a term, as DocBook writes it."""
+        """Open an indentation; a short paragraph right above it is a term, as DocBook and Asciidoctor
+        write it."""
         paragraph = self._page.paragraph
         is_term = (
             bool(paragraph)
@@ -138,6 +147,7 @@ class ManReader:
             and len(paragraph) <= MAX_TERM_CHARS
             and (
                 self._is_docbook
+                or self._is_asciidoctor
                 or (paragraph[0] in f"-{BOLD}{ITALIC}" and paragraph[-1] not in ".:;,")
             )
         )
@@ -239,7 +249,7 @@ _ACTIONS: dict[str, Callable[[ManReader, str], None]] = {
     **dict.fromkeys(["RE", "UNINDENT"], lambda reader, _: reader._page.dedent()),
     **dict.fromkeys(["nf", "EX", "Vb"], lambda reader, _: reader._page.begin_code()),
     **dict.fromkeys(["fi", "EE", "Ve"], lambda reader, _: reader._page.end_code()),
-    **dict.fromkeys(["sp", "Sp", "YS"], lambda reader, _: reader._page.blank_line()),
+    **dict.fromkeys(["sp", "Sp", "YS"], lambda reader, _: reader._blank_line()),
     **dict.fromkeys(["br", "ti"], lambda reader, _: reader._page.line_break()),
     "TS": lambda reader, _: reader._begin_table(),
     **dict.fromkeys(["UR", "MT"], ManReader._open_link),

@@ -60,7 +60,10 @@ def _read(source: str) -> tuple[PageMarkup, str, str]:
         return PageMarkup(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
         return MdocReader().read(source)
-    return ManReader(is_docbook="Generator: DocBook" in source[:MAX_HEAD_CHARS]).read(source)
+    head = source[:MAX_HEAD_CHARS]
+    return ManReader(
+        is_docbook="Generator: DocBook" in head, is_asciidoctor="Generator: Asciidoctor" in head
+    ).read(source)
 
 
 def command(title: str) -> str:

@@ -349,10 +349,29 @@ def test_labels_that_the_question_names_are_candidates() -> None:
         ("which type has MaxDoors", "integer"),
         ("which obsolete directive sets MaxDoors", "$Doors"),
         ("default of MaxDoors", "9"),
+        ("what note has MaxDoors", "It is so."),
+        ("which notes has MaxDoors", "It is so."),
     ):
         candidates = span_candidates(parse_question(question), text, PassageStructure())
         labelled = {text[slice(*span)] for span, each in candidates.items() if "labelled" in each}
         assert labelled == {value}
+
+
+@pytest.mark.parametrize(
+    ("question", "limit"),
+    [
+        ("what is the maximum of doors", "24"),
+        ("which minimum have doors", "10 seconds"),
+        ("what is the default of doors", None),
+    ],
+)
+def test_the_limit_that_is_asked_for_is_a_candidate(question: str, limit: str | None) -> None:
+    text = (
+        "Doors. The default is 6, the maximum you can open is 24 (all).\nA minimum of 10 seconds."
+    )
+    candidates = span_candidates(parse_question(question), text, PassageStructure())
+    stated = {text[slice(*span)] for span, each in candidates.items() if "stated" in each}
+    assert stated - {"6"} == {limit} - {None}
 
 
 @pytest.mark.parametrize(
@@ -363,9 +382,13 @@ def test_labels_that_the_question_names_are_candidates() -> None:
         ("Possible values are wide (default) and shut.", "wide (default) and shut"),
         ("Supported values for the mode are: wide, shut.", "wide, shut"),
         ("Valid choices: wide, shut", "wide, shut"),
+        ("-m, --mode=(wide|shut|ajar)\n\nHow a door is.", "wide|shut|ajar"),
+        ("--mode {wide,shut}\nHow a door is.", "wide,shut"),
+        ("--mode=[=wide|shut]\nHow a door is.", "wide|shut"),
+        ("--mode MODE\nWith --bar=a|b, how a door is.", None),
     ],
 )
-def test_the_values_that_something_may_have_are_a_candidate(text: str, values: str) -> None:
+def test_the_values_that_something_may_have_are_a_candidate(text: str, values: str | None) -> None:
     for question in (
         "Which values may the mode of a door have?",
         "what are the valid values of mode",
@@ -375,7 +398,7 @@ def test_the_values_that_something_may_have_are_a_candidate(text: str, values: s
         stating = {"labelled", "stated"}
         assert {
             text[slice(*span)] for span, each in candidates.items() if stating & each.keys()
-        } == {values}
+        } == {values} - {None}
 
     returned = parse_question("which values does get_mode return")
     assert not returned.asks_for_values

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from purlin.index.sources.references.html import vocabulary
 from purlin.index.sources.references.html.entries import MAX_TERM, MAX_TERMS, Entries
-from purlin.index.sources.references.html.outline import Outline
+from purlin.index.sources.references.html.outline import Outline, is_name
 from purlin.index.sources.references.html.text import (
     Close,
     Element,
@@ -29,6 +29,8 @@ from purlin.index.sources.references.page_sections import (
 
 MAX_NESTED_LISTS = 32
 
+# "Default value:"
+_LABEL = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,3}:")
 # The anchor of a predicate tells how many arguments it has: `lists:append/3`, `phrase//2`.
 _ARITY = re.compile(r"/\d{1,3}\Z")
 # Of `--[no-]sign[=KEY]`, the first bracket is of the name.
@@ -187,6 +189,10 @@ class Definitions:
         line = self._text.take_lines() + term.tag
         if section is None or not line:
             return
+        if not section.signatures and self._is_property(line):
+            self._begin_properties()
+            self._writer.marker = f"{line} "
+            return
 
         if section.signatures:
             self._writer.add_anchors(section, term.anchor)
@@ -201,6 +207,21 @@ class Definitions:
         elif section.directive == "term" and (term.links_to_itself or self._lists[-1].headed):
             self._head_definition(section, line)
         _add_signature(section, line, term.names, term.anchor)
+
+    def _is_property(self, line: str) -> bool:
+        """Whether the first term below a heading is a label of what that names: "Default value:"."""
+        section, first_term = self._outline.sections[-2:]
+        # `logdir` and `CustomLog` name something; "Installation" is a word.
+        has_name = is_name(section.title) and not section.title.istitle()
+        is_first = section is self._outline.section and first_term.directive == "term"
+        return is_first and has_name and _LABEL.fullmatch(line) is not None
+
+    def _begin_properties(self) -> None:
+        """Make the list that has begun one of properties of the section above it."""
+        self._outline.definitions.pop()
+        self._outline.sections.pop()
+        properties = self._lists[-1]
+        properties.section, properties.plain, properties.fields = None, True, 1
 
     def _head_definition(self, section: Section, line: str) -> None:
         """Tell by its term, or by what encloses the list, what is defined."""

@@ -13,6 +13,7 @@ from purlin.index.sources.references.page_sections import Block, Page, Section
 MAX_SECTIONS = 200_000
 CONTENTS_HEADING = "table of contents"
 _NAME = re.compile(r"<?[\w$.:-]+>?")
+_DEFAULT = re.compile(r"Default(?: value)?: ")
 # The heading of releases: "v1.13.4 - January 27, 2026", "[2.0.0-rc.1] (unreleased)", "3.21.5, 3.21.6".
 # Without a date or brackets, "4.1 - Installation" is a section with its number.
 _RELEASE = re.compile(
@@ -158,11 +159,19 @@ def _is_setting(section: Section) -> bool:
     """Whether a section has a name and begins with its properties: `Type: number`, `Default: 5`."""
     if section.directive != "section" or section.signatures or not section.blocks:
         return False
-    if not _NAME.fullmatch(section.title):
+    if not is_name(section.title):
         return False
-    properties = section.blocks[0].text.split("\n")
-    has_default = any(line.startswith("Default: ") for line in properties)
-    return has_default and len(properties) > 1 and all(map(PROPERTY.match, properties))
+    first, *others = section.blocks
+    properties = first.text.split("\n")
+    if not all(map(PROPERTY.match, properties)):
+        return False
+    properties += [each.text for each in others if each.tight and PROPERTY.match(each.text)]
+    return len(properties) > 1 and any(map(_DEFAULT.match, properties))
+
+
+def is_name(title: str) -> bool:
+    """Whether a heading is a name."""
+    return _NAME.fullmatch(title) is not None
 
 
 def _is_copy(section: Section, mark: str) -> bool:

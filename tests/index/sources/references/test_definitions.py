@@ -62,6 +62,38 @@ def test_a_section_that_begins_with_its_type_and_default_is_a_setting(
     assert section.compose()[0] == f"{title}\n\nType: number\nDefault: 5\n\nIn minutes."
 
 
+LABELLED = (
+    "<dl><dt>Specifies:</dt><dd><p>How long it takes.</p></dd><dt>Default value:</dt><dd>5</dd>"
+    "<dt>Notes:</dt><dd><p>In minutes.</p><p>With the tide.</p></dd></dl><p>End.</p>"
+)
+
+
+@pytest.mark.parametrize("title", ["7.4. crossing-time", "CrossingTime"])
+def test_a_list_of_labels_below_a_name_is_of_its_properties(title: str) -> None:
+    (section,) = read_page(f"<h2>{title}</h2>{LABELLED}").sections
+    name = title.removeprefix("7.4. ")
+    assert (section.title, section.names, section.directive) == (name, [name], "option")
+    assert section.compose()[0] == (
+        f"{name}\n\nSpecifies: How long it takes.\nDefault value: 5\nNotes: In minutes.\n\n"
+        "With the tide.\n\nEnd."
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<h2>Crossing</h2>{LABELLED}",
+        f"<h2>The crossing</h2>{LABELLED}",
+        f"<h2>crossing</h2><dl><dt>fast</dt><dd>So.</dd></dl>{LABELLED}",
+        f"<h2>crossing</h2><dl><dt>fast</dt><dd>So.</dd>{LABELLED.removeprefix('<dl>')}",
+        f"<h2>crossing</h2>{LABELLED.replace('Specifies:', 'Specifies')}",
+    ],
+)
+def test_other_lists_of_labels_are_definitions(page: str) -> None:
+    titles = [section.title.rstrip(":") for section in read_page(page).sections]
+    assert titles[-3:] == ["Specifies", "Default value", "Notes"]
+
+
 @pytest.mark.parametrize(
     ("title", "text"),
     [

@@ -187,6 +187,23 @@ def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
     assert "<li><p>an item</p>" in html
 
 
+def test_terms_of_asciidoctor_are_paragraphs_above_an_indentation() -> None:
+    html = manual_pages.html(
+        '.\\"  Generator: Asciidoctor 2.0.15\n.TH "LOOM.CONF" "5"\n.SH "DIRECTIVES"\n.sp\nFirst.\n'
+        ".sp\n\\fBwarp\\fP \\fIlength\\fP [\\fIoption\\fP]...\n.RS 4\nStretches. It has options:\n"
+        ".sp\n\\fBmaxturns\\fP \\fIturns\\fP\n.RS 4\nHow many turns.\n.RE\n"
+        ".sp\n\\fBtight\\fP\n.RS 4\nMore so.\n.RE\n.RE\n"
+        ".sp\nAn example is:\n.sp\n.if n .RS 4\n.nf\nwarp 3\n.fi\n.if n .RE\n"
+    )
+    turns = '<dt id="maxturns"><span class="term">maxturns</span> turns</dt><dd>'
+    tight = '<dt id="tight"><span class="term">tight</span></dt><dd><p>More so.</p></dl></dl>'
+    assert (
+        '<dt id="warp"><span class="term">warp</span> length [option]...</dt>'
+        f"<dd><p>Stretches. It has options:</p><dl>{turns}<p>How many turns.</p></dl><dl>{tight}"
+    ) in html
+    assert html.endswith("<p>An example is:</p><pre>warp 3</pre>")
+
+
 def test_items_that_begin_with_an_option_alone_are_terms() -> None:
     html = manual_pages.html(
         '.TH "LOOM" "1"\n.SH "OPTIONS"\n'
