@@ -164,9 +164,10 @@ def matched(retrieved: Sequence[Retrieved], pattern: str) -> tuple[Hit, ...]:
 
 
 def _with_blocks(hit: Hit, blocks: Sequence[tuple[int, str]], *, with_text: bool) -> Hit:
-    """Return a hit with blocks of lines, of which each has the number of its first, and maybe its text.
+    """Return a hit with blocks of lines around its document, followed by its text `with_text`.
 
-    Blank lines are between them as far as lines are missing, so that each has its number.
+    Blank lines stand for those that are missing in between, so that each line can be numbered. Only a
+    text that leaves out lines itself is appended as it is.
     """
     start, gapped_text = first_line(hit.location, hit.text), ""
     if with_text and start is not None:
