@@ -97,7 +97,8 @@ class SearchRequest(Strict):
         "A text for a field that has only numbers is refused, and so is the reverse; where a field has both, "
         'a number may be written either way (38, "38"). '
         "Languages may be given by their usual names (Golang, C++, JS). "
-        '{"text": {"matches": …}} asks for hits with a line that matches a regular expression.',
+        '{"text": {"matches": …}} asks for hits with a line that matches a regular expression; what stands '
+        "before a definition of code, such as its comment or imports, counts as its own, and is then the text.",
         examples=[
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}},
             {"condition": {"not": ["refurbished", "used"]}, "price": {"gte": 10, "not": 15}},

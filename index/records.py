@@ -79,6 +79,9 @@ class Document:
     `context` has the enclosing names, outermost first: classes, headings, enclosing terms.
     `fields` can be filtered on; nested mappings are flattened with dots (`attrs.colour`).
     `atoms` are spans that a splitter never cuts: signatures, code blocks, table rows.
+    `around` has lines of its file that are in no document, each block with the number of its first
+    line: what stands before this document, or at the end of the file. Only regular expressions find
+    them.
     """
 
     id: str
@@ -90,6 +93,7 @@ class Document:
     location: Location = Location()
     fields: Mapping[str, Value] = field(default_factory=dict)
     atoms: tuple[Span, ...] = ()
+    around: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

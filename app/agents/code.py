@@ -38,8 +38,9 @@ from purlin.app.agents.tool import (
 )
 from purlin.app.fields import OptionalQuery, Strict, Text
 from purlin.index.records import Content, Hit
+from purlin.index.search.hits import first_line
 from purlin.index.search.ranking.uses import first_use, relation_in
-from purlin.index.search.snippets import first_line, opening_line, telling_row, with_short_lines
+from purlin.index.search.snippets import opening_line, telling_row, with_short_lines
 from purlin.index.search.store.filters import beginning_with, matching_line
 from purlin.replies import SearchReply
 
@@ -115,7 +116,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
 def _nothing_passes(
     arguments: SearchCode, corpora: Sequence[str], reply: SearchReply, backend: Backend
 ) -> Result:
-    """A result without hits, which says what to change about the path and the language."""
+    """A result without hits, which says what to change about its filters, and what is not indexed."""
     filters = [
         f"{name} {value[:MAX_SHOWN]}"
         for name, value in (
@@ -134,10 +135,8 @@ def _nothing_passes(
     head = warned_head(Result(text, origin_fields(reply)), reply)
 
     text = f"{head.text.removesuffix('.')}."
-    if arguments.regexp:
-        text += " Hits have no lines of imports: grep finds those."
-    if arguments.path:
-        beginning = backend.relative(corpora[0], arguments.path)
+    if arguments.path or arguments.regexp:
+        beginning = backend.relative(corpora[0], arguments.path) if arguments.path else ""
         text += "".join(path_advice(backend, name, beginning) for name in corpora)[:_MAX_NOTES]
 
     result = Result(text, head.structured)
@@ -158,7 +157,9 @@ def _code_result(
     Code that several hits have is shown with the first of them. With `has_lines`, highlights are the
     lines that match a regular expression.
     """
-    reply = _without_unlikely(without_unlike(reply))
+    reply = without_unlike(reply)
+    if not has_lines:
+        reply = _without_unlikely(reply)
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
     related = f"{_documents(reply.total)} in all" if has_lines else _related(query, reply)
     parts: list[Part] = []

@@ -14,7 +14,7 @@ from purlin.app.agents.tool import MAX_SHOWN, Budget, CorpusArgument, DocumentId
 from purlin.app.fields import Strict
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Document
-from purlin.index.search.snippets import first_line
+from purlin.index.search.hits import first_line
 
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 

@@ -27,7 +27,7 @@ from purlin.index.search.contracts import (
 )
 from purlin.index.search.dense import Dense
 from purlin.index.search.documents import Documents
-from purlin.index.search.hits import Hits, Retrieved
+from purlin.index.search.hits import Hits, Retrieved, matched
 from purlin.index.search.lexical.bm25 import Lexical
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.lexical.spelling import as_written
@@ -331,7 +331,10 @@ class Corpus:
         """Return hits start + 1 to stop of a ranking, or fewer if it ends before."""
         query, ranking = ranked.query, ranked.ranking
         retrieved = self._hits.retrieved(query, ranking, start, stop)
-        hits = self._hits.highlighted(query.text, [each.hit for each in retrieved], query.pattern)
+        if query.pattern is None:
+            hits = self._hits.highlighted(query.text, [each.hit for each in retrieved])
+        else:
+            hits = matched(retrieved, query.pattern)
         return self._hits.explained(query, ranking, hits) if explain else hits
 
     def passages(
@@ -383,10 +386,12 @@ class Corpus:
     def document_at(self, path: str, line: int) -> Document:
         """Return the innermost document at a line of a file, counted from 1.
 
+        A line that no document has, such as one of a comment, is of the document that it stands around.
         Raises NotFound, which lists the file's nearest documents.
         """
         documents = self._documents_of(path)
         document = innermost(documents, line)
+        document = document or next((each for each in documents if _is_around(each, line)), None)
         if document is not None:
             return document
 
@@ -531,6 +536,10 @@ class Corpus:
         if pattern_in(filter) is not None:
             return "No line of what passes the rest of the filter matches the regular expression."
         return "No document fulfils all conditions of the filter, though some fulfil each of them."
+
+
+def _is_around(document: Document, line: int) -> bool:
+    return any(0 <= line - first <= lines.count("\n") for first, lines in document.around)
 
 
 def check_encoder(manifest: Manifest, encoder: TextEncoder) -> None:

@@ -116,7 +116,8 @@ class Documents:
     def allowed(self, conditions: Filter) -> Mask:
         """Return the mask (passages,) of those that pass the filter.
 
-        Its fields are those of documents; a regular expression is compared with the text of each passage.
+        Its fields are those of documents; a regular expression is compared with the lines of each passage, and
+        those around its document.
         """
         mask: Mask = self.matching(on_fields(conditions))[self._document_of]
         if (pattern := pattern_in(conditions)) is not None:
@@ -125,7 +126,7 @@ class Documents:
         return mask
 
     def _texts(self, rows: Rows) -> Iterator[str]:
-        """Yield the texts of these passages; few of them are in memory at a time."""
+        """Yield the lines of these passages; few of them are in memory at a time."""
         for start in range(0, len(rows), _READ_TOGETHER):
             together = rows[start : start + _READ_TOGETHER].tolist()
             yield from self._read(Store.texts, together, self._passage_starts)

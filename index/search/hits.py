@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from purlin.index.records import Document, Hit, Kind, Passage
+from purlin.index.records import Document, Hit, Kind, Location, Passage
 from purlin.index.search.contracts import DocumentStore, LexicalRetriever
 from purlin.index.search.highlights import MAX_HIGHLIGHTS, highlight_terms, highlights
 from purlin.index.search.lexical.languages import ENGLISH
@@ -61,20 +61,8 @@ class Hits:
             retrieved.append(Retrieved(hit, document, passage))
         return retrieved
 
-    def highlighted(
-        self, query: str, hits: Sequence[Hit], pattern: str | None = None
-    ) -> tuple[Hit, ...]:
-        """Return the hits with highlights where their texts match the query's words.
-
-        Those of a search with a regular expression are the lines that match it.
-        """
-        if pattern is not None:
-            spans = Scan(pattern).spans
-            return tuple(
-                replace(hit, highlights=tuple(islice(spans(hit.text), MAX_HIGHLIGHTS)))
-                for hit in hits
-            )
-
+    def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        """Return the hits with highlights where their texts match the query's words."""
         terms = highlight_terms(query, self.kind, self.lexical.language)
         return tuple(replace(hit, highlights=highlights(hit.text, terms)) for hit in hits)
 
@@ -148,6 +136,58 @@ class Hits:
             "named": rows[0] in query.named,
             "prior": prior,
         }
+
+
+def first_line(location: Location, text: str) -> int | None:
+    """Return the number of a text's first line in its file; None if it leaves out lines of the file."""
+    if location.start_line is None or location.end_line is None:
+        return None
+    is_whole = text.count("\n") == location.end_line - location.start_line
+    return location.start_line if is_whole else None
+
+
+def matched(retrieved: Sequence[Retrieved], pattern: str) -> tuple[Hit, ...]:
+    """Return the hits with the lines that match a regular expression as highlights.
+
+    Of the lines around a document, a hit has those in whose block one matches: before its text if
+    that has a match, too, else instead of it.
+    """
+    scan, hits = Scan(pattern), []
+    for each in retrieved:
+        hit = each.hit
+        around = [] if each.passage.number else each.document.around
+        if blocks := [block for block in around if scan.has_line(block[1])]:
+            hit = _with_blocks(hit, blocks, with_text=scan.has_line(hit.text))
+        highlights = tuple(islice(scan.spans(hit.text), MAX_HIGHLIGHTS))
+        hits.append(replace(hit, highlights=highlights))
+    return tuple(hits)
+
+
+def _with_blocks(hit: Hit, blocks: Sequence[tuple[int, str]], *, with_text: bool) -> Hit:
+    """Return a hit with blocks of lines around its document, followed by its text `with_text`.
+
+    Blank lines stand for those that are missing in between, so that each line can be numbered. Only a
+    text that leaves out lines itself is appended as it is.
+    """
+    start, gapped_text = first_line(hit.location, hit.text), ""
+    if with_text and start is not None:
+        # A block may have the whole of a line in whose middle the text begins.
+        blocks = [(start, hit.text), *blocks]
+    elif with_text:
+        gapped_text = f"\n\n{hit.text}"
+
+    line_at = {
+        number: line
+        for first, lines in blocks
+        for number, line in enumerate(lines.split("\n"), first)
+    }
+    first, last = min(line_at), max(line_at)
+    text = "\n".join(line_at.get(number, "") for number in range(first, last + 1))
+    if gapped_text:
+        first = min(first, hit.location.start_line or first)
+        last = max(last, hit.location.end_line or last)
+    location = replace(hit.location, start_line=first, end_line=last)
+    return replace(hit, text=text + gapped_text, location=location)
 
 
 def _rounded(score: np.float32) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from purlin.index.records import Hit, Location
+from purlin.index.records import Hit
 from purlin.index.search.lexical.tokens import matches, tokens
 from purlin.index.search.ranking.uses import relation_in
 
@@ -16,14 +16,6 @@ _MORE = 1.5
 # Sums of the same weights may differ by this much, by the order in which they are added.
 _ROUNDING = 1e-9
 _WORD = re.compile(r"\w")
-
-
-def first_line(location: Location, text: str) -> int | None:
-    """Return the number of a text's first line in its file; None if it leaves out lines of the file."""
-    if location.start_line is None or location.end_line is None:
-        return None
-    is_whole = text.count("\n") == location.end_line - location.start_line
-    return location.start_line if is_whole else None
 
 
 def opening_line(hit: Hit) -> str:

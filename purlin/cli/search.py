@@ -213,7 +213,9 @@ def _print_hint(
 ) -> None:
     """Tell of configuration that fits better; of no hits or unlikely ones, why, and what else there is."""
     is_doubtful = not hits or (hits[0].score < _LOW_SCORE and not options.offset)
-    unread = _unread(options.path, workspace) if folder and is_doubtful else None
+    # Who has a pattern wants all lines that it matches, as grep shows them.
+    is_explained = not hits and options.regexp is not None
+    unread = _unread(options, workspace) if (folder and is_doubtful) or is_explained else None
     notes = [unread] if unread else []
 
     if better := _better_configuration(options, hits, workspace, folder):
@@ -222,9 +224,7 @@ def _print_hint(
     elif is_doubtful and _may_search_more(options, workspace, folder):
         notes.append("--content all also searches documentation and configuration")
 
-    if not hits and options.regexp is not None:
-        notes.insert(0, "no hits; lines of imports are in none: grep finds those")
-    elif not hits:
+    if not hits:
         notes.insert(0, "no hits")
     elif notes and not better:
         notes.insert(0, "the best score is low")
@@ -244,9 +244,13 @@ def _better_configuration(
     return better_configuration(workspace.corpus, options.query, hits, conditions, options.mode)
 
 
-def _unread(path: str, workspace: Workspace) -> str | None:
-    """Which files below a path of the workspace are not indexed, and why."""
-    resolved = Path(path).expanduser().resolve()
+def _unread(options: argparse.Namespace, workspace: Workspace) -> str | None:
+    """Which files of the workspace, or below --path, are not indexed, and why."""
+    from purlin.index.workspaces.workspace import within
+
+    if not options.path or not within(workspace.root, options.path):
+        return workspace.corpus.listing.unread("")
+    resolved = Path(options.path).expanduser().resolve()
     name = resolved.relative_to(workspace.root).as_posix()
     return workspace.corpus.listing.unread(f"{name}/" if resolved.is_dir() else name)
 
@@ -389,7 +393,8 @@ def _print_hit(options: argparse.Namespace, hit: Hit, root: Path | None, *, name
     These are its first ones, or its signature and those that say most about the query. `named` says
     of which corpus it is.
     """
-    from purlin.index.search.snippets import first_line, telling_row, with_short_lines
+    from purlin.index.search.hits import first_line
+    from purlin.index.search.snippets import telling_row, with_short_lines
     from purlin.index.search.why import as_searched, why
 
     location = styled(visible(_location(hit, root)), terminal.GREEN)

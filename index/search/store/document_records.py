@@ -95,6 +95,7 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
         "location": [location.path, location.start_line, location.end_line, location.url],
         "fields": dict(document.fields),
         "atoms": [(span.start, span.end) for span in document.atoms],
+        "around": document.around,
         "passages": [
             (passage.number, passage.start, passage.end, passage.context) for passage in passages
         ],
@@ -116,10 +117,16 @@ def path_of(document: Document) -> str:
 
 
 def parse_texts(content: bytes) -> list[str]:
-    """Return the texts of the passages of a record, and nothing else of it. Raises as `parse_record`."""
+    """Return the lines of each passage of a record: its text and, of the first one, those around.
+
+    Nothing else of the record is read. Raises as `parse_record`.
+    """
     record = json.loads(content[content.index(b"\n") :].decode())
     body = record.get("body", "")
-    return [body[start:end] for _, start, end, *_ in record.get("passages", ())]
+    texts = [body[start:end] for _, start, end, *_ in record.get("passages", ())]
+    if around := [lines for _, lines in record.get("around", ())]:
+        texts[0] = "\n".join([texts[0], *around])
+    return texts
 
 
 def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
@@ -146,6 +153,7 @@ def parse_record(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
         location=Location(*record["location"]),
         fields=fields,
         atoms=tuple(Span(*span) for span in record.get("atoms", ())),
+        around=tuple((first, lines) for first, lines in record.get("around", ())),
     )
 
     return document, record.get("passages", ())

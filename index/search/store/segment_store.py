@@ -229,7 +229,7 @@ class Store:
         return fetched
 
     def texts(self, rows: Sequence[int]) -> list[str]:
-        """Texts of these passages, in the given order."""
+        """Lines of these passages, those around a document with its first one, in the given order."""
         numbers = np.array(rows, dtype=np.int64)
         document_rows = self.document_of[numbers]
         positions = numbers - np.searchsorted(self.document_of, document_rows)

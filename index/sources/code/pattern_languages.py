@@ -318,7 +318,9 @@ R = PatternLanguage(
             "class",
         ),
         _head(r"(?:[\w.]++::)?(?:setMethod|setGeneric)\( *[\"'](?P<name>[^\"'\n]++)[\"']", "parens", "function"),
-        _head(r"(?:library|require|source) *\([^()\n]*+\)", "line", DULL),
+        _head(r"(?:library|require|source|import|use) *\([^()\n]*+\)", "line", DULL),
+        _head(r"(?:box::use|import::(?:from|here|into)) *(?=\()", "parens", DULL),
+        _head(r"suppress\w++\((?:library|require)\b", "parens", DULL),
     ),
     hidden=_hidden(_HASH, _LONG_STRING, r"'(?:[^'\\]|\\.)*+'?"),
     # Of roxygen's tags, `@export` and the like speak to its tools alone.

@@ -27,6 +27,7 @@ from purlin.index.records import (
     Value,
 )
 from purlin.index.sources.code import sections
+from purlin.index.sources.code.around import with_lines_around
 from purlin.index.sources.code.contents import (
     HEAD_BYTES,
     HIDDEN_DIRS,
@@ -252,11 +253,11 @@ def _documents(
         "content": kind.content,
     }
     title_counts: Counter[str] = Counter()
+    items = list(_all_documents(source, path, kind, fields))
+    yield from (item for item in items if isinstance(item, Skipped))
+    documents = [item for item in items if isinstance(item, Document)]
 
-    for document in _all_documents(source, path, kind, fields):
-        if isinstance(document, Skipped):
-            yield document
-            continue
+    for document in with_lines_around(documents, source.decode()):
         if secondary == "leave-out" and document.fields["role"] != "source":
             continue
 

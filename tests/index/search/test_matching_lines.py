@@ -42,6 +42,9 @@ class Client:
 ''',
     "lib/upload.go": """package lib
 
+import "os"
+
+// Upload sends a file.
 func Upload(path string) error {
 	max_retries := 5
 	return retry(max_retries, path)
@@ -75,7 +78,17 @@ def _lines(hit: Hit) -> list[str]:
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"max_retries\s*:?=", "retr(y|ies)", r"^    max", r"\.close\(\)$", "[0-9]", r"func \w+\(\)"],
+    [
+        r"max_retries\s*:?=",
+        "retr(y|ies)",
+        r"^    max",
+        r"\.close\(\)$",
+        "[0-9]",
+        r"func \w+\(\)",
+        # Lines that are in no document: imports, comments, headings of nothing but sections.
+        "^import|^package",
+        "[Uu]pload|Retries",
+    ],
 )
 def test_the_lines_of_all_hits_are_those_of_grep(root: Path, corpus: Corpus, pattern: str) -> None:
     grep = subprocess.run(
@@ -101,6 +114,24 @@ def test_without_a_query_hits_are_in_the_order_of_files_and_tests_last(corpus: C
     rest = corpus.search("", k=2, offset=2, filter=matching_line(r"max_retries\s*:?="))
     assert [(hit.rank, hit.title) for hit in rest.hits] == [(3, "Upload"), (4, "test_it_gives_up")]
     assert [hit.score for hit in rest.hits] == [1.0, 0.9]
+
+
+def test_lines_around_a_definition_are_shown_with_their_numbers(corpus: Corpus) -> None:
+    [hit] = corpus.search("", filter=matching_line("sends a file|^import .os")).hits
+    assert (hit.title, hit.location.start_line, hit.location.end_line) == ("Upload", 1, 5)
+    assert hit.text == 'package lib\n\nimport "os"\n\n// Upload sends a file.'
+    assert _lines(hit) == ['import "os"', "// Upload sends a file."]
+
+    # A match in the definition, too, shows both.
+    [hit] = corpus.search("upload", filter=matching_line("(?i)upload")).hits
+    assert (hit.location.start_line, hit.location.end_line) == (1, 9)
+    assert _lines(hit) == ["// Upload sends a file.", "func Upload(path string) error {"]
+
+    # The text of a class leaves out its methods, so that only its first and last line are known.
+    pattern = "^import time|max_retries  = MAX"
+    [hit] = corpus.search("client", filter=matching_line(pattern)).hits
+    assert (hit.title, hit.location.start_line, hit.location.end_line) == ("Client", 2, 19)
+    assert _lines(hit) == ["import time", "max_retries  = MAX_RETRIES"]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])

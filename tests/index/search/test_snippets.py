@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.records import Location
-from purlin.index.search.snippets import first_line, telling_row, with_short_lines
+from purlin.index.search.hits import first_line
+from purlin.index.search.snippets import telling_row, with_short_lines
 
 BODY = ["def f():", '    """Upload."""'] + [f"    a{row}()" for row in range(40)]
 

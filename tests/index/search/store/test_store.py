@@ -38,6 +38,7 @@ DOCUMENTS = [
         location=Location("a.py", 3, 9, "http://x/#f"),
         fields=FIELDS | {"huge": 2**70},
         atoms=(Span(0, 8),),
+        around=((1, "import é\n\nimport x"), (10, "f()")),
     ),
     Document(
         "b/ü#2", "code", "g", "b", fields={"language": "go", "price": 2.5, "day": "2024-05-01"}
@@ -73,7 +74,9 @@ def test_a_record_that_earlier_versions_would_misread_is_of_another_format() -> 
     # Whoever changes what this test compares raises the format.
     assert MANIFEST_FORMAT == 6
     assert head == ["a.py::f", "f", 4, "f", ""]
-    assert list(rest) == ["body", "summary", "context", "location", "fields", "atoms", "passages"]
+    # Earlier versions do not look at `around`, and lose nothing that they would show.
+    names = ["body", "summary", "context", "location", "fields", "atoms", "around", "passages"]
+    assert list(rest) == names
     assert rest["passages"] == [[0, 0, 13, ""]]
 
 

@@ -83,6 +83,21 @@ def test_a_licence_is_no_summary_and_imports_are_no_document(tmp_path: Path) -> 
     assert (item.title, item.summary) == ("Buoy", "")
 
 
+def test_what_r_attaches_by_packages_is_imported_and_data_is_not(tmp_path: Path) -> None:
+    text = (
+        'import("dplyr")\nimport::from(dplyr, mutate)\nbox::use(\n  dplyr[filter, mutate],\n  app/logic/tides,\n)\n'
+        "suppressPackageStartupMessages(library(tidyr))\n\n"
+        "ebb <- function(x) {\n  mutate(x)\n}\n"
+    )
+
+    # Otherwise, who asks for the callers of `mutate` would get the lines that import it.
+    (ebb,) = written(tmp_path, "tide.R", text)
+    assert ebb.around == ((1, text.partition("\n\n")[0]),)
+
+    *_, module = written(tmp_path, "data.R", 'rows <- import("rows.csv")\n' + text)
+    assert module.body == 'rows <- import("rows.csv")'
+
+
 def test_clauses_of_a_function_are_one_definition_and_prefixes_belong_to_it(tmp_path: Path) -> None:
     text = (
         "-spec sail(wind()) -> ok.\n"
