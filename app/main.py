@@ -230,7 +230,13 @@ def _lifespan(
         )
 
         service = Service(settings, encoders, metrics, shared, max_searches=cpus)
-        metrics.add_collectors(settings.home, encoder, service.corpora.statuses, service.caches)
+        metrics.add_collectors(
+            settings.home,
+            encoder,
+            service.corpora.statuses,
+            lambda: service.builder.news().problems,
+            service.caches,
+        )
         await anyio.to_thread.run_sync(service.open)
         if not (settings.demo or settings.milvus or service.corpora.statuses()):
             _log.info(

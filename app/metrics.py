@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -94,10 +94,12 @@ class Metrics:
         home: Path,
         encoder: TextEncoder,
         corpora: Callable[[], Iterable[Status[Corpus]]],
+        not_rebuilt: Callable[[], Collection[str]],
         caches: Caches,
     ) -> None:
         """Add metrics that are read at each scrape: encoder, builds and cache lookups."""
-        self.registry.register(_ServerCollector(home, encoder, corpora, caches))
+        collector = _ServerCollector(home, encoder, corpora, not_rebuilt, caches)
+        self.registry.register(collector)
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's format, made in a thread, because that reads the disk."""
@@ -125,6 +127,7 @@ class _ServerCollector:
     home: Path
     encoder: TextEncoder
     corpora: Callable[[], Iterable[Status[Corpus]]]
+    not_rebuilt: Callable[[], Collection[str]]
     caches: Caches
 
     def collect(self) -> Iterable[Metric]:
@@ -159,15 +162,20 @@ class _ServerCollector:
         withheld = _corpus_gauge(
             "purlin_corpus_withheld", "Builds newer than the active one that measured worse."
         )
+        failed = _corpus_gauge(
+            "purlin_corpus_rebuild_failed", "Whether this server's last build of a corpus failed."
+        )
+        not_rebuilt = self.not_rebuilt()
 
         for status in statuses:
             states.add_metric([status.name, status.state], 1)
             switches.add_metric([status.name], status.switches)
             refused.add_metric([status.name], status.refusals)
+            failed.add_metric([status.name], status.name in not_rebuilt)
             # The corpus may have been deleted or damaged since its status was read.
             with contextlib.suppress(PurlinError):
                 withheld.add_metric([status.name], len(builds.withheld(self.home, status.name)))
-        return [states, switches, refused, withheld]
+        return [states, switches, refused, withheld, failed]
 
     def _lookups(self) -> Metric:
         family = CounterMetricFamily(

@@ -220,10 +220,12 @@ def test_a_table_that_is_emptied_keeps_its_products(tmp_path: Path) -> None:
         (shop / "small.csv").write_text("")
         until(lambda: "small.csv holds no rows" in described(client, "shop").get("problem", ""))
         assert "cafe" in titles(client, "shop")
+        assert 'purlin_corpus_rebuild_failed{corpus="shop"} 1.0' in client.get("/metrics").text
 
         # One that has only its header says that they are gone.
         (shop / "small.csv").write_text("id,title\n")
         until(lambda: titles(client, "shop") == {"file", "name", "web"})
+        assert 'purlin_corpus_rebuild_failed{corpus="shop"} 0.0' in client.get("/metrics").text
 
 
 def test_what_a_rebuild_has_to_say_is_logged_and_shown(
