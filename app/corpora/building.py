@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from purlin.app.shared import Shared
+from purlin.index import builds
 from purlin.index.demo import demos
 from purlin.index.encoder import (
     STATIC_ENCODER,
@@ -70,15 +71,17 @@ class _Running:
 def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
     """Return the jobs that make the demo corpora, as far as they are missing or outdated.
 
+    One that somebody has deleted is not missing: `purlin index demo` brings it back.
     Those missing are built with the static encoder first, so that each can be searched within seconds, then with
     the encoder in `directory`, which has this `fingerprint`, or for code with the better one there is.
     """
     jobs = []
+    kept = [demo for demo in demos() if not builds.is_deleted(home, demo.name)]
     if STATIC_ENCODER.is_dir() and not is_static(directory):
-        missing = [demo for demo in demos() if demo.is_missing(home)]
+        missing = [demo for demo in kept if demo.is_missing(home)]
         jobs += [Job(demo.name, demo.kind, "demo", (STATIC_ENCODER,)) for demo in missing]
 
-    for demo in demos():
+    for demo in kept:
         best = encoder_for(demo.kind, directory)
         expected = fingerprint if best == directory else encoder_fingerprint(best)
         if demo.is_due(home, expected):

@@ -39,11 +39,14 @@ from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import is_due, repeat_build
+from purlin.index.indexing.staleness import seconds_since_write
 from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
 EVENTS_PER_S = 5
 NICENESS = 5
+# A catalogue that was written less than QUIET_S ago may be written on; others must not wait for it for ever.
+QUIET_S, MAX_WAIT_S = 2.0, 60.0
 
 
 class Indexer:
@@ -72,6 +75,9 @@ class Indexer:
     def _demo(self, job: Mapping[str, Any]) -> End:
         """Build a demo corpus, if it is due."""
         demo = next(demo for demo in demos() if demo.name == job["corpus"])
+        if builds.is_deleted(self._home, demo.name):
+            # While its job waited.
+            return "unchanged"
         encoder = self._open(job["encoders"][0])
         if not is_static(Path(job["encoders"][0])):
             _give_way()
@@ -97,6 +103,7 @@ class Indexer:
             return "unchanged"
 
         active = builds.current(home, corpus)
+        _await_end_of_writing(read_manifest(active))
         encoder = self._encoder_of(read_manifest(active), job["encoders"])
         repeat_build(home, corpus, encoder, progress=self._progress())
         return "built" if builds.current(home, corpus) != active else "unchanged"
@@ -141,6 +148,19 @@ class Indexer:
             self._write({"stage": stage, "done": finished_count, "total": total})
 
         return progress
+
+
+def _await_end_of_writing(manifest: Manifest) -> None:
+    """Wait until a catalogue has not been written for QUIET_S, for MAX_WAIT_S at most.
+
+    What ends behind a row looks whole, and its other products would be deleted.
+    """
+    deadline = time.monotonic() + MAX_WAIT_S
+    while manifest.kind == "product" and time.monotonic() < deadline:
+        rest = QUIET_S - seconds_since_write(manifest)
+        if rest <= 0:
+            return
+        time.sleep(rest)
 
 
 def _threads() -> int:

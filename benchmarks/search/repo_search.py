@@ -16,7 +16,9 @@ these queries; docs/lab-notebook.md has the figures with each repository left ou
 
 `--queries` has a file of queries for each repository instead, which is indexed whole. Further
 measures are then the share of queries whose first hit, and one of whose first three hits, touches
-a target, and MRR@10, also by repository. No weight was fitted on the split `test`.
+a target, and MRR@10, also by repository. No weight was fitted on the split `test`. With
+`--translations questions/translations/searches.jsonl --language de`, the same queries are searched in
+another language.
 """
 
 from __future__ import annotations
@@ -113,15 +115,31 @@ def read_annotations(file: Path) -> list[Repository]:
     return repositories
 
 
-def read_queries(directory: Path, split: str) -> list[Repository]:
-    """Read the queries of a split from the files of repositories, `NAME.jsonl`."""
+def read_translations(file: Path, language: str) -> dict[str, str]:
+    """Map the ids of queries to their text in a language."""
+    records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {record["id"]: record["query"] for record in records if record["language"] == language}
+
+
+def read_queries(
+    directory: Path, split: str, translations: Mapping[str, str] | None = None
+) -> list[Repository]:
+    """Read the queries of a split from the files of repositories, `NAME.jsonl`.
+
+    With `translations`, those that have one are read, in its words.
+    """
     repositories = []
     for file in sorted(directory.glob("*.jsonl")):
         records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
         queries = tuple(
-            Query(file.stem, "", record["query"], tuple(Target(**t) for t in record["targets"]))
+            Query(
+                file.stem,
+                "",
+                translations[record["id"]] if translations else record["query"],
+                tuple(Target(**t) for t in record["targets"]),
+            )
             for record in records
-            if record["split"] == split
+            if record["split"] == split and (not translations or record["id"] in translations)
         )
         if queries:
             repositories.append(Repository(file.stem, "", queries))
@@ -251,13 +269,18 @@ def main() -> None:
     source.add_argument("--data", type=Path)
     source.add_argument("--queries", type=Path)
     parser.add_argument("--split", choices=["dev", "test"], default="dev")
+    parser.add_argument("--translations", type=Path, help="the queries in other languages")
+    parser.add_argument("--language", help="of the translations, such as de")
     parser.add_argument("--encoder", nargs="+", default=["transformer"])
     parser.add_argument("--modes", nargs="+", default=["hybrid", "lexical"])
     parser.add_argument("--out", type=Path, help="the value of every query, as JSON")
     options = parser.parse_args()
 
     if options.queries:
-        repositories = read_queries(options.queries, options.split)
+        translations = None
+        if options.translations:
+            translations = read_translations(options.translations, options.language)
+        repositories = read_queries(options.queries, options.split, translations)
     else:
         repositories = read_annotations(options.data / "annotations.json")
     queries = [query for repository in repositories for query in repository.queries]

@@ -34,6 +34,7 @@ from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, stor
 KEPT_BUILDS = 3
 # Directory of what the next build of a corpus goes on from.
 UNFINISHED = ".unfinished"
+DELETED = ".deleted"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 
@@ -355,14 +356,23 @@ def previous(home: Path, name: str, catalog: Catalog = CORPORA) -> str:
     return candidates[-1]
 
 
-def delete(home: Path, name: str, catalog: Catalog = CORPORA) -> None:
-    """Remove a corpus or classifier with all its builds."""
+def delete(home: Path, name: str, catalog: Catalog = CORPORA, *, remembered: bool = False) -> None:
+    """Remove a corpus or classifier with all its builds, `remembered` if its name is to be known as deleted."""
     if not builds_directory(home, name, catalog).is_dir():
         # Raises NotFound, which lists the existing names.
         current(home, name, catalog)
 
     with locked(home, name, catalog) as directory:
         clear(directory)
+        if remembered:
+            # A full disk may have no room for an entry.
+            with contextlib.suppress(OSError):
+                (directory / DELETED).touch()
+
+
+def is_deleted(home: Path, name: str) -> bool:
+    """Whether somebody has deleted a corpus, and it was not built since."""
+    return not exists(home, name) and (builds_directory(home, name) / DELETED).is_file()
 
 
 def clear(directory: Path) -> None:

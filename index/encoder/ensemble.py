@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +25,7 @@ from purlin.index.encoder.exported import (
     refusing,
     settings_of,
 )
+from purlin.index.encoder.static import StaticEncoder
 from purlin.index.encoder.text_encoder import Plan, TextEncoder, Vectors, normalize, plan_of
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
@@ -109,13 +111,32 @@ class EnsembleEncoder:
         `progress` is called with the number of texts that the first part has finished since the last
         call.
         """
-        first, *others = self.parts
-        vectors = [first.encode(texts, role=role, progress=progress)]
-        vectors += [part.encode(texts, role=role) for part in others]
+        vectors = [self._encode_english(texts, role, progress)]
+        vectors += [part.encode(texts, role=role) for part in self.parts[1:]]
 
         projected: Vectors = np.hstack(vectors) @ self._projection
         normalize(projected)
         return projected
+
+    def _encode_english(
+        self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None
+    ) -> Vectors:
+        """Return the first part's vectors, zeros for texts that another part reads in another language.
+
+        A transformer that knows English alone would say something of these, but nothing that is true.
+        """
+        first, *others = self.parts
+        multilingual = [part for part in others if isinstance(part, StaticEncoder)]
+        is_english = [all(part.is_english(text) for part in multilingual) for text in texts]
+        if all(is_english):
+            return first.encode(texts, role=role, progress=progress)
+
+        vectors: Vectors = np.zeros((len(texts), first.dim), dtype=np.float32)
+        english = list(compress(texts, is_english))
+        vectors[is_english] = first.encode(english, role=role, progress=progress)
+        if progress is not None:
+            progress(len(texts) - len(english))
+        return vectors
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text as the first part does."""

@@ -1,22 +1,18 @@
 """Texts -> unit vectors by a table of word vectors: the encoder that needs nothing but numpy.
 
-A text's vector is the weighted sum of the vectors of its words, scaled to length 1. Words are
-compared in lower case and without accents. An identifier is one word if the vocabulary has it as
-such (`filename`, `JavaScript`); otherwise it is cut where its case or its digits change
-(`getHTTPResponse` -> get, http, response), and a part that is still unknown falls into the longest
-pieces that the vocabulary has, as in WordPiece.
+A text's vector is the weighted sum of the vectors of its words, scaled to length 1. Words of other
+languages than English lie where their translations do, so that a text in one of them is found by a
+text in another.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,103 +26,26 @@ from purlin.index.encoder.exported import (
     refusing,
     settings_of,
 )
+from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
+# The same of other languages, which an encoder may lack. Their vectors have 4 bits, two in a byte; the
+# columns of their weights (words, 2) are a word's weight, and by how much it speaks against English.
+LANGUAGE_VECTORS = "languages-vectors.npy"
+LANGUAGE_WEIGHTS = "languages-weights.npy"
+LANGUAGE_VOCABULARY = "languages-vocabulary.txt"
+ENGLISH_FILES = (VECTORS, WEIGHTS, VOCABULARY)
+LANGUAGE_FILES = (LANGUAGE_VECTORS, LANGUAGE_WEIGHTS, LANGUAGE_VOCABULARY)
 ROLES: tuple[Role, ...] = ("query", "passage")
-# Marks a piece that continues a word.
-CONTINUATION = "##"
 # Version of the rules by which texts fall into words: part of every fingerprint.
 RULES = 1
 
 # Before it is cut into words, a text is cut to this many characters per word of the limit.
 _CHARS_PER_WORD = 64
-# Longer runs of letters are data rather than words, and have no pieces.
-_MAX_WORD_CHARS = 64
-# Identifiers whose ids are remembered; bounds memory.
-_MAX_REMEMBERED = 200_000
 # Texts between two calls of `progress`.
 _PROGRESS_STEP = 256
-
-_IDENTIFIER = re.compile(r"[^\W_]+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-class Vocabulary:
-    """The words that have a vector. Safe to share between threads."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
-        self._row_of = {word: row for row, word in enumerate(self.words)}
-        self._rows_by_identifier = _Remembered(self._identifier_rows)
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def rows(self, text: str) -> Iterable[int]:
-        """Return the row of each known word or piece of the text, in their order."""
-        return chain.from_iterable(map(self._rows_by_identifier.__getitem__, identifiers(text)))
-
-    def _identifier_rows(self, identifier: str) -> tuple[int, ...]:
-        whole = self._row_of.get(identifier.lower())
-        if whole is not None:
-            return (whole,)
-        return tuple(row for part in parts(identifier) for row in self._part_rows(part))
-
-    def _part_rows(self, part: str) -> list[int]:
-        """Return the rows of the longest known pieces, from the left; unknown letters have none."""
-        rows: list[int] = []
-        start = 0
-
-        while start < len(part) <= _MAX_WORD_CHARS:
-            prefix = CONTINUATION if start else ""
-            pieces = ((end, prefix + part[start:end]) for end in range(len(part), start, -1))
-            end, row = next(
-                ((end, self._row_of[piece]) for end, piece in pieces if piece in self._row_of),
-                (start + 1, None),
-            )
-
-            if row is not None:
-                rows.append(row)
-            start = end
-
-        return rows
-
-
-def identifiers(text: str) -> list[str]:
-    """Return the runs of letters and digits in a text, without accents and in their own case."""
-    if not text.isascii():
-        text = "".join(filter(_is_no_accent, unicodedata.normalize("NFKD", text)))
-    return _IDENTIFIER.findall(text)
-
-
-def parts(identifier: str) -> list[str]:
-    """Cut a run of letters and digits where its case or kind changes; parts are in lower case.
-
-    Runs with letters beyond ASCII are left whole.
-    """
-    if not identifier.isascii():
-        return [identifier.lower()]
-    return [part.lower() for part in _PART.findall(identifier)]
-
-
-class _Remembered(dict[str, tuple[int, ...]]):
-    """Calls a function for missing keys and remembers its results, up to `_MAX_REMEMBERED`."""
-
-    def __init__(self, compute: Callable[[str], tuple[int, ...]]) -> None:
-        super().__init__()
-        self._compute = compute
-
-    def __missing__(self, key: str) -> tuple[int, ...]:
-        if len(self) >= _MAX_REMEMBERED:
-            self.clear()
-        value = self[key] = self._compute(key)
-        return value
-
-
-def _is_no_accent(character: str) -> bool:
-    return not unicodedata.combining(character)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +53,7 @@ class StaticSettings:
     """The part of a static encoder's `encoder.json` that determines the vectors.
 
     `max_tokens` counts words and pieces. `files` has the SHA-256 (hex) of the vectors, their
-    weights and the vocabulary.
+    weights and the vocabulary, and of the three files of other languages if there are any.
     """
 
     type: Literal["static"]
@@ -146,7 +65,8 @@ class StaticSettings:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over everything that changes a vector."""
-        digests = [self.files[name] for name in (VECTORS, WEIGHTS, VOCABULARY)]
+        names = (*ENGLISH_FILES, *LANGUAGE_FILES)
+        digests = [self.files[name] for name in names if name in self.files]
         content = json.dumps([self.type, RULES, self.dim, self.max_tokens, *digests])
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -162,7 +82,7 @@ class StaticEncoder:
     def __init__(
         self,
         settings: StaticSettings,
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | MultilingualVocabulary,
         vectors: NDArray[np.int8],
         weights: NDArray[np.float32],
     ) -> None:
@@ -195,7 +115,22 @@ class StaticEncoder:
             vectors = read_exact(files[VECTORS], np.int8, (len(vocabulary), settings.dim))
         with refusing("encoder", directory / WEIGHTS):
             weights = read_exact(files[WEIGHTS], np.float32, (len(vocabulary), len(ROLES)))
-        return cls(settings, vocabulary, vectors, weights)
+        if LANGUAGE_VECTORS not in files:
+            return cls(settings, vocabulary, vectors, weights)
+
+        with refusing("encoder", directory / LANGUAGE_VOCABULARY):
+            languages = Vocabulary(files[LANGUAGE_VOCABULARY].decode().split("\n"))
+        with refusing("encoder", directory / LANGUAGE_VECTORS):
+            shape = (len(languages), settings.dim // 2)
+            packed = read_exact(files[LANGUAGE_VECTORS], np.uint8, shape)
+            vectors = np.vstack([vectors, unpack(packed)])
+        with refusing("encoder", directory / LANGUAGE_WEIGHTS):
+            columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 2))
+            # Queries and passages have the same weights in other languages.
+            weights = np.vstack([weights, columns[:, [0, 0]]])
+
+        multilingual = MultilingualVocabulary(vocabulary, languages, columns[:, 1].tolist())
+        return cls(settings, multilingual, vectors, weights)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
@@ -224,6 +159,12 @@ class StaticEncoder:
         counts = (sum(1 for _ in self._rows(text)) for text in texts)
         return np.fromiter(counts, dtype=np.int64, count=len(texts))
 
+    def is_english(self, text: str) -> bool:
+        """Tell whether a text is read as English, as each is without words of other languages."""
+        if isinstance(self.vocabulary, Vocabulary):
+            return True
+        return self.vocabulary.is_english(text[: self.max_tokens * _CHARS_PER_WORD])
+
     def _rows(self, text: str) -> Iterable[int]:
         return self.vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])
 
@@ -236,8 +177,21 @@ class StaticEncoder:
         return weights @ self._vectors[rows].astype(np.float32)
 
 
+def pack(vectors: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """Put two components from -7 to 7 into a byte, the first into its lower half: (n, dim / 2)."""
+    halves = (vectors + 8).astype(np.uint8)
+    return halves[:, 0::2] | halves[:, 1::2] << 4
+
+
+def unpack(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Return the vectors (n, dim) that `pack` made two components a byte of."""
+    halves = np.stack([packed & 0x0F, packed >> 4], axis=2).astype(np.int8) - 8
+    return halves.reshape(len(packed), -1)
+
+
 def _settings(values: Any) -> StaticSettings:
     settings = settings_of(StaticSettings, values)
-    files = (VECTORS, WEIGHTS, VOCABULARY)
+    has_languages = not settings.files.keys().isdisjoint(LANGUAGE_FILES)
+    files = [*ENGLISH_FILES, *(LANGUAGE_FILES if has_languages else ())]
     check_settings(settings, kind="static", numbers=("dim", "max_tokens"), files=files)
     return settings

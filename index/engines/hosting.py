@@ -359,7 +359,7 @@ def delete(home: Path, name: str) -> None:
         for collection in _collections(milvus, name):
             _drop(milvus, collection)
 
-    builds.delete(home, name)
+    builds.delete(home, name, remembered=True)
 
 
 def _hosted(directory: Path) -> Manifest | None:

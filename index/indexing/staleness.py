@@ -1,17 +1,20 @@
 """Staleness of a build: how far its sources have changed since, by names and times alone.
 
-No file is read. A file counts as changed if its inode changed after the build began (ctime). Unlike
-the time of the last write, it also moves with copies that keep old times and with renames; but a
-change of permissions moves it, too. The number of files and the time are limited.
+No file is read. A file counts as changed if its inode changed after the build began (ctime), or a link
+to its root did. Unlike the time of the last write, it also moves with copies that keep old times and
+with renames; but a change of permissions moves it, too. The number of files and the time are limited.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -84,9 +87,29 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
             return set()
 
         began = _began(manifest)
+        if _is_linked_anew(roots, began):
+            return set(names)
         return {name for name, path in _paths(roots, names) if _change(path, began)}
     except OSError:
         return set()
+
+
+def seconds_since_write(manifest: Manifest) -> float:
+    """Return how long ago any of the files that a build would read now was written.
+
+    Infinite if none can be read, or the last time is in the future: that of another clock.
+    """
+    # Imported here, because it loads all readers.
+    from purlin.index.sources import names
+
+    last_write = -math.inf
+    roots = manifest.local_roots
+    for _, path in _paths(roots, islice(names(manifest.kind, roots), MAX_FILES)):
+        with suppress(OSError):
+            last_write = max(last_write, path.stat().st_mtime)
+
+    seconds = time.time() - last_write
+    return seconds if seconds >= 0 else math.inf
 
 
 def is_single_file(manifest: Manifest) -> bool:
@@ -112,6 +135,8 @@ def _changes(
 ) -> Iterator[_Change | None]:
     """Yield what has happened since the build began to its files, and to those that one would read now."""
     began = _began(manifest)
+    if _is_linked_anew(roots, began):
+        yield "changed"
     for _, path in _paths(roots, read):
         yield _change(path, began)
 
@@ -126,6 +151,12 @@ def _change(path: Path, began: float) -> _Change | None:
         return "changed" if path.stat().st_ctime > began + _TICK_S else None
     except (FileNotFoundError, NotADirectoryError):
         return "removed"
+
+
+def _is_linked_anew(roots: Iterable[Path], began: float) -> bool:
+    """Return whether a link on the way to a root is newer than the build: its target may be older."""
+    paths = {path for root in roots for path in (root, *root.parents)}
+    return any(path.is_symlink() and path.lstat().st_ctime > began + _TICK_S for path in paths)
 
 
 def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]]:

@@ -350,6 +350,5 @@ def probability_of_any_answer(logits: Floats) -> float:
     """Return eq. 3's probability that any passage answers, from the passages' logits (n,)."""
     if not len(logits):
         return 0.0
-    highest = float(logits.max())
-    log_sum = highest + math.log(float(np.exp(logits - highest).sum()))
+    log_sum = _log_sum(logits.tolist())
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))

@@ -154,6 +154,11 @@ def _while_readable(
     """Yield what `read` yields; where it fails, and for a file without rows, a `Skipped` ends it."""
     row: Row | Skipped | None = None
     try:
+        if not path.stat().st_size:
+            # Emptied to be written anew: a table without rows has a header or brackets in most formats.
+            yield Skipped(name, "holds no rows", cut_off=True)
+            return
+
         if _is_workbook(path):
             yield Skipped(name, _WORKBOOK)
             return
@@ -170,9 +175,16 @@ def _while_readable(
             f"cannot be read from here on: {error}",
             number + 1,
             passing=is_transient(error),
-            # A gzip that is cut off may not give a single row.
-            cut_off=row is not None or isinstance(error, EOFError),
+            # A gzip or Parquet file that is cut off may not give a single row.
+            cut_off=row is not None or isinstance(error, EOFError) or _is_parquet(path),
         )
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether a file begins as Parquet does, whose rows cannot be read before its end is written."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+    return False
 
 
 def _is_workbook(path: Path) -> bool:

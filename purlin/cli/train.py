@@ -137,6 +137,22 @@ def static_command(
     _print_encoder(_trained(train_static, StaticRecipe, config, data, to, cpu))
 
 
+@app.command("languages")
+def languages_command(config: Recipe, data: Data = None, to: RunDirectory = None) -> None:
+    """Add words of other languages to a static encoder, from translations, and export it.
+
+    The vectors of English texts stay as they are.
+
+    Example: purlin train languages --config configs/languages.toml --data DATA
+    """
+    need_training()
+    from purlin.training import config as recipes
+    from purlin.training.static.languages import LanguagesRecipe, add_languages
+
+    recipe = recipes.load_recipe(config, LanguagesRecipe, data=data)
+    _print_encoder(add_languages(recipe, to or HOME / "training" / recipe.name, say=err.print))
+
+
 @app.command("ensemble")
 def ensemble_command(config: Recipe, data: Data = None) -> None:
     """Join encoders to one whose vectors are made of theirs, or readers to one whose logits are the means of theirs.

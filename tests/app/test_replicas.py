@@ -31,6 +31,9 @@ IPTABLES = shutil.which("iptables", path=SYSTEM_PATH)
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.replicas.yml").read_text())["services"]
 REPLICAS = ("replica-1", "replica-2", "replica-3")
 
+# For longer than a request may wait for a replica that does not answer.
+STANDSTILL_S = 30.0
+
 needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="takes HAProxy: apt-get install haproxy")
 
 
@@ -141,6 +144,56 @@ def test_requests_at_a_lost_machine_are_answered_by_another(tmp_path: Path) -> N
             stopped = time.monotonic()
 
         assert time.monotonic() - stopped < 30
+        assert load.statuses.keys() == {200}
+        assert not load.lost
+
+
+@needs_haproxy
+@pytest.mark.long
+def test_searches_at_a_replica_that_stands_still_are_answered_by_another(tmp_path: Path) -> None:
+    """Its connections stay open: only its probes tell that it answers nothing."""
+    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
+
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
+        url = stack.enter_context(proxied(replicas, replicas[1]))
+        body = {"corpus": "code", "query": "sort numbers"}
+        load = Load(
+            url,
+            lambda _: ("POST", "/search", body),
+            clients=6,
+            note=lambda response: response.elapsed.total_seconds(),
+        )
+        with load:
+            until(lambda: load.answered > 100)
+            replicas[0].process.send_signal(signal.SIGSTOP)
+            time.sleep(STANDSTILL_S)
+            replicas[0].process.send_signal(signal.SIGCONT)
+
+        # Some waited for it, or the test has shown nothing.
+        assert 2 < max(load.replies) < STANDSTILL_S - 10
+        assert load.statuses.keys() == {200}
+        assert not load.lost
+
+
+@needs_haproxy
+@pytest.mark.long
+def test_a_replica_that_is_stopped_finishes_long_lists(tmp_path: Path) -> None:
+    """The proxy keeps no copy of them: it must not take them from a replica that will answer."""
+    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
+
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
+        url = stack.enter_context(proxied(replicas, replicas[1]))
+        texts = [f"order {number} has not arrived at my address yet" for number in range(2_000)]
+        body = {"texts": texts, "labels": ["delivery", "refund", "account"]}
+        load = Load(url, lambda _: ("POST", "/classify", body), clients=6)
+        with load:
+            until(lambda: load.answered > 10)
+            assert replicas[0].stop() == 0
+            answered = load.answered
+            until(lambda: load.answered > answered + 10)
+
         assert load.statuses.keys() == {200}
         assert not load.lost
 

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from purlin.index.encoder import SETTINGS
-from purlin.index.encoder.static import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
+from purlin.index.encoder.static import (
+    ENGLISH_FILES,
+    LANGUAGE_FILES,
+    LANGUAGE_VECTORS,
+    LANGUAGE_VOCABULARY,
+    LANGUAGE_WEIGHTS,
+    VECTORS,
+    VOCABULARY,
+    WEIGHTS,
+    StaticSettings,
+    pack,
+)
 
 WORDS = [
     "get",
@@ -43,6 +54,25 @@ def write_static(
 
     digests = digests_of(directory, VECTORS, WEIGHTS, VOCABULARY)
     write_settings(directory, StaticSettings("static", "tiny-static", dim, max_tokens, digests))
+    return directory
+
+
+def write_multilingual(directory: Path, evidence: dict[str, float], *, dim: int = 8) -> Path:
+    """Write the encoder of `write_static` with random vectors for words of other languages.
+
+    `evidence` maps each of their words and pieces to how much it speaks against English.
+    """
+    write_static(directory, dim=dim)
+    rng = np.random.default_rng(8)
+    scales = rng.random(len(evidence), np.float32)
+    columns = np.stack([scales, np.array(list(evidence.values()), np.float32)], axis=1)
+
+    vectors = rng.integers(-7, 8, (len(evidence), dim)).astype(np.int8)
+    np.save(directory / LANGUAGE_VECTORS, pack(vectors))
+    np.save(directory / LANGUAGE_WEIGHTS, columns)
+    (directory / LANGUAGE_VOCABULARY).write_text("\n".join(evidence), encoding="utf-8")
+    digests = digests_of(directory, *ENGLISH_FILES, *LANGUAGE_FILES)
+    write_settings(directory, StaticSettings("static", "tiny-static", dim, 100, digests))
     return directory
 
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from purlin.index.encoder import SETTINGS
+from purlin.index.encoder.exported import settings_of
 from purlin.index.encoder.static import (
+    ENGLISH_FILES,
+    LANGUAGE_FILES,
+    LANGUAGE_VECTORS,
+    LANGUAGE_VOCABULARY,
+    LANGUAGE_WEIGHTS,
     ROLES,
     VECTORS,
     VOCABULARY,
     WEIGHTS,
     StaticEncoder,
     StaticSettings,
-    Vocabulary,
+    pack,
 )
+from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.training.exporting.checks import ExportRefused
 from purlin.training.exporting.directory import file_digests, replacing_directory, write_settings
 from purlin.training.exporting.model_card import CARD, FINGERPRINT, Card
@@ -55,6 +66,50 @@ def export_static(
     return StaticEncoder.load(out)
 
 
+def with_languages(
+    base: Path, languages: Vocabulary, vectors: NDArray[np.int8], columns: NDArray[np.float32]
+) -> StaticEncoder:
+    """Return the static encoder `base` with words of other languages; it has no fingerprint of its own.
+
+    `vectors` (words, dim) have 4 bits; `columns` (words, 2) are the scale of each, and by how much
+    the word speaks against English.
+    """
+    english = Vocabulary((base / VOCABULARY).read_text(encoding="utf-8").split("\n"))
+    vocabulary = MultilingualVocabulary(english, languages, columns[:, 1].tolist())
+    settings = settings_of(StaticSettings, json.loads((base / SETTINGS).read_bytes()))
+    return StaticEncoder(
+        settings,
+        vocabulary,
+        np.vstack([np.load(base / VECTORS), vectors]),
+        np.vstack([np.load(base / WEIGHTS), columns[:, [0, 0]]]),
+    )
+
+
+def export_languages(
+    base: Path,
+    out: Path,
+    languages: Vocabulary,
+    vectors: NDArray[np.int8],
+    columns: NDArray[np.float32],
+    card: Card,
+) -> StaticEncoder:
+    """Write the encoder directory `out`, replacing it: the English words of `base`, and `languages`."""
+    settings = settings_of(StaticSettings, json.loads((base / SETTINGS).read_bytes()))
+    with replacing_directory(out) as new:
+        for name in ENGLISH_FILES:
+            shutil.copyfile(base / name, new / name)
+        np.save(new / LANGUAGE_VECTORS, pack(vectors))
+        np.save(new / LANGUAGE_WEIGHTS, columns)
+        (new / LANGUAGE_VOCABULARY).write_text("\n".join(languages.words), encoding="utf-8")
+
+        digests = file_digests(new, (*ENGLISH_FILES, *LANGUAGE_FILES))
+        settings = replace(settings, name=card.name, files=digests)
+        write_settings(new / SETTINGS, settings, card.details())
+        shape = (len(languages), settings.dim)
+        (new / CARD).write_text(_languages_card_text(card, shape, settings.max_tokens))
+    return StaticEncoder.load(out)
+
+
 def _compare(model: WordVectors, encoder: StaticEncoder) -> None:
     """Raise ExportRefused unless the encoder's vectors of code and prose are the model's."""
     texts = library_texts()
@@ -80,5 +135,15 @@ def _card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
         "8 bits; `weights.npy` has each word's weight in queries and in passages, times the scale of its row. A text's "
         "vector is the weighted sum over its words, times the root of how often each occurs, scaled to length 1. "
         f"{FINGERPRINT}",
+        {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},
+    )
+
+
+def _languages_card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
+    return card.text(
+        "A static text encoder for Purlin, with words of other languages than English: "
+        f"`languages-vectors.npy` has {shape[0]:,} words and pieces with {shape[1]} components each, in 4 bits; "
+        "`languages-weights.npy` has each one's scale, and by how much it speaks against English. The other files "
+        f"are those of an encoder of English texts, whose vectors are the same here. {FINGERPRINT}",
         {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},
     )

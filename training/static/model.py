@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import Vectors
-from purlin.index.encoder.static import ROLES, Vocabulary
+from purlin.index.encoder.static import ROLES
+from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.index.records import Role
 from purlin.training.models.saved_model import SavedModel
 
@@ -37,7 +38,7 @@ class Bags(NamedTuple):
 
 
 def count_words(
-    vocabulary: Vocabulary, texts: Iterable[str], max_tokens: int
+    vocabulary: Vocabulary | MultilingualVocabulary, texts: Iterable[str], max_tokens: int
 ) -> list[Counter[int]]:
     """Count, by their rows, the first `max_tokens` words of each text."""
     return [Counter(islice(vocabulary.rows(text), max_tokens)) for text in texts]

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from torch import Tensor
 
-from purlin.index.encoder.static import Vocabulary
+from purlin.index.encoder.vocabulary import Vocabulary
 from purlin.training.data.pairs import augment
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.dev import encoder_measures, read_dev_set, with_mean

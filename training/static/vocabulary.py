@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.encoder.exported import TOKENIZER
-from purlin.index.encoder.static import CONTINUATION, Vocabulary, identifiers, parts
+from purlin.index.encoder.vocabulary import CONTINUATION, Vocabulary, identifiers, parts
 from purlin.index.errors import InvalidInput
 from purlin.training.data.pairs.pair import Pair
 from purlin.training.static.recipe import StaticRecipe

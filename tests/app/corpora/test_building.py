@@ -17,6 +17,7 @@ from purlin.app.corpora.indexer import Indexer
 from purlin.index import builds
 from purlin.index.demo import Demo
 from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, load_encoder
+from purlin.index.engines import hosting
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.records import Document
@@ -82,6 +83,28 @@ def test_only_what_is_missing_is_made(
     options = Options(origin=("/home/me/docs",))
     build(home, "python", "reference", documents, load_encoder(static), options=options)
     assert tiers() == []
+
+
+def test_what_was_deleted_is_not_made_by_a_server(
+    tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
+) -> None:
+    def corpora() -> set[str]:
+        return {job.corpus for job in demo_jobs(tmp_path, TRANSFORMER_ENCODER, encoder.fingerprint)}
+
+    def make() -> None:
+        options = Options(origin=("three",))
+        build(tmp_path, "python", "reference", [source("all", one_demo)], encoder, options=options)
+
+    make()
+    hosting.delete(tmp_path, "python")
+    assert corpora() == set()
+    job = {"corpus": "python", "task": "demo", "encoders": [str(static)]}
+    assert events_of(tmp_path, job) == [{"end": "unchanged"}]
+    assert builds.corpora(tmp_path) == []
+    # By `purlin index demo`; from then on it is looked after again.
+    make()
+    outdated = encoder.fingerprint + "-new"
+    assert demo_jobs(tmp_path, static, outdated)
 
 
 # ---- the indexer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,47 @@ def test_a_file_that_is_replaced_is_indexed(tmp_path: Path) -> None:
         until(lambda: titles(client, "shop") == {"file", "cafe"})
 
 
+def _beir(titles: list[str]) -> str:
+    rows = ({"_id": title, "title": title, "text": "a name"} for title in titles)
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _xml(titles: list[str]) -> str:
+    rows = (f"<product><id>{title}</id><title>{title}</title></product>" for title in titles)
+    return f"<products>{''.join(rows)}</products>"
+
+
+def _openapi(titles: list[str]) -> str:
+    operation = {"responses": {"200": {"description": "fine"}}}
+    paths = {f"/{title}": {"get": operation | {"operationId": title}} for title in titles}
+    about = {"title": "Names", "version": "1"}
+    return json.dumps({"openapi": "3.1.0", "info": about, "paths": paths})
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "name", "content"),
+    [
+        ("product", "shop.csv", "shop.csv", lambda titles: "\n".join(["title", *titles, ""])),
+        ("product", "", "shop.json", lambda titles: json.dumps([{"title": t} for t in titles])),
+        ("product", "shop.xml", "shop.xml", _xml),
+        ("code", "corpus.jsonl", "corpus.jsonl", _beir),
+        ("reference", "", "openapi.json", _openapi),
+    ],
+)
+def test_a_source_of_any_format_is_indexed_again(
+    tmp_path: Path, kind: Kind, root: str, name: str, content: Callable[[list[str]], str]
+) -> None:
+    source = tmp_path / "source" / name
+    source.parent.mkdir()
+    source.write_text(content(["file"]))
+    index(tmp_path, "c", kind, source.parent / root)
+    with watching_server(tmp_path) as client:
+        assert not any("cafe" in title for title in titles(client, "c"))
+        (tmp_path / "new").write_text(content(["file", "cafe"]))
+        (tmp_path / "new").replace(source)
+        until(lambda: any("cafe" in title for title in titles(client, "c")))
+
+
 def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     whole = '{"id": "1", "title": "file"}\n{"id": "2", "title": "cafe"}\n'
@@ -148,6 +190,40 @@ def test_a_feed_that_is_being_written_replaces_nothing(tmp_path: Path) -> None:
         feed.write_text(whole.replace("cafe", "name"))
         until(lambda: titles(client, "shop") == {"file", "name"})
         until(lambda: "problem" not in described(client, "shop"))
+
+
+def test_a_feed_that_pauses_behind_a_row_is_awaited(tmp_path: Path) -> None:
+    """Such a file looks whole; the builds are those that the server has switched to."""
+    feed = tmp_path / "feed.csv"
+    rows = [f"{number},file {number}\n" for number in range(30)]
+    feed.write_text("id,title\n" + "".join(rows))
+    index(tmp_path, "shop", "product", feed)
+    with watching_server(tmp_path) as client:
+        with feed.open("w") as export:
+            export.write("id,title\n" + "".join(rows[:20]))
+            for row in rows[20:]:
+                export.flush()
+                time.sleep(0.5)
+                export.write(row.replace("file", "name"))
+        until(lambda: "name 29" in titles(client, "shop"))
+        assert len(builds.builds(tmp_path / "home", "shop")) == 2
+
+
+def test_a_table_that_is_emptied_keeps_its_products(tmp_path: Path) -> None:
+    """As by a shell that begins to write an export, beside tables with most of the products."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "large.csv").write_text("id,title\n1,file\n2,name\n3,web\n")
+    (shop / "small.csv").write_text("id,title\n4,cafe\n")
+    index(tmp_path, "shop", "product", shop)
+    with watching_server(tmp_path) as client:
+        (shop / "small.csv").write_text("")
+        until(lambda: "small.csv holds no rows" in described(client, "shop").get("problem", ""))
+        assert "cafe" in titles(client, "shop")
+
+        # One that has only its header says that they are gone.
+        (shop / "small.csv").write_text("id,title\n")
+        until(lambda: titles(client, "shop") == {"file", "name", "web"})
 
 
 def test_what_a_rebuild_has_to_say_is_logged_and_shown(

@@ -123,3 +123,24 @@ def test_repositories_without_queries_of_a_split_are_left_out(tmp_path: Path) ->
     write_jsonl(tmp_path / "shop.jsonl", [record])
     assert len(repo_search.read_queries(tmp_path, "dev")) == 1
     assert repo_search.read_queries(tmp_path, "test") == []
+
+    german = {"id": "shop-01", "language": "de", "query": "Warenkorb öffnen"}
+    write_jsonl(tmp_path / "searches" / "german.jsonl", [german, german | {"language": "fr"}])
+    translations = repo_search.read_translations(tmp_path / "searches/german.jsonl", "de")
+    (repository,) = repo_search.read_queries(tmp_path, "dev", translations)
+    assert [query.text for query in repository.queries] == ["Warenkorb öffnen"]
+    assert repo_search.read_queries(tmp_path, "dev", {"shop-02": "x"}) == []
+
+
+def test_published_translations_are_of_published_queries() -> None:
+    ids = {
+        json.loads(line)["id"]
+        for file in QUERIES.glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    }
+    translations = QUERIES.parent / "translations/searches.jsonl"
+    records = [json.loads(line) for line in translations.read_text().splitlines()]
+    assert Counter(record["language"] for record in records) == dict.fromkeys(
+        ("de", "es", "fr", "it", "ja", "nl", "pl", "ru", "zh"), 60
+    )
+    assert {record["id"] for record in records} == ids

@@ -17,16 +17,9 @@ from purlin.index.encoder import (
     load_encoder,
 )
 from purlin.index.encoder.exported import refusing
-from purlin.index.encoder.static import (
-    VECTORS,
-    VOCABULARY,
-    WEIGHTS,
-    StaticEncoder,
-    StaticSettings,
-    Vocabulary,
-    parts,
-)
+from purlin.index.encoder.static import VECTORS, VOCABULARY, WEIGHTS, StaticEncoder, StaticSettings
 from purlin.index.encoder.transformer import Encoder
+from purlin.index.encoder.vocabulary import Vocabulary, parts
 from purlin.index.errors import Damaged, NotFound
 from purlin.index.records import Role
 from tests.support.static_files import WORDS, write_static
@@ -89,7 +82,7 @@ def test_texts_fall_into_known_words_and_pieces(text: str, expected: list[str]) 
 
 
 def test_identifiers_are_forgotten_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("purlin.index.encoder.static._MAX_REMEMBERED", 3)
+    monkeypatch.setattr("purlin.index.encoder.vocabulary._MAX_REMEMBERED", 3)
     vocabulary = Vocabulary(WORDS)
     text = "get file name response http get"
     assert list(vocabulary.rows(text)) == [0, 4, 6, 2, 1, 0]

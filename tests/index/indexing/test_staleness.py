@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,7 +20,12 @@ from purlin.index.builds.manifests import read_manifest
 from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.staleness import Staleness, find_staleness
+from purlin.index.indexing.staleness import (
+    Staleness,
+    changed_since,
+    find_staleness,
+    seconds_since_write,
+)
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import names, open_source
 from tests.support.changing_sources import build_sources, write, write_project
@@ -88,6 +95,39 @@ def test_file_replaced_by_an_older_one_has_changed(tmp_path: Path, code: Path) -
     build_sources(tmp_path, "code", code)
     (tmp_path / "older.py").replace(code / "a.py")
     assert moved(tmp_path) == Staleness(reachable=True, changed=1)
+
+
+@pytest.mark.parametrize("linked", ["current", "current/shop.csv"])
+def test_a_link_to_an_earlier_export_has_changed(tmp_path: Path, linked: str) -> None:
+    for day in ("monday", "tuesday"):
+        write(tmp_path / day, shop_csv=f"id,title\n1,Saw of {day}\n")
+    current_link = tmp_path / "current"
+    current_link.symlink_to(tmp_path / "tuesday")
+    build_sources(tmp_path, "product", tmp_path / linked)
+    assert moved(tmp_path) == Staleness(reachable=True)
+
+    (tmp_path / "new").symlink_to(tmp_path / "monday")
+    (tmp_path / "new").replace(current_link)
+    assert moved(tmp_path) == Staleness(reachable=True, changed=1)
+    manifest = read_manifest(current(tmp_path, "c"))
+    assert changed_since(manifest, ["shop.csv"]) == {"shop.csv"}
+
+
+def test_the_last_write_of_a_catalogue_is_that_of_any_of_its_files(tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    write(shop, a_csv="id,title\n1,Saw\n", b_csv="id,title\n2,Axe\n", notes_txt="no table")
+    now = time.time()
+    for name, age in (("a.csv", 900), ("b.csv", 300), ("notes.txt", 0)):
+        os.utime(shop / name, (now - age, now - age))
+    build_sources(tmp_path, "product", shop)
+    manifest = read_manifest(current(tmp_path, "c"))
+    assert 300 <= seconds_since_write(manifest) < 600
+
+    # As by a drive whose clock is ahead.
+    os.utime(shop / "a.csv", (now + 900, now + 900))
+    assert seconds_since_write(manifest) == math.inf
+    shutil.rmtree(shop)
+    assert seconds_since_write(manifest) == math.inf
 
 
 def test_files_left_out_on_purpose_are_not_new(tmp_path: Path, code: Path) -> None:

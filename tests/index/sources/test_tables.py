@@ -154,7 +154,7 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("a.jsonl", "", "holds no rows"),
+        ("a.jsonl", "\n", "holds no rows"),
         ("a.csv", "id,title\n", "holds no rows"),
         ("a.json", "[]", "holds no rows"),
         (
@@ -346,6 +346,23 @@ def test_a_file_that_ends_in_the_middle_of_a_row_is_told(tmp_path: Path, name: s
     # CSV may end behind a row, in the middle of its last cell once it has begun without a quote, or
     # behind the first line of a cell. JSON Lines may end behind a row, with or without its line end.
     assert len(whole) <= {"a.csv": 4, "a.jsonl": 2}.get(name, 0), [content[:end] for end in whole]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.xml", "a.parquet", "a.csv.gz"])
+def test_an_empty_file_is_cut_off(tmp_path: Path, name: str) -> None:
+    assert _is_cut_off(tmp_path / name, b"")
+
+
+def test_a_parquet_file_without_its_end_is_cut_off(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"id": ["1", "2"], "title": ["Saw", "Axe"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    content = (tmp_path / "a.parquet").read_bytes()
+
+    assert not _is_cut_off(tmp_path / "a.parquet", content)
+    assert _is_cut_off(tmp_path / "a.parquet", content[:-9])
+    # Something else that is named so.
+    assert not _is_cut_off(tmp_path / "a.parquet", b"id,title\n1,Saw\n")
 
 
 @pytest.mark.parametrize("name", SHOP_FILES)

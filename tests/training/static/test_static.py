@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from purlin.cli.commands import app as command_line
 from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, load_encoder
-from purlin.index.encoder.static import StaticEncoder, Vocabulary
+from purlin.index.encoder.static import StaticEncoder
+from purlin.index.encoder.vocabulary import Vocabulary
 from purlin.index.errors import InvalidInput
 from purlin.training.config import load_recipe
 from purlin.training.data.pairs.augment import Forms
