@@ -180,7 +180,9 @@ class StaticEncoder:
 def pack(vectors: NDArray[np.int8]) -> NDArray[np.uint8]:
     """Put two components from -7 to 7 into a byte, the first into its lower half: (n, dim / 2)."""
     halves = (vectors + 8).astype(np.uint8)
-    return halves[:, 0::2] | halves[:, 1::2] << 4
+    halves = (vectors + 8).astype(np.uint8)
+    packed: NDArray[np.uint8] = halves[:, 0::2] | halves[:, 1::2] << np.uint8(4)
+    return packed
 
 
 def unpack(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
