@@ -125,7 +125,9 @@ class _Schema:
             arguments = self._skip_value() if self._is_at("(") else ""
             if name == "deprecated":
                 reason = _REASON.search(arguments)
-                declaration.facts.append(f"Deprecated: {_unescaped(reason[1]) if reason else True}")
+                declaration.facts.append(
+                    f"Deprecated: {_unescaped(reason[1]) if reason else 'true'}"
+                )
             else:
                 declaration.facts.append(self._written(start))
 

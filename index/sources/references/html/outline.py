@@ -161,11 +161,11 @@ def _is_setting(section: Section) -> bool:
         return False
     if not is_name(section.title):
         return False
-    first, *others = section.blocks
+    first, *rest = section.blocks
     properties = first.text.split("\n")
     if not all(map(PROPERTY.match, properties)):
         return False
-    properties += [each.text for each in others if each.tight and PROPERTY.match(each.text)]
+    properties += [each.text for each in rest if each.tight and PROPERTY.match(each.text)]
     return len(properties) > 1 and any(map(_DEFAULT.match, properties))
 
 

@@ -65,7 +65,7 @@ def test_types_fields_values_and_arguments_are_entries(tmp_path: Path) -> None:
     assert bodies["Query.loft"] == "loft: Loft\n\nType: Loft\n@cost(weight: 3)"
 
     assert bodies["Grain"] == "enum Grain\n\nOne of: RYE, OATS"
-    assert bodies["Grain.OATS"] == "OATS\n\nOnly in summer.\n\nDeprecated: True"
+    assert bodies["Grain.OATS"] == "OATS\n\nOnly in summer.\n\nDeprecated: true"
     assert bodies["Store"] == "union Store = | Loft | Cellar\n\nOne of: Loft, Cellar"
     assert bodies["Weight"] == "scalar Weight"
     assert bodies["Filter.grains"] == (
