@@ -384,7 +384,9 @@ def test_a_build_is_activated_and_a_corpus_deleted(shop: Path, tmp_path: Path) -
     assert _run("index", "activate", "shop", first, home=tmp_path).returncode == 0
     assert (directory / "CURRENT").read_text().strip() == first
     assert _run("index", "delete", "shop", home=tmp_path).returncode == 0
-    assert not directory.exists()
+    # What is left says that it was deleted on purpose: a server would build a demo again.
+    assert [path.name for path in directory.iterdir()] == [".deleted"]
+    assert _run("index", "show", "shop", home=tmp_path).returncode == 1
 
 
 @pytest.mark.parametrize(
