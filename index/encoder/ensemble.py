@@ -116,36 +116,46 @@ class EnsembleEncoder:
         `progress` is called with the number of texts that the first part has finished since the last
         call.
         """
-        vectors = [self._encode_english(texts, role, progress)]
-        vectors += [part.encode(texts, role=role) for part in self.parts[1:]]
+        is_english = self._are_english(texts)
+        first, *others = self.parts
+        vectors = [_encode(first, texts, is_english, role, progress)]
+        vectors += [_encode(part, texts, is_english, role) for part in others]
 
         projected: Vectors = np.hstack(vectors) @ self._projection
         normalize(projected)
         return projected
 
-    def _encode_english(
-        self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None
-    ) -> Vectors:
-        """Return the first part's vectors, zeros for texts that another part reads in another language.
-
-        A transformer that knows English alone would say something of these, but nothing that is true.
-        """
-        first, *others = self.parts
-        multilingual = [part for part in others if isinstance(part, StaticEncoder)]
-        is_english = [all(part.is_english(text) for part in multilingual) for text in texts]
-        if all(is_english):
-            return first.encode(texts, role=role, progress=progress)
-
-        vectors: Vectors = np.zeros((len(texts), first.dim), dtype=np.float32)
-        english = list(compress(texts, is_english))
-        vectors[is_english] = first.encode(english, role=role, progress=progress)
-        if progress is not None:
-            progress(len(texts) - len(english))
-        return vectors
+    def _are_english(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        multilingual = [part for part in self.parts if isinstance(part, StaticEncoder)]
+        return np.array(
+            [all(part.is_english(text) for part in multilingual) for text in texts], bool
+        )
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text as the first part does."""
         return self.parts[0].count_tokens(texts, role=role)
+
+
+def _encode(
+    part: TextEncoder,
+    texts: Sequence[str],
+    is_english: NDArray[np.bool_],
+    role: Role,
+    progress: Callable[[int], None] | None = None,
+) -> Vectors:
+    """Return the part's vectors; a transformer's are zeros for texts that are not English.
+
+    It would say something of these, but nothing that is true.
+    """
+    if isinstance(part, StaticEncoder) or is_english.all():
+        return part.encode(texts, role=role, progress=progress)
+
+    vectors: Vectors = np.zeros((len(texts), part.dim), dtype=np.float32)
+    english = list(compress(texts, is_english))
+    vectors[is_english] = part.encode(english, role=role, progress=progress)
+    if progress is not None:
+        progress(len(texts) - len(english))
+    return vectors
 
 
 def _settings(values: Any) -> EnsembleSettings:
