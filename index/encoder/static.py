@@ -124,17 +124,16 @@ class StaticEncoder:
         with refusing("encoder", directory / LANGUAGE_VECTORS):
             shape = (len(languages), settings.dim // 2)
             packed = read_exact(files[LANGUAGE_VECTORS], np.uint8, shape)
-            vectors = np.vstack([vectors, unpack(packed)])
+            vectors = np.concatenate([vectors, unpack(packed)])
         with refusing("encoder", directory / LANGUAGE_WEIGHTS):
             columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 3))
             # Queries and passages have the same weights in other languages.
             weights = np.vstack([weights, columns[:, [0, 0]]])
-            nearest = columns[:, 2].astype(np.int64)
+            evidence, nearest = columns[:, 1], columns[:, 2].astype(np.int64)
             if not -1 <= nearest.min() <= nearest.max() < len(vocabulary):
                 raise ValueError("a word is nearest to an English one that does not exist")
 
-        evidence = columns[:, 1].tolist()
-        multilingual = MultilingualVocabulary(vocabulary, languages, evidence, nearest.tolist())
+        multilingual = MultilingualVocabulary(vocabulary, languages, evidence, nearest)
         return cls(settings, multilingual, vectors, weights)
 
     def encode(
@@ -198,8 +197,10 @@ def pack(vectors: NDArray[np.int8]) -> NDArray[np.uint8]:
 
 def unpack(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
     """Return the vectors (n, dim) that `pack` made two components a byte of."""
-    halves = np.stack([packed & 0x0F, packed >> 4], axis=2).astype(np.int8) - 8
-    return halves.reshape(len(packed), -1)
+    vectors = np.empty((len(packed), 2 * packed.shape[1]), dtype=np.int8)
+    np.subtract(packed & 0x0F, 8, out=vectors[:, 0::2], casting="unsafe")
+    np.subtract(packed >> 4, 8, out=vectors[:, 1::2], casting="unsafe")
+    return vectors
 
 
 def _settings(values: Any) -> StaticSettings:

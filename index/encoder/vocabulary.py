@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+_T = TypeVar("_T")
 
 # Marks a piece that continues a word.
 CONTINUATION = "##"
@@ -34,11 +41,15 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._row_of = {word: row for row, word in enumerate(self.words)}
         self._rows_by_identifier = _Remembered(self._identifier_rows)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        # Most searches need no word of other languages, whose rows take a tenth of a search to list.
+        return {word: row for row, word in enumerate(self.words)}
 
     def rows(self, text: str) -> Iterable[int]:
         """Return the row of each known word or piece of the text, in their order."""
@@ -81,8 +92,9 @@ class Vocabulary:
 class MultilingualVocabulary:
     """The words of English, and after their rows words and pieces of other languages.
 
-    A text is read as English unless its words speak against it: `evidence` (words,) says for each
-    whole word of the other languages by how much it does, less than 0 if it rather is English.
+    A text is read as English if English has all its words, or unless they speak against it:
+    `evidence` (words,) says for each whole word of the other languages by how much it does, less
+    than 0 if it rather is English.
     `nearest` (words,) has the row of the English word that is nearest to each, or -1. Safe to share
     between threads.
     """
@@ -91,15 +103,16 @@ class MultilingualVocabulary:
         self,
         english: Vocabulary,
         languages: Vocabulary,
-        evidence: Sequence[float],
-        nearest: Sequence[int],
+        evidence: Sequence[float] | NDArray[np.float32],
+        nearest: Sequence[int] | NDArray[np.int64],
     ) -> None:
         self.english = english
         self.languages = languages
         self._nearest = nearest
-        self._evidence = dict.fromkeys(english.words, _ENGLISH)
-        self._evidence.update(zip(languages.words, evidence, strict=True))
+        self._evidence = evidence
         self._rows_by_identifier = _Remembered(self._identifier_rows)
+        self._english_has = _Remembered(self._is_in_english)
+        self._evidence_by_identifier = _Remembered(self._evidence_of)
 
     def __len__(self) -> int:
         return len(self.english) + len(self.languages)
@@ -114,7 +127,9 @@ class MultilingualVocabulary:
         if self._are_english(words):
             return ""
         first = len(self.english)
-        rows = [row if row < first else self._nearest[row - first] for row in self.rows_of(words)]
+        rows = [
+            row if row < first else int(self._nearest[row - first]) for row in self.rows_of(words)
+        ]
         return " ".join(self.english.words[row] for row in rows if row >= 0)
 
     def rows(self, text: str) -> Iterable[int]:
@@ -124,18 +139,29 @@ class MultilingualVocabulary:
             return self.english.rows_of(words)
         return self.rows_of(words)
 
-    def _are_english(self, words: Sequence[str]) -> bool:
-        evidence = self._evidence
-        total = sum(
-            evidence.get(word.lower(), 0.0 if word.isascii() else _OTHER_LETTERS) for word in words
-        )
+    def _are_english(self, identifiers: Sequence[str]) -> bool:
+        if all(map(self._english_has.__getitem__, identifiers)):
+            return True
+        total = sum(map(self._evidence_by_identifier.__getitem__, identifiers))
         if total:
             return total < 0
 
         # Where no word tells, it is the language that cuts them into fewer pieces.
-        pieces = sum(1 for _ in self.english.rows_of(words))
-        their_pieces = sum(1 for _ in self.rows_of(words))
+        pieces = sum(1 for _ in self.english.rows_of(identifiers))
+        their_pieces = sum(1 for _ in self.rows_of(identifiers))
         return their_pieces == 0 or 0 < pieces <= their_pieces
+
+    def _is_in_english(self, identifier: str) -> bool:
+        return self.english.row(identifier.lower()) is not None
+
+    def _evidence_of(self, identifier: str) -> float:
+        """By how much a word speaks against English."""
+        word = identifier.lower()
+        if (row := self.languages.row(word)) is not None:
+            return float(self._evidence[row])
+        if self.english.row(word) is not None:
+            return _ENGLISH
+        return 0.0 if word.isascii() else _OTHER_LETTERS
 
     def rows_of(self, words: Iterable[str]) -> Iterable[int]:
         """Return the rows of runs of letters and digits that are not English."""
@@ -168,14 +194,14 @@ def parts(identifier: str) -> list[str]:
     return [part.lower() for part in _PART.findall(identifier)]
 
 
-class _Remembered(dict[str, tuple[int, ...]]):
+class _Remembered(dict[str, _T]):
     """Calls a function for missing keys and remembers its results, up to `_MAX_REMEMBERED`."""
 
-    def __init__(self, compute: Callable[[str], tuple[int, ...]]) -> None:
+    def __init__(self, compute: Callable[[str], _T]) -> None:
         super().__init__()
         self._compute = compute
 
-    def __missing__(self, key: str) -> tuple[int, ...]:
+    def __missing__(self, key: str) -> _T:
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
         value = self[key] = self._compute(key)
