@@ -358,7 +358,8 @@ def previous(home: Path, name: str, catalog: Catalog = CORPORA) -> str:
 
 def delete(home: Path, name: str, catalog: Catalog = CORPORA, *, remembered: bool = False) -> None:
     """Remove a corpus or classifier with all its builds, `remembered` if its name is to be known as deleted."""
-    if not builds_directory(home, name, catalog).is_dir():
+    directory = builds_directory(home, name, catalog)
+    if not directory.is_dir() or [path.name for path in directory.iterdir()] == [DELETED]:
         # Raises NotFound, which lists the existing names.
         current(home, name, catalog)
 
