@@ -173,13 +173,14 @@ class MilvusLexical:
         """Return the query as it is: the vocabulary, in hashed buckets, tells no near words."""
         return query
 
-    def weights(self, query: str) -> dict[str, float]:
-        """Map each distinct token of the query to its idf."""
+    def weights(self, query: str, *, with_absent: bool = True) -> dict[str, float]:
+        """Map each distinct token of the query to its idf, those that no passage has if `with_absent`."""
         distinct = list(dict.fromkeys(tokens(query, self.language)))
         entries = self._entries(distinct)
         return {
             token: float(np.log1p((self._passages - df + 0.5) / (df + 0.5)))
             for token, (_, df) in zip(distinct, entries, strict=True)
+            if df or with_absent
         }
 
     def search(

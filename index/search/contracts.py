@@ -66,8 +66,11 @@ class LexicalRetriever(Protocol):
     def corrected(self, query: str) -> str:
         """Return the query in the spelling of the passages, as far as the engine can tell."""
 
-    def weights(self, query: str) -> Mapping[str, float]:
-        """Map each distinct token of the query to the most that it can add to a score."""
+    def weights(self, query: str, *, with_absent: bool = True) -> Mapping[str, float]:
+        """Map each distinct token of the query to the most that it can add to a score.
+
+        Unless `with_absent`, those that no passage has are left out.
+        """
 
     def search(
         self, weights: Mapping[str, float], depth: int, allowed: Allowed | None = None

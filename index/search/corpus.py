@@ -476,17 +476,13 @@ class Corpus:
 
     def _word_weights(self, query: str) -> Mapping[str, float]:
         """Map the tokens that are searched for to their idf: with English ones for another language's."""
-        weights = self.weights(query)
         english = in_english(self.encoder, query) if self._lexical.language is ENGLISH else ""
         if not english:
-            return weights
+            return self.weights(query)
 
-        # A word as it is written counts where a passage has it; a score is a share of what all can add.
-        written = {token: idf for token, idf in weights.items() if self._occurs(token)}
+        # A word as it is written counts where a passage has it: a score is a share of what all can add.
+        written = self._lexical.weights(lexical_query(query, self.manifest.kind), with_absent=False)
         return {**written, **self.weights(english)}
-
-    def _occurs(self, token: str) -> bool:
-        return len(self._lexical.search({token: 1.0}, 1)[0]) > 0
 
     def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
         """Return those of the rows that a filter allows."""

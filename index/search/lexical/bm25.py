@@ -124,8 +124,8 @@ class Lexical:
         """Return the query as it should be searched, see `purlin.index.search.lexical.spelling`."""
         return corrected(query, self.vocabulary)
 
-    def weights(self, query: str) -> dict[str, float]:
-        """Map each distinct token of the query to its idf (Lucene's variant).
+    def weights(self, query: str, *, with_absent: bool = True) -> dict[str, float]:
+        """Map each distinct token of the query to its idf (Lucene's variant), absent ones if `with_absent`.
 
         The idf is the most that the token can add to a BM25 score. A token that passages have only in
         compounds is as frequent as these.
@@ -135,7 +135,8 @@ class Lexical:
             df = vocabulary.df(token)
             if not df and position < _MOST_IN_COMPOUNDS:
                 df = min(sum(map(vocabulary.df, vocabulary.compounds(token))), vocabulary.count)
-            weights[token] = float(np.log1p((vocabulary.count - df + 0.5) / (df + 0.5)))
+            if df or with_absent:
+                weights[token] = float(np.log1p((vocabulary.count - df + 0.5) / (df + 0.5)))
         return weights
 
     def _terms(self, weights: Mapping[str, float]) -> list[_Term]:

@@ -71,3 +71,10 @@ def test_words_as_they_are_written_count_where_passages_have_them(corpus: Corpus
 def test_english_searches_have_no_other_words(corpus: Corpus) -> None:
     query = "ban a visitor"
     assert corpus._word_weights(query) == corpus.weights(query)
+
+
+def test_words_that_no_passage_has_can_be_left_out(corpus: Corpus) -> None:
+    weights = corpus._lexical.weights("ban zzz visitor zzz")
+    present = corpus._lexical.weights("ban zzz visitor zzz", with_absent=False)
+    assert present == {token: weights[token] for token in weights if token != "zzz"}
+    assert weights["zzz"] == max(weights.values())

@@ -112,8 +112,8 @@ def test_words_tell_languages_by_their_frequency() -> None:
     languages = Vocabulary(["die", "datei", "logs", "##ei", "utf8", "x", "größe", "seldom"])
     english = Vocabulary(["die", "the", "file"])
     evidence = tell_languages(languages, english, {"de": german}, ["logs seldom"] * 50)
-    told = dict(zip(languages.words, evidence.tolist(), strict=True))
-    assert told == {
+    evidence_of = dict(zip(languages.words, evidence.tolist(), strict=True))
+    assert evidence_of == {
         # Far more frequent in German, but English has the word, too.
         "die": 1.0,
         "datei": 3.0,
