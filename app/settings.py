@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from purlin.app.keys import Keyring
 from purlin.app.shared import MAX_WORKERS
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import default_encoder, encoder_directory
@@ -139,6 +140,10 @@ class Settings(BaseSettings):
             name = str(first_error["loc"][0])
             rule = first_error["msg"].replace("Input should", "must")
             raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
+
+    def keyring(self) -> Keyring:
+        """Read the keys. Raises InvalidInput."""
+        return Keyring(self.keys.get_secret_value(), self.keys_file)
 
     @field_validator("workers", mode="before")
     @classmethod
