@@ -77,8 +77,8 @@ def create_app(
     """Make the HTTP service; `shared` is what the workers of a server have in common.
 
     Only the keys are read now, unless `keyring` has them. The app loads `settings.encoder` when it
-    starts, unless `encoder` is given. Raises InvalidInput for invalid keys, and NotFound if the environment asks for OpenTelemetry
-    spans but the packages for them are not installed.
+    starts, unless `encoder` is given. Raises InvalidInput for invalid keys, and NotFound if the
+    environment asks for OpenTelemetry spans but the packages for them are not installed.
     """
     keyring = keyring or settings.keyring()
     shared = shared or Shared()
