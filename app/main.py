@@ -179,6 +179,9 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         log_config=logs.config(settings.log),
         server_header=False,
+        # By default, uvicorn believes what any program of this machine sends.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         http=Connection,
         ws="none",
         backlog=accepted_at_once(),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from purlin.app.keys import Keyring
@@ -99,6 +101,10 @@ class Settings(BaseSettings):
         default=(),
         description="comma-separated host names that a server without keys answers to; * is any",
     )
+    proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="comma-separated addresses and networks of the proxies whose X-Forwarded-For is believed",
+    )
     threads: int = Field(
         default_factory=lambda: 2 * available_cpus(),
         ge=1,
@@ -155,9 +161,21 @@ class Settings(BaseSettings):
     def _named(cls, value: Path) -> Path:
         return encoder_directory(str(value))
 
-    @field_validator("cors_origins", "hosts", mode="before")
+    @field_validator("cors_origins", "hosts", "proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         return tuple(filter(None, value.replace(",", " ").split()))
+
+    @field_validator("proxies")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            try:
+                ip_network(address)
+            except ValueError as error:
+                raise PydanticCustomError(
+                    "proxies", "must be addresses or networks: {error}", {"error": str(error)}
+                ) from None
+        return value
