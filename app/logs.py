@@ -84,8 +84,8 @@ class Sent:
 class RequestLog:
     """ASGI middleware that gives a request its ids, returns `X-Request-ID` and logs one line.
 
-    The line has method, path, the client's address and the name of the key: no query, no text and no secret. Probes that
-    succeed have none.
+    The line has method, path, the client's address and the name of the key: no query, no text and no
+    secret. Probes that succeed have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
