@@ -32,6 +32,7 @@ from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
 from purlin.index import builds
+from purlin.index.builds.catalogs import CLASSIFIERS, CORPORA
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS, TextEncoder
 from purlin.index.encoder.tuning import load_tuned, summary
@@ -246,6 +247,9 @@ def _lifespan(
             lambda: service.builder.news().problems,
             service.caches,
         )
+        for catalog in (CORPORA, CLASSIFIERS):
+            for message in builds.inactive(settings.home, catalog):
+                _log.warning("%s", message)
         await anyio.to_thread.run_sync(service.open)
         if not (settings.demo or settings.milvus or service.corpora.statuses()):
             _log.info(

@@ -46,6 +46,16 @@ def test_a_home_without_corpora_is_told(
     assert (f"There are no corpora in {served}" in caplog.text) is not has_corpora
 
 
+def test_a_start_warns_of_builds_that_nothing_activates(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (home / "corpora" / "code" / "CURRENT").unlink()
+    with serving(home) as client:
+        missing = problem(client.post("/search", json={"query": "sort", "corpus": "code"}), 404)
+    for text in (caplog.text, missing["detail"]):
+        assert "code has builds, but no CURRENT" in text
+
+
 def search(
     client: TestClient, query: str, *, corpus: str = "code", **options: object
 ) -> dict[str, Any]:
