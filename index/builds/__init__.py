@@ -314,12 +314,14 @@ def _timestamp(directory: Path) -> str:
     return f"{day}T{int(time) + 1:012}"
 
 
-def switch(directory: Path, build: str, *, durable: bool = True) -> None:
-    """Make `build` the active one in one rename, and remove the oldest builds."""
+def switch(directory: Path, build: str, *, durable: bool = True, replaced: str = "") -> None:
+    """Make `build` the active one in one rename, and remove the build that it replaces and the oldest."""
     with atomic_write(directory / "CURRENT", durable=durable) as file:
         file.write(f"{build}\n".encode())
     if durable:
         fsync(directory)
+    if replaced:
+        shutil.rmtree(directory / replaced, ignore_errors=True)
     remove_oldest(directory, build)
 
 

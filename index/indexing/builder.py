@@ -280,14 +280,14 @@ class Builder:
             files=build_files.checksums(self.directory, self._linked),
         )
 
-    def same_as_active(self, manifest: Manifest) -> Manifest | None:
-        """Manifest of the active build, if it has the same content and its files have not moved."""
-        active = self._earlier.manifest
-        if active is None:
+    def same_as_active(self, manifest: Manifest) -> SameBuild | None:
+        """Return the active build, if it has the same content."""
+        active, directory = self._earlier.manifest, self._earlier.directory
+        if active is None or directory is None:
             return None
 
-        # What a build remarks on may be that it differs from the one before.
-        apart = (gate.JUDGED_FILE, REMARKS_FILE)
+        # What a build remarks on may be that it differs from the one before; a list of files has stamps.
+        apart = (gate.JUDGED_FILE, REMARKS_FILE, LISTING_FILE)
         files = {name: entry for name, entry in active.files.items() if name not in apart}
         again = replace(
             manifest,
@@ -302,9 +302,11 @@ class Builder:
         if again != replace(active, files=files):
             return None
 
-        # Otherwise, the files would count as changed since the build for ever.
+        is_listed_anew = manifest.files[LISTING_FILE] != active.files[LISTING_FILE]
         names = {file.name for file in self._earlier.listing.files}
-        return None if changed_since(active, names) else active
+        # Else the files would count as changed since the build for ever.
+        is_touched = is_listed_anew or bool(changed_since(active, names))
+        return SameBuild(directory.name, active, is_touched)
 
     # ---- documents
 
@@ -533,6 +535,15 @@ class Builder:
         texts = [render(stored.document, stored.passage) for stored in sample]
         is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
         return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
+
+
+@dataclass(frozen=True, slots=True)
+class SameBuild:
+    """A build with the content of a new one, and whether its files were touched since it was made."""
+
+    build: str
+    manifest: Manifest
+    is_touched: bool
 
 
 @dataclass(frozen=True, slots=True)
