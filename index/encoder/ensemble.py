@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -31,6 +30,8 @@ from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
 
 PROJECTION = "projection.npy"
+# Version of the rules by which the parts read texts: part of every fingerprint.
+RULES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,15 @@ class EnsembleSettings:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over everything that changes a vector."""
-        content = [self.type, self.dim, *self.parts.values(), self.files[PROJECTION]]
+        content = [self.type, RULES, self.dim, *self.parts.values(), self.files[PROJECTION]]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 class EnsembleEncoder:
     """Several encoders as one, a `TextEncoder`. Safe to share between threads.
 
-    Vectors have unit length. The first part's limit and count of tokens are those of the ensemble:
+    Vectors have unit length. Of texts in other languages, transformers read the English words nearest
+    to theirs, if a part has these. The first part's limit and count of tokens are those of the ensemble:
     another part may read further.
     """
 
@@ -116,46 +118,29 @@ class EnsembleEncoder:
         `progress` is called with the number of texts that the first part has finished since the last
         call.
         """
-        is_english = self._are_english(texts)
         first, *others = self.parts
-        vectors = [_encode(first, texts, is_english, role, progress)]
-        vectors += [_encode(part, texts, is_english, role) for part in others]
+        vectors = [self._part_vectors(first, texts, role, progress)]
+        vectors += [self._part_vectors(part, texts, role) for part in others]
 
         projected: Vectors = np.hstack(vectors) @ self._projection
         normalize(projected)
         return projected
 
-    def _are_english(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        multilingual = [part for part in self.parts if isinstance(part, StaticEncoder)]
-        return np.array(
-            [all(part.is_english(text) for part in multilingual) for text in texts], bool
-        )
+    def _part_vectors(
+        self,
+        part: TextEncoder,
+        texts: Sequence[str],
+        role: Role,
+        progress: Callable[[int], None] | None = None,
+    ) -> Vectors:
+        # Transformers know English alone.
+        if not isinstance(part, StaticEncoder):
+            texts = [self.in_english(text) or text for text in texts]
+        return part.encode(texts, role=role, progress=progress)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text as the first part does."""
         return self.parts[0].count_tokens(texts, role=role)
-
-
-def _encode(
-    part: TextEncoder,
-    texts: Sequence[str],
-    is_english: NDArray[np.bool_],
-    role: Role,
-    progress: Callable[[int], None] | None = None,
-) -> Vectors:
-    """Return the part's vectors; a transformer's are zeros for texts that are not English.
-
-    It would say something of these, but nothing that is true.
-    """
-    if isinstance(part, StaticEncoder) or is_english.all():
-        return part.encode(texts, role=role, progress=progress)
-
-    vectors: Vectors = np.zeros((len(texts), part.dim), dtype=np.float32)
-    english = list(compress(texts, is_english))
-    vectors[is_english] = part.encode(english, role=role, progress=progress)
-    if progress is not None:
-        progress(len(texts) - len(english))
-    return vectors
 
 
 def _settings(values: Any) -> EnsembleSettings:
