@@ -14,7 +14,7 @@ TEXTS = 10
 
 # Each is raised when its reader makes other documents of the same files, and is part of their digests.
 CODE = 26
-CATALOGUES = 14
+CATALOGUES = 15
 MANUALS = 30
 DOCSTRINGS = 5
 BEIR = 2

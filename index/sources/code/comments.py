@@ -12,7 +12,7 @@ from purlin.index.sources.code.syntax import synopsis
 LICENCE_ROWS = 5
 LICENCE = re.compile(
     r"\bcopyright:? ?(\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
-    r"|permission is hereby granted",
+    r"|permission is hereby granted|redistribute it and/or\s+\W{0,9}modify|redistribution and use in source",
     re.IGNORECASE,
 )
 
@@ -23,7 +23,7 @@ _PRAGMA = re.compile(
     r"\s*(go:\w|\+build |nolint|eslint|js[hl]int|tslint|biome-|prettier-|istanbul |c8 |v8 |@ts-|ts-|@flow|globals? \w"
     r"|noinspection|rubocop:|frozen_string_literal|-\*-|(en)?coding[:=]|typed: |phpcs:|phpstan-|@codeCoverageIgnore"
     r"|:nodoc:|:\w+:$|!/|#?(end)?region\b|cspell:|NOSONAR|NOLINT|CHECKSTYLE|@formatter:|clang-format|shellcheck "
-    r"|swiftlint:|MARK:|luacheck:|---@)"
+    r"|swiftlint:|MARK:|luacheck:|---@|\$(Id|Header|Revision|Date|Author|RCSfile|Source|Locker|\w+BSD)\b[^$]*\$)"
 )
 # C#'s and Java's markup in comments; what a reference refers to is left.
 _MARKUP = re.compile(

@@ -313,7 +313,9 @@ def test_files_that_cannot_be_read_are_noted_once(
     root: Path, kept: Path, encoder: HashEncoder
 ) -> None:
     (root / "legacy").mkdir()
-    (root / "legacy" / "latin.py").write_bytes(b"price = 'caf\x81'\n")
+    (root / "legacy" / "latin.py").write_bytes(
+        b"price = 'caf\x81\x81\x81\x81\x81\x81\x81\x81\x81\x81\x81\x81'\n"
+    )
     # These are left out for what they are.
     (root / "LICENSE").write_bytes(b"\xe9")
     (root / "rows.csv").write_bytes(b"\xe9")

@@ -67,6 +67,11 @@ def test_outline_of_an_enum_leaves_out_what_its_constants_do(tmp_path: Path) -> 
         (".js", "/** of the file */\n\nfunction f() {}", ""),
         (".js", "let a\n\n\n\n\n\n\n/** far */\n\nb.c = b.f = function () {}", "far"),
         (".js", "// line\n/** block */\nfunction f() {}", "block"),
+        # A block of several lines is not a heading.
+        (".c", "int a;\n/*\n * Clears it.\n * Call it.\n */\n\n\nvoid\nf (void) {}", "Clears it.\nCall it."),
+        (".c", "int a;\n/* Helpers */\n\nvoid f(void) {}", ""),
+        (".c", "int a;\n/*\n * Clears it.\n * Call it first.\n */\n\n\n\nvoid f(void) {}", ""),
+        (".c", "/*\n * What this file\n * is for.\n */\n\nvoid f(void) {}", ""),
         (".js", "// @ts-ignore\n// says it\nfunction f() {}", "says it"),
         (".js", "// ---------\nfunction f() {}", ""),
         (".ts", "/** Exported. */\nexport async function f() {}", "Exported."),
@@ -506,3 +511,19 @@ def test_broken_code_gives_consistent_documents(
             assert 0 <= span.start < span.end <= len(document.body)
         if document.fields["kind"] in {"function", "method"}:
             assert document.body in source
+
+
+def test_a_file_says_what_it_is_below_keywords_of_version_control_and_a_licence(
+    tmp_path: Path,
+) -> None:
+    source = (
+        "/*\n *  $Id: tank.c,v 1.2 2001/06/14 18:16:06 ura Exp $\n */\n\n"
+        "/*\n * You can redistribute it and/or modify\n * it.\n */\n\n"
+        "/*\n * Fills tanks of all sizes,\n * and empties them.\n */\n"
+        "#include <stdio.h>\n\nint a;\n\nint fill(void) { return 0; }\n"
+    )
+    items = [item for item in read_text(tmp_path, ".c", source) if isinstance(item, Document)]
+    assert {item.summary for item in items} == {
+        "",
+        "Fills tanks of all sizes,\nand empties them.",
+    }

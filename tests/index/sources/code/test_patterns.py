@@ -83,6 +83,32 @@ def test_a_licence_is_no_summary_and_imports_are_no_document(tmp_path: Path) -> 
     assert (item.title, item.summary) == ("Buoy", "")
 
 
+def test_a_string_of_lisp_may_begin_on_its_second_line(tmp_path: Path) -> None:
+    text = '(defun fill (tank)\n  "\\\nFill it, \\"up\\" (or not."\n  (pump tank))\n\n(defun drain () (stop))\n'
+
+    items = written(tmp_path, "tank.el", text)
+    assert [(item.title, item.summary) for item in items] == [
+        ("fill", 'Fill it, "up" (or not.'),
+        ("drain", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "titles"),
+    [
+        ("; Calls.\n%macro proc 1\n  push ebp\n%endmacro\n", "assembly", ["proc"]),
+        ("/* Fills. */\nfill(tank) := tank + 1$\n", "maxima", ["a.mac"]),
+    ],
+)
+def test_macros_of_assemblers_have_the_suffix_of_maxima(
+    tmp_path: Path, text: str, language: str, titles: list[str]
+) -> None:
+    items = written(tmp_path, "a.mac", text)
+    assert [(item.title, item.fields["language"]) for item in items] == [
+        (title, language) for title in titles
+    ]
+
+
 def test_what_r_attaches_by_packages_is_imported_and_data_is_not(tmp_path: Path) -> None:
     text = (
         'import("dplyr")\nimport::from(dplyr, mutate)\nbox::use(\n  dplyr[filter, mutate],\n  app/logic/tides,\n)\n'

@@ -168,6 +168,7 @@ def test_definitions_in_cells_are_code(tmp_path: Path) -> None:
         ("cell 2 line 7.Pump.stop", "stop"),
         ("cell 3 line 1.fill", "fill"),
     ]
+    assert [each.summary for each in definitions] == ["Pumps.", "Pumps.", "Pumps.", ""]
     assert [each.id.partition("::")[2] for each in definitions] == [
         "cell 2.fill",
         "cell 2.Pump",
@@ -201,6 +202,14 @@ def test_the_language_of_a_notebook(tmp_path: Path, language: object, titles: li
     notebook = {"cells": cells, "metadata": {"language_info": language}}
     write_tree(tmp_path, {"a.ipynb": json.dumps(notebook)})
     assert [each.title for each in documents(tmp_path, content="all")[1:]] == titles
+
+
+def test_images_in_a_notebook_do_not_make_it_minified(tmp_path: Path) -> None:
+    image = {"data": {"image/png": "A" * 5000}}
+    cell = {"cell_type": "code", "source": "def fill(tank): pass", "outputs": [image]}
+    write_tree(tmp_path, {"a.ipynb": json.dumps({"cells": [cell], "metadata": {}})})
+
+    assert {each.fields["role"] for each in documents(tmp_path, content="all")} == {"source"}
 
 
 @pytest.mark.parametrize(
