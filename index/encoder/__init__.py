@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -67,15 +67,26 @@ def load_encoder(
     return open_single(directory)
 
 
-def default_encoder(purpose: Purpose | None = None) -> Path:
+def default_encoder(purpose: Purpose | None = None, sample: Sequence[str] = ()) -> Path:
     """Return the directory of the released encoder that is best for corpora of a kind, or for labels.
 
-    That is the ensemble for code, an encoder of its own for classification by labels' names, and
-    the transformer for anything else; the static encoder where no transformer can run.
+    That is the ensemble for code, and for products if most texts of a `sample` are not English, an
+    encoder of its own for classification by labels' names, and the transformer for anything else;
+    the static encoder where no transformer can run.
     """
     if not can_run_transformers():
         return STATIC_ENCODER
+    if purpose == "product" and not _are_english(sample):
+        return ENSEMBLE_ENCODER
     return _SPECIAL_ENCODERS.get(purpose, TRANSFORMER_ENCODER)
+
+
+def _are_english(texts: Sequence[str]) -> bool:
+    """Tell whether at least half of the texts are read as English."""
+    if not texts:
+        return True
+    dictionary = StaticEncoder.load(STATIC_ENCODER)
+    return 2 * sum(map(dictionary.is_english, texts)) >= len(texts)
 
 
 def encoder_for(purpose: Purpose, chosen: Path) -> Path:
