@@ -295,10 +295,7 @@ def test_a_catalogue_in_another_language_has_an_encoder_that_reads_it(tmp_path: 
     rows = [{"id": f"w{number}", "title": title} for number, title in enumerate(titles)]
     built = _build(write_jsonl(tmp_path / "german.jsonl", rows), home=tmp_path)
     assert "not in English, so ensemble-int8 is used" in built.stderr
-    listed = _run("index", "show", "shop", home=tmp_path)
-    assert (
-        json.loads(listed.stdout[listed.stdout.index("{") :])["encoder"]["name"] == "ensemble-int8"
-    )
+    assert '"name": "ensemble-int8"' in _run("index", "show", "shop", home=tmp_path).stdout
 
     again = _build(tmp_path / "german.jsonl", "--encoder", "static", home=tmp_path)
     assert "ensemble" not in again.stderr
