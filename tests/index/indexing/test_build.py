@@ -21,7 +21,7 @@ from purlin.index.indexing.builder import Options
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD
+from purlin.index.search.ranking.fusion import HYBRID, TRANSLATED, WORDS_LEAD
 from purlin.index.search.segments import open_documents
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
@@ -299,18 +299,29 @@ _GERMAN = [
 ]
 
 
+_JAPANESE = [
+    "真空断熱ボトル、かばんの中で漏れません",
+    "電気毛布、三時間後に自動で切れます",
+    "折りたたみ踏み台、広い踏み面と手すり付き",
+]
+
+
 @pytest.mark.parametrize(
-    ("titles", "kind", "weight"),
+    ("titles", "kind", "encoder_name", "weight"),
     [
-        (_ENGLISH, "product", HYBRID["transformer", "product"].dense_weight),
-        (_GERMAN, "product", WORDS_LEAD),
-        (_GERMAN, "reference", HYBRID["transformer", "reference"].dense_weight),
+        (_ENGLISH, "product", "transformer", HYBRID["transformer", "product"].dense_weight),
+        (_GERMAN, "product", "transformer", WORDS_LEAD),
+        (_JAPANESE, "product", "transformer", WORDS_LEAD),
+        (_GERMAN, "reference", "transformer", HYBRID["transformer", "reference"].dense_weight),
+        (_ENGLISH, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_GERMAN, "product", "ensemble", TRANSLATED),
+        (_JAPANESE, "product", "ensemble", TRANSLATED),
     ],
 )
 def test_words_lead_for_products_in_a_language_that_the_encoder_hardly_knows(
-    tmp_path: Path, titles: list[str], kind: Kind, weight: float
+    tmp_path: Path, titles: list[str], kind: Kind, encoder_name: str, weight: float
 ) -> None:
-    encoder = load_encoder(encoder_directory("transformer"))
+    encoder = load_encoder(encoder_directory(encoder_name))
     documents = [Document(f"d{number}", kind, title, title) for number, title in enumerate(titles)]
     manifest = build(tmp_path, "c", kind, [source("f", documents)], encoder)
     assert manifest.dense_weight == weight
