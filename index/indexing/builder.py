@@ -29,7 +29,7 @@ from purlin.index.builds.remarks import (
     summarised,
 )
 from purlin.index.cpus import available_cpus
-from purlin.index.encoder import TextEncoder, Vectors, in_english, self_check
+from purlin.index.encoder import TextEncoder, Vectors, self_check
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, Worse
 from purlin.index.indexing import gate
@@ -47,7 +47,7 @@ from purlin.index.search import dense, segments
 from purlin.index.search.documents import Documents
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.search.ranking import query_log
-from purlin.index.search.ranking.fusion import HYBRID, TRANSLATED, WORDS_LEAD, Fusion
+from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store.filters import FieldType
@@ -520,7 +520,7 @@ class Builder:
     def _fusion(self, documents: Documents, encoder: TextEncoder) -> Fusion:
         """Return how scores are fused: as tuned for the kind, or with words in the lead.
 
-        Words lead in a catalogue in a language that the encoder hardly knows, less if it has a dictionary.
+        Words lead in a catalogue in a language that the encoder hardly knows.
         """
         fusion = HYBRID[encoder.architecture, self._plan.kind]
         if (weight := self._plan.options.dense_weight) is not None:
@@ -533,13 +533,10 @@ class Builder:
         rows = np.arange(self.passages) if order is None else np.flatnonzero(order >= 0)
         sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
         texts = [render(stored.document, stored.passage) for stored in sample]
-        if tokens_per_word(encoder.count_tokens, texts) <= MAX_TOKENS_PER_WORD:
-            return fusion
-        # A transformer alone reads passages as they are.
-        has_dictionary = encoder.architecture == "ensemble" and any(
-            in_english(encoder, text) for text in texts
-        )
-        return replace(fusion, dense_weight=TRANSLATED if has_dictionary else WORDS_LEAD)
+        # What one part of an ensemble knows, the others read by it.
+        parts: Sequence[TextEncoder] = getattr(encoder, "parts", (encoder,))
+        rate = min(tokens_per_word(part.count_tokens, texts) for part in parts)
+        return replace(fusion, dense_weight=WORDS_LEAD) if rate > MAX_TOKENS_PER_WORD else fusion
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,6 @@ class Fusion:
 # The dense weight where an encoder tells little, and words lead as with a static one: for a product query
 # with a code, as encoders hardly tell codes apart, and for a catalogue in a language that one hardly knows.
 WORDS_LEAD = 0.2
-# The same for a catalogue in a language that an encoder reads in English words, which tell more, but not all.
-TRANSLATED = 0.4
 DENSE = Fusion(1.0, 1.0)
 LEXICAL = Fusion(0.0, 1.0)
 # Tuned on the dev sets, see docs/lab-notebook.md: a static encoder tells less than a transformer.

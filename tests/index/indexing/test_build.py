@@ -21,7 +21,7 @@ from purlin.index.indexing.builder import Options
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
 from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.ranking.fusion import HYBRID, TRANSLATED, WORDS_LEAD
+from purlin.index.search.ranking.fusion import HYBRID, WORDS_LEAD
 from purlin.index.search.segments import open_documents
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import names, open_source
@@ -304,6 +304,11 @@ _JAPANESE = [
     "電気毛布、三時間後に自動で切れます",
     "折りたたみ踏み台、広い踏み面と手すり付き",
 ]
+_HUNGARIAN = [
+    "Rozsdamentes acél vízforraló rejtett fűtőelemmel és vízkőszűrővel",
+    "Vastag gyapjú zokni, két pár, hideg téli napokra ajánlott",
+    "Összecsukható fellépő széles lépcsőfokokkal és kapaszkodóval",
+]
 
 
 @pytest.mark.parametrize(
@@ -314,8 +319,9 @@ _JAPANESE = [
         (_JAPANESE, "product", "transformer", WORDS_LEAD),
         (_GERMAN, "reference", "transformer", HYBRID["transformer", "reference"].dense_weight),
         (_ENGLISH, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
-        (_GERMAN, "product", "ensemble", TRANSLATED),
-        (_JAPANESE, "product", "ensemble", TRANSLATED),
+        (_GERMAN, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_JAPANESE, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_HUNGARIAN, "product", "ensemble", WORDS_LEAD),
     ],
 )
 def test_words_lead_for_products_in_a_language_that_the_encoder_hardly_knows(
