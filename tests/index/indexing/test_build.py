@@ -299,6 +299,11 @@ _GERMAN = [
 ]
 
 
+_EVERYDAY_GERMAN = [
+    "Warme Socken aus Wolle für den Winter, zwei Paar in Größe 43",
+    "Wanderschuhe für Damen, wasserdicht und leicht",
+    "Dunkle Schokolade mit Salz, ohne Milch und mit wenig Zucker",
+]
 _JAPANESE = [
     "真空断熱ボトル、かばんの中で漏れません",
     "電気毛布、三時間後に自動で切れます",
@@ -319,7 +324,7 @@ _HUNGARIAN = [
         (_JAPANESE, "product", "transformer", WORDS_LEAD),
         (_GERMAN, "reference", "transformer", HYBRID["transformer", "reference"].dense_weight),
         (_ENGLISH, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
-        (_GERMAN, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_EVERYDAY_GERMAN, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
         (_JAPANESE, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
         (_HUNGARIAN, "product", "ensemble", WORDS_LEAD),
     ],
