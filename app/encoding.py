@@ -18,6 +18,7 @@ from purlin.index.encoder import (
     default_encoder,
     encoder_fingerprint,
     find_encoder,
+    in_english,
     load_encoder,
 )
 from purlin.index.encoder.text_encoder import plan_of
@@ -53,6 +54,10 @@ class BoundedEncoder:
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""
         return self._encoder.count_tokens(texts, role=role)
+
+    def in_english(self, text: str) -> str:
+        """Return the words of a text in English; none if it is English or the encoder knows no other."""
+        return in_english(self._encoder, text)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -13,7 +14,6 @@ from purlin.index.encoder.static import StaticEncoder
 from purlin.index.encoder.text_encoder import Plan as Plan
 from purlin.index.encoder.text_encoder import TextEncoder as TextEncoder
 from purlin.index.encoder.text_encoder import Vectors as Vectors
-from purlin.index.encoder.text_encoder import in_english as in_english
 from purlin.index.encoder.transformer import Encoder, can_run_transformers
 from purlin.index.records import Kind
 
@@ -67,15 +67,44 @@ def load_encoder(
     return open_single(directory)
 
 
-def default_encoder(purpose: Purpose | None = None) -> Path:
+def default_encoder(purpose: Purpose | None = None, sample: Sequence[str] = ()) -> Path:
     """Return the directory of the released encoder that is best for corpora of a kind, or for labels.
 
-    That is the ensemble for code, an encoder of its own for classification by labels' names, and
-    the transformer for anything else; the static encoder where no transformer can run.
+    That is the ensemble for code, and for products if most texts of a `sample` are not English, an
+    encoder of its own for classification by labels' names, and the transformer for anything else;
+    the static encoder where no transformer can run.
     """
     if not can_run_transformers():
         return STATIC_ENCODER
+    if purpose == "product" and not _are_english(sample):
+        return ENSEMBLE_ENCODER
     return _SPECIAL_ENCODERS.get(purpose, TRANSFORMER_ENCODER)
+
+
+def _are_english(texts: Sequence[str]) -> bool:
+    """Tell whether at least half of the texts are read as English."""
+    return not texts or 2 * sum(map(_dictionary().is_english, texts)) >= len(texts)
+
+
+def in_english(encoder: TextEncoder, text: str) -> str:
+    """Return a text in English words; nothing if it is English or the encoder has no dictionary.
+
+    The released transformer, which reads English alone, has that of the static encoder.
+    """
+    translate = getattr(encoder, "in_english", None)
+    if translate is None and encoder.fingerprint == _transformer_fingerprint():
+        translate = _dictionary().in_english
+    return translate(text) if translate else ""
+
+
+@cache
+def _dictionary() -> StaticEncoder:
+    return StaticEncoder.load(STATIC_ENCODER)
+
+
+@cache
+def _transformer_fingerprint() -> str | None:
+    return encoder_fingerprint(TRANSFORMER_ENCODER) if STATIC_ENCODER.is_dir() else None
 
 
 def encoder_for(purpose: Purpose, chosen: Path) -> Path:

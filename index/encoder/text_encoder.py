@@ -73,9 +73,3 @@ def plan_of(encoder: TextEncoder) -> Plan | None:
     """Return how an encoder's transformer uses the machine; None for one without."""
     plan = getattr(encoder, "plan", None)
     return plan if isinstance(plan, Plan) else None
-
-
-def in_english(encoder: TextEncoder, text: str) -> str:
-    """Return the English words nearest to a text's; none if it is English or the encoder knows no other."""
-    translate = getattr(encoder, "in_english", None)
-    return translate(text) if translate else ""

@@ -533,8 +533,10 @@ class Builder:
         rows = np.arange(self.passages) if order is None else np.flatnonzero(order >= 0)
         sample = documents.fetch(rows[:: -(-len(rows) // SAMPLED_TEXTS)].tolist())
         texts = [render(stored.document, stored.passage) for stored in sample]
-        is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
-        return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
+        # What one part of an ensemble knows, the others read by it.
+        parts: Sequence[TextEncoder] = getattr(encoder, "parts", (encoder,))
+        rate = min(tokens_per_word(part.count_tokens, texts) for part in parts)
+        return replace(fusion, dense_weight=WORDS_LEAD) if rate > MAX_TOKENS_PER_WORD else fusion
 
 
 @dataclass(frozen=True, slots=True)

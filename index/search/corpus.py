@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +52,15 @@ from purlin.index.search.store.filters import (
     pattern_in,
 )
 from purlin.index.search.store.listing import LISTING_FILE, Listing
-from purlin.index.texts.passages import lexical_query
+from purlin.index.texts.passages import lexical_query, render
 
 # Hits that a reranker scores again, and the time it has; hits not read by then keep their order.
 RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
+# Passages that tell whether a catalogue is in English.
+_SAMPLED_PASSAGES = 16
 # So many values of a field are compared with one that no document has.
 _COMPARED_TEXTS = 2000
 
@@ -458,8 +461,11 @@ class Corpus:
 
     def _add_vector(self, query: Query, vector: Vectors | None) -> None:
         """Add what the dense retriever searches for; `vector` may be that of the query as written."""
-        if vector is None or query.text != query.written:
-            vector = self.encoder.encode([query.text], role="query")[0]
+        # An encoder of several languages reads the text as it is.
+        reads_english = self.encoder.architecture == "transformer"
+        query.read = (self._in_english(query.text) if reads_english else "") or query.text
+        if vector is None or query.read != query.written:
+            vector = self.encoder.encode([query.read], role="query")[0]
         query.vector = vector
         may_have_feedback = query.mode == "hybrid" and self.manifest.kind in feedback.KINDS
         query.has_feedback = may_have_feedback and bool(vector.any())
@@ -476,13 +482,34 @@ class Corpus:
 
     def _word_weights(self, query: str) -> Mapping[str, float]:
         """Map the tokens that are searched for to their idf: with English ones for another language's."""
-        english = in_english(self.encoder, query) if self._lexical.language is ENGLISH else ""
+        english = self._in_english(query)
         if not english:
             return self.weights(query)
 
         # A word as it is written counts where a passage has it: a score is a share of what all can add.
         written = self._lexical.weights(lexical_query(query, self.manifest.kind), with_absent=False)
         return {**written, **self.weights(english)}
+
+    def _in_english(self, query: str) -> str:
+        """Return a query to English passages in English; nothing if it is, or if the catalogue has its words."""
+        if self._lexical.language is not ENGLISH:
+            return ""
+        if self.manifest.kind != "product":
+            return in_english(self.encoder, query)
+
+        # Names of brands and kinds of goods may be words of another language.
+        words = self._lexical.weights(lexical_query(query, "product"), with_absent=False)
+        if words.keys() == self.weights(query).keys() or not self._are_english:
+            return ""
+        return in_english(self.encoder, query)
+
+    @cached_property
+    def _are_english(self) -> bool:
+        """Whether most passages are in English, by a sample of them."""
+        rows = range(0, self.manifest.passages, -(-self.manifest.passages // _SAMPLED_PASSAGES))
+        texts = [render(each.document, each.passage) for each in self._documents.fetch(list(rows))]
+        others = [text for text in texts if in_english(self.encoder, text)]
+        return 2 * len(others) <= len(texts)
 
     def _passing(self, rows: Rows, allowed: Allowed | None) -> Rows:
         """Return those of the rows that a filter allows."""

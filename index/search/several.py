@@ -158,8 +158,8 @@ def _rankings(
             rankings.append(None)
             refused = refused or error
             continue
-        # The vector of a corrected query, or of a trace's message, is not that of the query itself.
-        if ranked.query.text == query:
+        # The vector of a corrected query, of a trace's message or of a translation is not that of the query.
+        if ranked.query.read == query:
             vectors[encoder] = ranked.query.vector
         rankings.append(ranked)
     if refused and not any(rankings):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index import versions
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound, PurlinError
 from purlin.index.records import (
     KINDS,
     Content,
@@ -80,6 +82,29 @@ def open_source(
         return _open(kind, roots[0], options, digests or {})
 
     return _open_all(kind, roots, options, digests or {})
+
+
+def first_texts(
+    sources: Iterable[SourceFile | Skipped], count: int
+) -> tuple[list[str], Iterator[SourceFile | Skipped]]:
+    """Return the texts of the first `count` documents, fewer if there are no more, and all sources.
+
+    Files that cannot be read have none: whoever reads the sources next reports why.
+    """
+    sources = iter(sources)
+    passed: list[SourceFile | Skipped] = []
+    texts: list[str] = []
+
+    for file in sources:
+        passed.append(file)
+        if isinstance(file, SourceFile):
+            with contextlib.suppress(PurlinError, OSError):
+                documents = (each for each in file.read() if isinstance(each, Document))
+                for document in islice(documents, count - len(texts)):
+                    texts.append(f"{document.title}\n{document.body}")
+        if len(texts) == count:
+            break
+    return texts, chain(passed, sources)
 
 
 def _check_columns(kind: Kind, roots: Sequence[Path], columns: Mapping[str, str]) -> None:

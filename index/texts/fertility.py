@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.texts.unspaced import KATAKANA, OTHER_UNSPACED
+
 CountTokens = Callable[[Sequence[str]], NDArray[np.integer[Any]]]
 
 # English texts, logs, code and titles of products have up to 1.4 tokens a word, German, French and
-# Spanish 1.7 to 2.4.
+# Spanish 1.7 to 2.4, Japanese, Chinese and Korean 2.0 to 3.5.
 MAX_TOKENS_PER_WORD = 1.6
 # With fewer words, names alone can have so many.
 MIN_WORDS = 20
 SAMPLED_TEXTS = 64
 _SAMPLED_CHARS = 1000
-# Words of scripts that write spaces between them.
-_WORD = re.compile(r"[^\W\d_\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af]{2,}")
+# Words, and of scripts without spaces pairs of characters, of which an encoder that knows them has one token.
+_WORD = re.compile(rf"[^\W\d_{OTHER_UNSPACED}{KATAKANA}]{{2,}}|[{OTHER_UNSPACED}{KATAKANA}]{{2}}")
 
 
 def tokens_per_word(

@@ -31,7 +31,8 @@ EncoderDirectory = Annotated[
     typer.Option(
         "--encoder",
         envvar="PURLIN_ENCODER",
-        help="Encoder directory, or ensemble, transformer or static [default: transformer, for code ensemble].",
+        help="Encoder directory, or ensemble, transformer or static "
+        "[default: transformer; ensemble for code and for products that are not in English].",
     ),
 ]
 Filters = Annotated[
@@ -69,10 +70,11 @@ def open_encoder(
     directory: Path | None,
     *,
     purpose: Purpose | None = None,
+    sample: Sequence[str] = (),
     tuned: bool = False,
     ray: str | None = None,
 ) -> TextEncoder:
-    """Open an encoder directory, by default the released one that is best for a purpose.
+    """Open an encoder directory, by default the released one that is best for a purpose and its texts.
 
     With `tuned`, it works by the plan that was measured for this machine; a new plan is printed.
     With `ray`, the address of a cluster, its workers encode.
@@ -80,7 +82,9 @@ def open_encoder(
     from purlin.index.encoder import default_encoder, encoder_directory, is_static, load_encoder
     from purlin.index.encoder.transformer import TRANSFORMER_EXTRA
 
-    chosen = default_encoder(purpose) if directory is None else encoder_directory(directory)
+    chosen = default_encoder(purpose, sample) if directory is None else encoder_directory(directory)
+    if directory is None and chosen != default_encoder(purpose):
+        err.print(f"most products are not in English, so {chosen.name} is used")
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
     if ray is not None:

@@ -132,6 +132,8 @@ def index_build(
     from purlin.index.indexing.build import build, file_digests
     from purlin.index.indexing.builder import Options
     from purlin.index.search.ranking.query_log import read_log
+    from purlin.index.sources import first_texts
+    from purlin.index.texts.fertility import SAMPLED_TEXTS
 
     log = read_log(query_log) if query_log else []
     engine = Connection.of(milvus) if backend == "milvus" else None
@@ -140,7 +142,10 @@ def index_build(
                       judged=_judgements(queries, qrels, measure), force=force, engine=engine)  # fmt: skip
     digests = {} if engine else file_digests(home, name)
     sources, unassigned = _open_sources(kind, paths, options, digests)
-    chosen = open_encoder(encoder, purpose=kind, tuned=True, ray=ray)
+    sample: list[str] = []
+    if kind == "product" and encoder is None:
+        sample, sources = first_texts(sources, SAMPLED_TEXTS)
+    chosen = open_encoder(encoder, purpose=kind, sample=sample, tuned=True, ray=ray)
 
     active = builds.active_manifest(home, name)
     with _shown_progress(home, name) as progress:

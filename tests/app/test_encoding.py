@@ -10,7 +10,7 @@ import pytest
 from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder, Encoders
 from purlin.app.errors import ClientLeft
 from purlin.app.overload import client_gone
-from purlin.index.encoder import Vectors, encoder_fingerprint, load_encoder
+from purlin.index.encoder import STATIC_ENCODER, Vectors, encoder_fingerprint, load_encoder
 from purlin.index.errors import Damaged
 from tests.support.blocking import BackgroundCall, BlockingEncoder
 from tests.support.hash_encoder import HashEncoder
@@ -59,6 +59,13 @@ def test_long_calls_take_no_slot(blocking: BlockingEncoder) -> None:
 
     blocking.permits.release(3)
     assert [len(call.outcome()) for call in (long, short, another)] == [len(texts), 1, len(texts)]
+
+
+def test_texts_are_translated_by_the_encoder_that_knows_their_language() -> None:
+    static = BoundedEncoder(load_encoder(STATIC_ENCODER), max_calls=1)
+    assert "file" in static.in_english("Datei löschen").split()
+    assert static.in_english("delete a file") == ""
+    assert BoundedEncoder(HashEncoder(), max_calls=1).in_english("Datei löschen") == ""
 
 
 def test_slots_come_back_after_a_failure(blocking: BlockingEncoder) -> None:

@@ -290,6 +290,17 @@ def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
         assert (tmp_path / "run.trec").read_text() == row
 
 
+def test_a_catalogue_in_another_language_has_an_encoder_that_reads_it(tmp_path: Path) -> None:
+    titles = ["Wasserkocher aus Edelstahl", "Wärmflasche mit Strickbezug", "Gartenschlauch"]
+    rows = [{"id": f"w{number}", "title": title} for number, title in enumerate(titles)]
+    built = _build(write_jsonl(tmp_path / "german.jsonl", rows), home=tmp_path)
+    assert "not in English, so ensemble-int8 is used" in built.stderr
+    assert '"name": "ensemble-int8"' in _run("index", "show", "shop", home=tmp_path).stdout
+
+    again = _build(tmp_path / "german.jsonl", "--encoder", "static", home=tmp_path)
+    assert "ensemble" not in again.stderr
+
+
 def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
     rows = [{"_id": "q1", "text": "electric kettle"}, {"_id": "q2", "text": "whistling kettle"}]
     queries = write_jsonl(tmp_path / "queries.jsonl", rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -43,6 +43,9 @@ MAX_WORD_CHARS = 24
 # So often a word or piece must occur to be in the vocabulary, and in a language to tell it.
 MIN_COUNT = 2
 MIN_TELLING_COUNT = 4
+# So many words of a language that dictionaries translate, by so many English words at most, are in the
+# vocabulary however rare they are.
+ENTRIES, MAX_ENTRY_WORDS = 20_000, 2
 # Letters that have a piece of their own; Chinese has the most.
 ALPHABET = 6_000
 UNKNOWN = "[UNK]"
@@ -104,8 +107,9 @@ def add_languages(recipe: LanguagesRecipe, out: Path, *, say: Say) -> Path:
     by_language = read_translations(recipe)
     counts = ", ".join(f"{name} {len(pairs):,}" for name, pairs in sorted(by_language.items()))
     say(f"translations by language: {counts}")
-    languages = choose_pieces(by_language, recipe.words)
-    evidence = tell_languages(languages, english, by_language, _english_texts(recipe))
+    entries = dictionary_words(by_language)
+    languages = Vocabulary(sorted(choose_pieces(by_language, recipe.words) | entries))
+    evidence = tell_languages(languages, english, by_language, _english_texts(recipe), entries)
     say(f"{len(languages):,} words and pieces")
 
     pairs = list(chain.from_iterable(by_language.values()))
@@ -176,7 +180,7 @@ def _words(text: str) -> list[str]:
 # ---- words and languages
 
 
-def choose_pieces(by_language: Mapping[str, Sequence[Translation]], count: int) -> Vocabulary:
+def choose_pieces(by_language: Mapping[str, Sequence[Translation]], count: int) -> set[str]:
     """Return the words and pieces of all languages, as WordPiece chooses them.
 
     Of pairs of pieces that are as frequent, it joins any first: another run has other rare pieces.
@@ -198,7 +202,26 @@ def choose_pieces(by_language: Mapping[str, Sequence[Translation]], count: int) 
     )
     tokenizer.train_from_iterator(texts, trainer)
 
-    return Vocabulary(sorted(tokenizer.get_vocab().keys() - {UNKNOWN}))
+    return tokenizer.get_vocab().keys() - {UNKNOWN}
+
+
+def dictionary_words(by_language: Mapping[str, Sequence[Translation]]) -> set[str]:
+    """Return the words that dictionaries translate, at most ENTRIES a language, the most frequent first.
+
+    Most of them, such as those for things of the household, occur nowhere else, so that WordPiece would cut them.
+    """
+    chosen: set[str] = set()
+    for translations in by_language.values():
+        counts = Counter(word for text, _ in translations for word in _words(text))
+        entries = {
+            word
+            for text, english in translations
+            if len(words := _words(text)) == 1 and len(_words(english)) <= MAX_ENTRY_WORDS
+            for word in words
+            if word.isalpha() and 2 < len(word) <= MAX_WORD_CHARS
+        }
+        chosen.update(sorted(entries, key=lambda word: (-counts[word], word))[:ENTRIES])
+    return chosen
 
 
 def tell_languages(
@@ -206,8 +229,12 @@ def tell_languages(
     english: Vocabulary,
     by_language: Mapping[str, Sequence[Translation]],
     english_texts: Iterable[str],
+    entries: Collection[str] = (),
 ) -> NDArray[np.float32]:
-    """Return by how much each word (words,) tells that a text is in one of these languages."""
+    """Return by how much each word (words,) tells that a text is in one of these languages.
+
+    `entries` are words of dictionaries, which tell it however rare they are, unless English texts have them.
+    """
     shares: dict[str, float] = {}
     english_counts: Counter[str] = Counter()
     for translations in by_language.values():
@@ -226,6 +253,8 @@ def tell_languages(
         share, english_share = shares.get(word, 0.0), english_counts[word] / english_total
         ratio = np.log((share + LEAST_SHARE) / (english_share + LEAST_SHARE))
         evidence[row] = _evidence(word, float(ratio), is_english=english.row(word) is not None)
+        if evidence[row] == 0 and word in entries and not english_counts[word]:
+            evidence[row] = 1.0
     return evidence
 
 

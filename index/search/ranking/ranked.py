@@ -85,6 +85,7 @@ class Query:
     """A query with everything that is computed once per search.
 
     - `text`: the query as it is searched; `written`: as the user wrote it, without a stack trace.
+    - `read`: the text that the encoder read: `text`, or the same in English.
     - `allowed`: the passages that pass the filter, or None if all do, of `document_count` documents.
     - `pattern`: the regular expression that a line of each hit matches, if the filter has one.
     - `vector`, `weights`: what the dense and the lexical retriever search for, if the mode has them.
@@ -104,6 +105,7 @@ class Query:
     allowed: Allowed | None
     document_count: int
     pattern: str | None = None
+    read: str = ""
     vector: Vectors | None = None
     nearness: Nearness | None = None
     weights: Mapping[str, float] = field(default_factory=dict)

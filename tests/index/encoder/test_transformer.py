@@ -21,6 +21,7 @@ from purlin.index.encoder import (
     SETTINGS,
     STATIC_ENCODER,
     TRANSFORMER_ENCODER,
+    Purpose,
     default_encoder,
     encoder_for,
     load_encoder,
@@ -270,6 +271,21 @@ def test_the_dimension_must_be_the_models(copied: Path) -> None:
         Encoder.load(copied)
 
 
+GERMAN_TITLES = [
+    "Schlagbohrmaschine mit Schnellspannbohrfutter und Zusatzhandgriff",
+    "Gartenschlauch mit Anschlussstück und Spritzdüse, zwanzig Meter",
+]
+
+
+@pytest.mark.parametrize("purpose", ["product", "reference"])
+def test_products_in_another_language_have_the_ensemble(purpose: Purpose) -> None:
+    english = ["Quiet kettle of brushed steel", "Garden hose with spray gun"]
+    expected = ENSEMBLE_ENCODER if purpose == "product" else TRANSFORMER_ENCODER
+    assert default_encoder(purpose, [*GERMAN_TITLES, *english[:1]]) == expected
+    assert default_encoder(purpose, [*GERMAN_TITLES, *english]) == TRANSFORMER_ENCODER
+    assert default_encoder(purpose, english) == TRANSFORMER_ENCODER
+
+
 def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_encoder() == default_encoder("product") == TRANSFORMER_ENCODER
     assert default_encoder("code") == encoder_for("code", TRANSFORMER_ENCODER) == ENSEMBLE_ENCODER
@@ -280,6 +296,7 @@ def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyP
 
     assert default_encoder() == default_encoder("code") == STATIC_ENCODER
     assert default_encoder("labels") == STATIC_ENCODER
+    assert default_encoder("product", GERMAN_TITLES) == STATIC_ENCODER
     assert encoder_for("code", STATIC_ENCODER) == STATIC_ENCODER
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
         Encoder.load(TRANSFORMER_ENCODER)

@@ -299,18 +299,40 @@ _GERMAN = [
 ]
 
 
+_EVERYDAY_GERMAN = [
+    "Warme Socken aus Wolle für den Winter, zwei Paar in Größe 43",
+    "Wanderschuhe für Damen, wasserdicht und leicht",
+    "Dunkle Schokolade mit Salz, ohne Milch und mit wenig Zucker",
+]
+_JAPANESE = [
+    "真空断熱ボトル、かばんの中で漏れません",
+    "電気毛布、三時間後に自動で切れます",
+    "折りたたみ踏み台、広い踏み面と手すり付き",
+]
+_HUNGARIAN = [
+    "Rozsdamentes acél vízforraló rejtett fűtőelemmel és vízkőszűrővel",
+    "Vastag gyapjú zokni, két pár, hideg téli napokra ajánlott",
+    "Összecsukható fellépő széles lépcsőfokokkal és kapaszkodóval",
+]
+
+
 @pytest.mark.parametrize(
-    ("titles", "kind", "weight"),
+    ("titles", "kind", "encoder_name", "weight"),
     [
-        (_ENGLISH, "product", HYBRID["transformer", "product"].dense_weight),
-        (_GERMAN, "product", WORDS_LEAD),
-        (_GERMAN, "reference", HYBRID["transformer", "reference"].dense_weight),
+        (_ENGLISH, "product", "transformer", HYBRID["transformer", "product"].dense_weight),
+        (_GERMAN, "product", "transformer", WORDS_LEAD),
+        (_JAPANESE, "product", "transformer", WORDS_LEAD),
+        (_GERMAN, "reference", "transformer", HYBRID["transformer", "reference"].dense_weight),
+        (_ENGLISH, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_EVERYDAY_GERMAN, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_JAPANESE, "product", "ensemble", HYBRID["ensemble", "product"].dense_weight),
+        (_HUNGARIAN, "product", "ensemble", WORDS_LEAD),
     ],
 )
 def test_words_lead_for_products_in_a_language_that_the_encoder_hardly_knows(
-    tmp_path: Path, titles: list[str], kind: Kind, weight: float
+    tmp_path: Path, titles: list[str], kind: Kind, encoder_name: str, weight: float
 ) -> None:
-    encoder = load_encoder(encoder_directory("transformer"))
+    encoder = load_encoder(encoder_directory(encoder_name))
     documents = [Document(f"d{number}", kind, title, title) for number, title in enumerate(titles)]
     manifest = build(tmp_path, "c", kind, [source("f", documents)], encoder)
     assert manifest.dense_weight == weight
