@@ -14,6 +14,7 @@ from purlin.index.encoder.text_encoder import Plan as Plan
 from purlin.index.encoder.text_encoder import TextEncoder as TextEncoder
 from purlin.index.encoder.text_encoder import Vectors as Vectors
 from purlin.index.encoder.text_encoder import in_english as in_english
+from purlin.index.encoder.text_encoder import word_by_word as word_by_word
 from purlin.index.encoder.transformer import Encoder, can_run_transformers
 from purlin.index.records import Kind
 

@@ -175,6 +175,12 @@ class StaticEncoder:
             return ""
         return self.vocabulary.in_english(text[: self.max_tokens * _CHARS_PER_WORD])
 
+    def word_by_word(self, text: str) -> str:
+        """Return the English words that are nearest to those of a part of a text that is not English."""
+        if isinstance(self.vocabulary, Vocabulary):
+            return text
+        return self.vocabulary.word_by_word(text[: self.max_tokens * _CHARS_PER_WORD])
+
     def _rows(self, text: str) -> Iterable[int]:
         return self.vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])
 

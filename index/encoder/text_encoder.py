@@ -79,3 +79,9 @@ def in_english(encoder: TextEncoder, text: str) -> str:
     """Return the English words nearest to a text's; none if it is English or the encoder knows no other."""
     translate = getattr(encoder, "in_english", None)
     return translate(text) if translate else ""
+
+
+def word_by_word(encoder: TextEncoder, text: str) -> str:
+    """Return the English words nearest to those of a part of a text that is not English."""
+    translate = getattr(encoder, "word_by_word", None)
+    return translate(text) if translate else text

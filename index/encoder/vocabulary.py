@@ -123,12 +123,14 @@ class MultilingualVocabulary:
 
     def in_english(self, text: str) -> str:
         """Return the English words that are nearest to those of a text; none if it is English."""
-        words = identifiers(text)
-        if self._are_english(words):
-            return ""
+        return "" if self.is_english(text) else self.word_by_word(text)
+
+    def word_by_word(self, text: str) -> str:
+        """Return the English words that are nearest to those of a part of a text that is not English."""
         first = len(self.english)
         rows = [
-            row if row < first else int(self._nearest[row - first]) for row in self.rows_of(words)
+            row if row < first else int(self._nearest[row - first])
+            for row in self.rows_of(identifiers(text))
         ]
         return " ".join(self.english.words[row] for row in rows if row >= 0)
 

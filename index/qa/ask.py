@@ -14,6 +14,7 @@ from purlin.index.qa.features import calibrated_probability, calibration_feature
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
+from purlin.index.qa.translation import question_in_english
 from purlin.index.records import Answer, Excerpt, Hit
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.hits import Retrieved
@@ -37,7 +38,8 @@ class AskResult:
     a statement. `hits` are passages: the `read_count` that the reader read in time, in its order, then
     the others. `timings_ms` maps the steps of the search, "rank" and "read" to their milliseconds.
     `answerable` was computed from the `calibration_features`. `warning` is present if only one of two
-    retrievers answered.
+    retrievers answered. `in_english` has the English words in which a question in another language was
+    read; None if it was read as it is written.
     """
 
     answers: tuple[Answer, ...]
@@ -48,6 +50,7 @@ class AskResult:
     timings_ms: Mapping[str, float]
     calibration_features: tuple[float, ...]
     warning: str | None = None
+    in_english: str | None = None
 
 
 def answer_question(
@@ -68,10 +71,13 @@ def answer_question(
     empty, too long or not valid Unicode, and for a `k` out of range.
     """
     _check(corpus, question, k)
-    parsed = parse_question(question)
+    in_english = question_in_english(corpus.encoder, question)
+    read_question = in_english or question
+    parsed = parse_question(read_question)
 
     # Search, then rank what it found by the structure of the reference.
-    searched = corpus.passages(question, max(RANKED_DEPTH, depth, max_hits), filter=filter)
+    count = max(RANKED_DEPTH, depth, max_hits)
+    searched = corpus.passages(question, count, filter=filter, in_english=in_english)
     retrieved = searched.passages
     started = time.monotonic()
     ranked, priors = _ranked_by_structure(parsed, retrieved)
@@ -79,9 +85,9 @@ def answer_question(
     # Read the best passages.
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
-    logits = reader.read(question, passages, deadline=started + seconds)
+    logits = reader.read(read_question, passages, deadline=started + seconds)
     settings = reader.settings
-    word_weights = corpus.weights(question)
+    word_weights = corpus.weights(question, in_english)
     reading = rank_answers(
         parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
@@ -100,7 +106,7 @@ def answer_question(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(question, _reordered_hits(ranked, reading, max_hits)),
+        hits=corpus.highlighted(f"{question} {in_english}".strip(), _reordered_hits(ranked, reading, max_hits)),
         read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,
@@ -109,6 +115,7 @@ def answer_question(
         },
         calibration_features=features,
         warning=searched.warning,
+        in_english=in_english or None,
     )
 
 

@@ -1,0 +1,98 @@
+"""Put a question in another language into English, which all that answers questions reads.
+
+What the question asks for is recognised by its wording, as single words hardly tell it; the others are
+translated one by one, and names stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from purlin.index.encoder import TextEncoder, in_english, word_by_word
+from purlin.index.qa.question_words import FRAMES, WORDS
+
+# A name has a mark in it or a capital after its first letter, or is called.
+_NAME = re.compile(
+    r"&#?\w{1,8};|(?<![\w-])--?[A-Za-z][\w-]*"
+    r"|@?\b[A-Za-z_]\w*(?:[.][A-Za-z_]\w*)+(?:\(\))?|@[A-Za-z_]\w*|\b[A-Za-z]\w*\(\)"
+    r"|\b(?:[A-Za-z]\w*)?_\w+|\b[A-Za-z]\w*[A-Z]\w*",
+    re.ASCII,
+)
+# In other scripts, every word in Latin letters is one.
+_LATIN = re.compile(rf"{_NAME.pattern}|[A-Za-z]\w*\*?|\b\d[\w.]*", re.ASCII)
+_OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]+")
+# Fewer words in Latin letters tell no language.
+_FEWEST_WORDS = 2
+# Wordings of the table that English questions have, too.
+_ALSO_ENGLISH = frozenset(("comment", "in version"))
+
+_Wordings = list[tuple[str, re.Pattern[str]]]
+
+
+def _wordings(table: tuple[tuple[str, str, str], ...]) -> _Wordings:
+    return [
+        (english, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE))
+        for english, spaced, unspaced in table
+    ]
+
+
+_FRAMES, _WORDS = _wordings(FRAMES), _wordings(WORDS)
+
+
+def question_in_english(encoder: TextEncoder, question: str) -> str:
+    """Return a question in English words; "" if it is English, or the encoder knows no other language."""
+    text = unicodedata.normalize("NFC", question).replace("’", "'").strip(" ¿?？。!！")
+    frame, wording, rest = _framed(text)
+    if _is_english(encoder, text, wording) or not word_by_word(encoder, text):
+        return ""
+
+    names = _LATIN if _OTHER_SCRIPT.search(text) else _NAME
+    words = filter(None, _translated(encoder, rest, names))
+    return " ".join(frame.format(" ".join(words)).split())
+
+
+def _is_english(encoder: TextEncoder, text: str, wording: str) -> bool:
+    """Return whether a question is English, though it may name what has letters of other scripts."""
+    if wording and wording.lower() not in _ALSO_ENGLISH:
+        return False
+
+    # Names are English, whatever is asked about them.
+    words = _NAME.sub(" ", text)
+    in_other_scripts = len(_OTHER_SCRIPT.findall(words))
+    if in_other_scripts:
+        return in_other_scripts < len(_LATIN.findall(words))
+    return len(words.split()) < _FEWEST_WORDS or not in_english(encoder, words)
+
+
+def _framed(text: str) -> tuple[str, str, str]:
+    """Return what a question asks for in English, how it is worded, and the other words.
+
+    Where no wording tells, the frame is `{}`.
+    """
+    for frame, wordings in _FRAMES:
+        if match := wordings.search(text):
+            kept = " ".join(filter(None, match.groups()))
+            rest = f"{text[: match.start()]} {kept} {text[match.end() :]}"
+            return frame, match[0], rest
+    return "{}", "", text
+
+
+def _translated(encoder: TextEncoder, text: str, names: re.Pattern[str]) -> Iterator[str]:
+    """Yield the names of a text, and the English words for what is between them."""
+    start = 0
+    for name in names.finditer(text):
+        yield _in_english_words(encoder, text[start : name.start()])
+        yield name[0]
+        start = name.end()
+    yield _in_english_words(encoder, text[start:])
+
+
+def _in_english_words(encoder: TextEncoder, text: str, wordings: _Wordings = _WORDS) -> str:
+    """Return the words of the table that a text without names has, and the others one by one."""
+    if not wordings:
+        return word_by_word(encoder, text)
+    english, wording = wordings[0]
+    parts = (_in_english_words(encoder, part, wordings[1:]) for part in wording.split(text))
+    return f" {english} ".join(parts)
