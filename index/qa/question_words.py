@@ -196,7 +196,19 @@ WORDS: tuple[tuple[str, str, str], ...] = (
         r"wo|où|dónde|dove|onde|waar|gdzie|kde|hvor|missä|где|куда",
         r"どこ|哪里|哪裡|어디",
     ),
-    ("error", _NEVER, r"エラー|错误|錯誤|오류"),
+    *(
+        (english, _NEVER, words)
+        for english, words in (
+            ("error", r"エラー|错误|錯誤|오류"),
+            ("variable", r"変数|变量|變數|변수"),
+            ("string", r"文字列|字符串|字串|문자열"),
+            ("integer", r"整数|整數|정수"),
+            ("object", r"オブジェクト|对象|物件|객체"),
+            ("dictionary", r"辞書|字典"),
+            ("list", r"リスト|列表|리스트"),
+            ("without", r"なし(?:で|の)?|不带|没有|없이"),
+        )
+    ),
     *(
         (noun, _NEVER, words)
         for noun, words in _UNSPACED_NOUNS.items()
