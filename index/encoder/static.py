@@ -178,7 +178,7 @@ class StaticEncoder:
     def word_by_word(self, text: str) -> str:
         """Return the English words that are nearest to those of a part of a text that is not English."""
         if isinstance(self.vocabulary, Vocabulary):
-            return text
+            return ""
         return self.vocabulary.word_by_word(text[: self.max_tokens * _CHARS_PER_WORD])
 
     def _rows(self, text: str) -> Iterable[int]:

@@ -82,6 +82,9 @@ def in_english(encoder: TextEncoder, text: str) -> str:
 
 
 def word_by_word(encoder: TextEncoder, text: str) -> str:
-    """Return the English words nearest to those of a part of a text that is not English."""
+    """Return the English words nearest to those of a part of a text that is not English.
+
+    None are returned if the encoder knows no other language.
+    """
     translate = getattr(encoder, "word_by_word", None)
-    return translate(text) if translate else text
+    return translate(text) if translate else ""

@@ -14,7 +14,7 @@ from purlin.index.qa.features import calibrated_probability, calibration_feature
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
-from purlin.index.qa.translation import question_in_english
+from purlin.index.qa.translation import foreign_question
 from purlin.index.records import Answer, Excerpt, Hit
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.hits import Retrieved
@@ -38,8 +38,9 @@ class AskResult:
     a statement. `hits` are passages: the `read_count` that the reader read in time, in its order, then
     the others. `timings_ms` maps the steps of the search, "rank" and "read" to their milliseconds.
     `answerable` was computed from the `calibration_features`. `warning` is present if only one of two
-    retrievers answered. `in_english` has the English words in which a question in another language was
-    read; None if it was read as it is written.
+    retrievers answered. `read_as` is how a question in another language than English was read: what it
+    asks for in English, and its other words translated one by one, or as they are written where the
+    reference is in that language, too.
     """
 
     answers: tuple[Answer, ...]
@@ -50,7 +51,7 @@ class AskResult:
     timings_ms: Mapping[str, float]
     calibration_features: tuple[float, ...]
     warning: str | None = None
-    in_english: str | None = None
+    read_as: str | None = None
 
 
 def answer_question(
@@ -71,9 +72,8 @@ def answer_question(
     empty, too long or not valid Unicode, and for a `k` out of range.
     """
     _check(corpus, question, k)
-    in_english = question_in_english(corpus.encoder, question)
-    read_question = in_english or question
-    parsed = parse_question(read_question)
+    read_as, in_english = _read_as(corpus, question)
+    parsed = parse_question(read_as)
 
     # Search, then rank what it found by the structure of the reference.
     count = max(RANKED_DEPTH, depth, max_hits)
@@ -85,7 +85,7 @@ def answer_question(
     # Read the best passages.
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
-    logits = reader.read(read_question, passages, deadline=started + seconds)
+    logits = reader.read(read_as, passages, deadline=started + seconds)
     settings = reader.settings
     word_weights = corpus.weights(question, in_english)
     reading = rank_answers(
@@ -115,8 +115,18 @@ def answer_question(
         },
         calibration_features=features,
         warning=searched.warning,
-        in_english=in_english or None,
+        read_as=None if read_as == question else read_as,
     )
+
+
+def _read_as(corpus: Corpus, question: str) -> tuple[str, str]:
+    """Return the question as it is read, and in English words, which are empty if it is searched as written."""
+    foreign = foreign_question(corpus.encoder, question)
+    if foreign is None:
+        return question, ""
+    if corpus.is_english:
+        return foreign.in_english, foreign.in_english
+    return foreign.as_written, ""
 
 
 def _ranked_by_structure(

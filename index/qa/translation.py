@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from purlin.index.encoder import TextEncoder, in_english, word_by_word
 from purlin.index.qa.question_words import FRAMES, WORDS
@@ -41,16 +42,30 @@ def _wordings(table: tuple[tuple[str, str, str], ...]) -> _Wordings:
 _FRAMES, _WORDS = _wordings(FRAMES), _wordings(WORDS)
 
 
-def question_in_english(encoder: TextEncoder, question: str) -> str:
-    """Return a question in English words; "" if it is English, or the encoder knows no other language."""
+@dataclass(frozen=True, slots=True)
+class ForeignQuestion:
+    """A question in another language than English, with what it asks for said in English.
+
+    The other words of `in_english` are translated; those of `as_written` are not.
+    """
+
+    in_english: str
+    as_written: str
+
+
+def foreign_question(encoder: TextEncoder, question: str) -> ForeignQuestion | None:
+    """Read a question in another language; None if it is English, or the encoder knows no other one."""
     text = unicodedata.normalize("NFC", question).replace("’", "'").strip(" ¿?？。!！")
     frame, wording, rest = _framed(text)
     if _is_english(encoder, text, wording) or not word_by_word(encoder, text):
-        return ""
+        return None
 
     names = _LATIN if _OTHER_SCRIPT.search(text) else _NAME
-    words = filter(None, _translated(encoder, rest, names))
-    return " ".join(frame.format(" ".join(words)).split())
+    translated = filter(None, _translated(encoder, rest, names))
+    return ForeignQuestion(
+        " ".join(frame.replace("{}", " ".join(translated)).split()),
+        " ".join(frame.replace("{}", rest).split()),
+    )
 
 
 def _is_english(encoder: TextEncoder, text: str, wording: str) -> bool:
