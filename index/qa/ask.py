@@ -14,9 +14,9 @@ from purlin.index.qa.features import calibrated_probability, calibration_feature
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
-from purlin.index.qa.translation import foreign_question
+from purlin.index.qa.translation import foreign_question, is_english
 from purlin.index.records import Answer, Excerpt, Hit
-from purlin.index.search.corpus import Corpus
+from purlin.index.search.corpus import Corpus, PassageResult
 from purlin.index.search.hits import Retrieved
 from purlin.index.search.limits import check_query
 from purlin.index.search.store.filters import Filter
@@ -24,6 +24,8 @@ from purlin.index.search.store.filters import Filter
 READ_DEPTH = 12  # passages that are read at most
 MAX_BEHIND = 4.0  # log odds that a passage may be behind the best one, to be read
 RANKED_DEPTH = 100  # passages that are ranked by their features
+# So many passages tell the language of a reference. Where it is translated, some may not be yet.
+LANGUAGE_DEPTH, ENGLISH_SHARE = 20, 0.8
 READING_SECONDS = 2.0  # passages not read by then are not searched for answers
 DEFAULT_HITS = 10
 MAX_ANSWERS = 20
@@ -72,14 +74,13 @@ def answer_question(
     empty, too long or not valid Unicode, and for a `k` out of range.
     """
     _check(corpus, question, k)
-    read_as, in_english = _read_as(corpus, question)
-    parsed = parse_question(read_as)
 
     # Search, then rank what it found by the structure of the reference.
     count = max(RANKED_DEPTH, depth, max_hits)
-    searched = corpus.passages(question, count, filter=filter, in_english=in_english)
+    searched, read_as, english_words = _search(corpus, question, count, filter)
     retrieved = searched.passages
     started = time.monotonic()
+    parsed = parse_question(read_as)
     ranked, priors = _ranked_by_structure(parsed, retrieved)
 
     # Read the best passages.
@@ -87,7 +88,7 @@ def answer_question(
     reading_started = time.monotonic()
     logits = reader.read(read_as, passages, deadline=started + seconds)
     settings = reader.settings
-    word_weights = corpus.weights(question, in_english)
+    word_weights = corpus.weights(question, english_words)
     reading = rank_answers(
         parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
@@ -106,7 +107,7 @@ def answer_question(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(f"{question} {in_english}".strip(), _reordered_hits(ranked, reading, max_hits)),
+        hits=corpus.highlighted(f"{question} {english_words}".strip(), _reordered_hits(ranked, reading, max_hits)),
         read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,
@@ -119,14 +120,22 @@ def answer_question(
     )
 
 
-def _read_as(corpus: Corpus, question: str) -> tuple[str, str]:
-    """Return the question as it is read, and in English words, which are empty if it is searched as written."""
+def _search(
+    corpus: Corpus, question: str, count: int, filter: Filter | None
+) -> tuple[PassageResult, str, str]:
+    """Return `count` passages, how the question is read, and the English words that it was searched by.
+
+    The latter are empty if it was searched as it is written: if it is English, or the passages are not.
+    """
     foreign = foreign_question(corpus.encoder, question)
     if foreign is None:
-        return question, ""
-    if corpus.is_english:
-        return foreign.in_english, foreign.in_english
-    return foreign.as_written, ""
+        return corpus.passages(question, count, filter=filter), question, ""
+
+    searched = corpus.passages(question, count, filter=filter, in_english=foreign.in_english)
+    texts = [passage.hit.text for passage in searched.passages[:LANGUAGE_DEPTH]]
+    if sum(is_english(corpus.encoder, text) for text in texts) >= ENGLISH_SHARE * len(texts):
+        return searched, foreign.in_english, foreign.in_english
+    return corpus.passages(question, count, filter=filter), foreign.as_written, ""
 
 
 def _ranked_by_structure(

@@ -23,7 +23,7 @@ _NAME = re.compile(
 )
 # In other scripts, every word in Latin letters is one.
 _LATIN = re.compile(rf"{_NAME.pattern}|[A-Za-z]\w*\*?|\b\d[\w.]*", re.ASCII)
-_OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]+")
+_OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
 # Fewer words in Latin letters tell no language.
 _FEWEST_WORDS = 2
 # Wordings of the table that English questions have, too.
@@ -57,7 +57,8 @@ def foreign_question(encoder: TextEncoder, question: str) -> ForeignQuestion | N
     """Read a question in another language; None if it is English, or the encoder knows no other one."""
     text = unicodedata.normalize("NFC", question).replace("’", "'").strip(" ¿?？。!！")
     frame, wording, rest = _framed(text)
-    if _is_english(encoder, text, wording) or not word_by_word(encoder, text):
+    is_worded = bool(wording) and wording.lower() not in _ALSO_ENGLISH
+    if (not is_worded and is_english(encoder, text)) or not word_by_word(encoder, text):
         return None
 
     names = _LATIN if _OTHER_SCRIPT.search(text) else _NAME
@@ -68,16 +69,13 @@ def foreign_question(encoder: TextEncoder, question: str) -> ForeignQuestion | N
     )
 
 
-def _is_english(encoder: TextEncoder, text: str, wording: str) -> bool:
-    """Return whether a question is English, though it may name what has letters of other scripts."""
-    if wording and wording.lower() not in _ALSO_ENGLISH:
-        return False
-
-    # Names are English, whatever is asked about them.
+def is_english(encoder: TextEncoder, text: str) -> bool:
+    """Return whether a text is English, though it may name what has letters of other scripts."""
+    # Names are English, whatever is said about them.
     words = _NAME.sub(" ", text)
-    in_other_scripts = len(_OTHER_SCRIPT.findall(words))
-    if in_other_scripts:
-        return in_other_scripts < len(_LATIN.findall(words))
+    characters = len(_OTHER_SCRIPT.findall(words))
+    if characters:
+        return characters < len(_LATIN.findall(words))
     return len(words.split()) < _FEWEST_WORDS or not in_english(encoder, words)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +58,6 @@ RERANK_DEPTH = 20
 RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _CACHED_FILTERS = 64
-# Passages by which the language of a corpus is told.
-_LANGUAGE_SAMPLE = 32
 # So many values of a field are compared with one that no document has.
 _COMPARED_TEXTS = 2000
 
@@ -441,15 +438,6 @@ class Corpus:
             **self._lexical.weights(written, with_absent=False),
             **self._lexical.weights(english),
         }
-
-    @cached_property
-    def is_english(self) -> bool:
-        """Whether the encoder reads most of a sample of the passages as English."""
-        count = self.manifest.passages
-        rows = np.linspace(0, count, min(count, _LANGUAGE_SAMPLE), endpoint=False, dtype=np.int64)
-        stored = self._documents.fetch(rows.tolist())
-        texts = (each.document.body[each.passage.start : each.passage.end] for each in stored)
-        return 2 * sum(not in_english(self.encoder, text) for text in texts) >= len(rows)
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
