@@ -15,7 +15,7 @@ TEXTS = 10
 # Each is raised when its reader makes other documents of the same files, and is part of their digests.
 CODE = 25
 CATALOGUES = 14
-MANUALS = 29
+MANUALS = 30
 DOCSTRINGS = 5
 BEIR = 2
 # Of what several paths of a corpus add to their documents.
