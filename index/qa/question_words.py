@@ -139,8 +139,8 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "what does {} return",
-        r"gibt( .{0,200})? zurück|liefert|was gibt|renvoie(?:nt)?|retourne(?:nt)?|devuelve[n]?|retorna"
-        r"|restituisc(?:e|ono)|devolve|geeft( .{0,200})? terug|zwraca|vrací|returnerar?|returnerer|palauttaa"
+        r"(?:was )?gibt( .{0,200}?)? zurück(?!\w)|was gibt|liefert|renvoie(?:nt)?|retourne(?:nt)?|devuelve[n]?|retorna"
+        r"|restituisc(?:e|ono)|devolve|(?:wat )?geeft( .{0,200}?)? terug|zwraca|vrací|returnerar?|returnerer|palauttaa"
         r"|возвраща(?:ет|ют)|поверта(?:є|ють)",
         r"(?:何を|何が)?返(?:します|す|る|ります)か?|戻り値|返り値|返回(?:什么|什麼|值)?|반환(?:값|하\w*|합\w*)?",
     ),
@@ -191,6 +191,7 @@ WORDS: tuple[tuple[str, str, str], ...] = (
         r"|undantag|undtagelse|unntak|poikkeus|исключени\w|винят\w{2}",
         r"例外|异常|異常|예외",
     ),
+    ("if", r"wenn|falls|si|s'il|jeśli|jeżeli|gdy|když|pokud|hvis|jos|если|якщо", r"如果|若"),
     (
         "where",
         r"wo|où|dónde|dove|onde|waar|gdzie|kde|hvor|missä|где|куда",

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from purlin.index.encoder import TextEncoder, in_english, word_by_word
+from purlin.index.encoder.vocabulary import identifiers
 from purlin.index.qa.question_words import FRAMES, WORDS
+from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES
 
 # A name has a mark in it or a capital after its first letter, or is called.
 _NAME = re.compile(
@@ -28,6 +30,11 @@ _OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
 _FEWEST_WORDS = 2
 # Wordings of the table that English questions have, too.
 _ALSO_ENGLISH = frozenset(("comment", "in version"))
+
+# Of all languages but English, without marks.
+_COMMON = frozenset().union(
+    *(language.common for language in LANGUAGES.values() if language is not ENGLISH)
+)
 
 _Wordings = list[tuple[str, re.Pattern[str]]]
 
@@ -105,7 +112,12 @@ def _translated(encoder: TextEncoder, text: str, names: re.Pattern[str]) -> Iter
 def _in_english_words(encoder: TextEncoder, text: str, wordings: _Wordings = _WORDS) -> str:
     """Return the words of the table that a text without names has, and the others one by one."""
     if not wordings:
-        return word_by_word(encoder, text)
+        return word_by_word(encoder, " ".join(filter(_tells, identifiers(text))))
     english, wording = wordings[0]
     parts = (_in_english_words(encoder, part, wordings[1:]) for part in wording.split(text))
     return f" {english} ".join(parts)
+
+
+def _tells(word: str) -> bool:
+    """Return whether a word is none of the most common ones of its language, which dictionaries mistake."""
+    return word.lower() not in _COMMON
