@@ -107,7 +107,9 @@ def answer_question(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(f"{question} {english_words}".strip(), _reordered_hits(ranked, reading, max_hits)),
+        hits=corpus.highlighted(
+            f"{question} {english_words}".strip(), _reordered_hits(ranked, reading, max_hits)
+        ),
         read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,

@@ -87,24 +87,32 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
     (
         "how do I {}",
         r"^wie(?: (?:kann|könnte|soll|muss) (?:ich|man)|(?= \w+ (?:ich|man)\b))"
-        r"|^comment(?: puis-je| peut-on| faire pour)?(?= )(?! s'appelle)|^cómo(?: puedo| se puede)?(?! se llama)(?= )"
-        r"|^como (?:posso|faço para|se)(?! chama)|^come (?:posso|si|faccio a)(?! chiama)|^hoe (?:kan|moet) (?:ik|je)"
-        r"|^jak (?!się nazywa|se jmenuje|długo|dlouho)(?=\w)|^hur (?:kan jag|gör jag för att|man)|^hvordan(?: kan jeg| gør jeg| gjør jeg)?"
-        r"|^(?:miten|kuinka)(?: voin| voi)?(?= )|^как(?: мне| можно)?(?= )(?!.*называется)|^як(?: мені| можна)?(?= )(?!.*називається)",
-        r"(?:には|するには)?どう(?:すれば|したら|やって|やれば)(?:いい|よい|良い)?(?:の)?(?:です)?か?|どうしますか|(?:する)?方法$"
+        r"|^comment(?: puis-je| peut-on| faire pour)?(?= )(?! s'appelle)|^cómo(?: puedo"
+        r"| se puede)?(?! se llama)(?= )"
+        r"|^como (?:posso|faço para|se)(?! chama)|^come (?:posso|si|faccio a)(?! chiama)|^hoe (?:kan"
+        r"|moet) (?:ik|je)"
+        r"|^jak (?!się nazywa|se jmenuje|długo|dlouho)(?=\w)|^hur (?:kan jag|gör jag för att|man)"
+        r"|^hvordan(?: kan jeg| gør jeg| gjør jeg)?"
+        r"|^(?:miten|kuinka)(?: voin| voi)?(?= )|^как(?: мне| можно)?(?= )(?!.*называется)|^як(?: мені"
+        r"| можна)?(?= )(?!.*називається)",
+        r"(?:には|するには)?どう(?:すれば|したら|やって|やれば)(?:いい|よい|良い)?(?:の)?(?:です)?か?"
+        r"|どうしますか|(?:する)?方法$"
         r"|^(?:我)?(?:如何|怎[么样樣](?:才能)?)|어떻게 \w+(?:나요|까요)|방법$",
     ),
     (
         "what is {} called",
-        r"wie heißt|comment s'appelle|cómo se llama|como se chama|come si chiama|hoe heet|jak (?:się nazywa|nazywa się)"
-        r"|jak se jmenuje|vad heter|hvad hedder|hva heter|mikä on .{1,40} nimi|(?:как|як) (?:называется|називається)",
+        r"wie heißt|comment s'appelle|cómo se llama|como se chama|come si chiama|hoe heet|jak (?:się nazywa"
+        r"|nazywa się)"
+        r"|jak se jmenuje|vad heter|hvad hedder|hva heter|mikä on .{1,40} nimi|(?:как|як) (?:называется"
+        r"|називається)",
         r"(?:は)?(?:何という|どんな)名前(?:です)?か?|叫什么(?:名字)?|이름이 무엇\w*",
     ),
     (
         "how many {}",
         r"wie viele?|combien(?: de| d')?|cu[aá]nt[oa]s?|quant[aeio]s?|hoe ?veel|ile|kolik|hur många"
         r"|hvor mange|kuinka (?:monta|paljon)|сколько|скільки",
-        r"いくつ(?:の)?|何(?:回|個|段|行|文字|秒|バイト)(?:まで)?(?:です)?か?|多少(?:个|次|行|秒)?|几[个次行秒]|몇 ?(?:개|번|줄|초)?",
+        r"いくつ(?:の)?|何(?:回|個|段|行|文字|秒|バイト)(?:まで)?(?:です)?か?|多少(?:个|次|行|秒)?"
+        r"|几[个次行秒]|몇 ?(?:개|번|줄|초)?",
     ),
     (
         "why {}",
@@ -114,18 +122,24 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "what is {} used for",
-        r"wof[üu]r(?: (?:wird|werden)( .{1,80}) (?:verwendet|benutzt|gebraucht)| (?:ist|sind|verwendet man|braucht man|nutzt man|dient))?|wozu(?: (?:ist|dient|braucht man))?"
-        r"|[aà] quoi (?:sert|servent|ça sert)|para qu[eé](?: (?:sirven?|se usa|es))?|a (?:che )?cosa serv(?:e|ono)"
+        r"wof[üu]r(?: (?:wird|werden)( .{1,80}) (?:verwendet|benutzt|gebraucht)| (?:ist|sind|verwendet man"
+        r"|braucht man|nutzt man|dient))?|wozu(?: (?:ist|dient|braucht man))?"
+        r"|[aà] quoi (?:sert|servent|ça sert)|para qu[eé](?: (?:sirven?|se usa|es))?"
+        r"|a (?:che )?cosa serv(?:e|ono)"
         r"|per cosa si usa|para que serve|waarvoor(?: (?:dient|is|wordt))?|do czego(?: służy| jest)?"
         r"|k čemu(?: je| slouží)?|vad används|vad är( .{1,40}) till för|hvad bruges|hva brukes|mihin"
-        r"|для чего( .{1,80})? используется|для чего(?: (?:нужен|нужна|нужно|служит|используется))?|для чого(?: (?:потрібен|потрібна))?",
-        r"(?:は)?何に使(?:う|います|われる|われます)(?:の(?:です)?)?か?|何のため(?:に|の)?(?:ある|です)?(?:の(?:です)?)?か?"
+        r"|для чего( .{1,80})? используется|для чего(?: (?:нужен|нужна|нужно|служит|используется))?"
+        r"|для чого(?: (?:потрібен|потрібна))?",
+        r"(?:は)?何に使(?:う|います|われる|われます)(?:の(?:です)?)?か?|何のため(?:に|の)?(?:ある"
+        r"|です)?(?:の(?:です)?)?か?"
         r"|(?:是)?(?:用来|用于|用來)做?(?:什么|什麼|何)|有什么用|무엇에 (?:쓰\w*|사용\w*)|용도",
     ),
     (
         "which exception is raised {}",
-        rf"(?:{_WHICH}) (?:{_EXCEPTION})(?: (?:wird|werden|est|löst|se|viene|é|wordt|jest|je|возникает|вызывает))?",
-        r"(?:どの|何の|どんな)(?:例外|エラー)|(?:例外|エラー)は(?:何|どれ)(?:です)?か?|(?:什么|哪[个種种])(?:异常|错误|異常|錯誤)"
+        rf"(?:{_WHICH}) (?:{_EXCEPTION})(?: (?:wird|werden|est|löst|se|viene|é|wordt|jest|je|возникает"
+        rf"|вызывает))?",
+        r"(?:どの|何の|どんな)(?:例外|エラー)|(?:例外|エラー)は(?:何|どれ)(?:です)?か?|(?:什么"
+        r"|哪[个種种])(?:异常|错误|異常|錯誤)"
         r"|(?:어떤|무슨) (?:예외|오류)",
     ),
     (
@@ -133,23 +147,31 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
         r"standard ?wert(?:e|es)?|vorgabe(?:wert)?(?:e|es)?|voreinstellung|voreingestellte\w*|standardmäßig\w*"
         r"|(?:valeurs? )?par défaut|(?:valor(?:es)? )?(?:predeterminad[oa]s?|por (?:defecto|omisi[oó]n))"
         r"|(?:valore )?predefinit[oa]|(?:valore )?di default|(?:valor )?(?:padrão|predefinido)|standaard\w*"
-        r"|domyśln\w+(?: wartość)?|(?:wartość )?domyślna|výchozí(?: hodnota)?|standardvärdet?|standardværdi(?:en)?"
-        r"|standardverdi(?:en)?|oletusarvo\w*|(?:значение |значения )?по умолчанию|(?:значення )?за замовчуванням",
-        r"(?:の)?(?:デフォルト|既定|規定|初期)(?:値)?(?:は(?:何|いくつ)(?:です)?か?)?|默认值?|預設值?|缺省值?|기본값?",
+        r"|domyśln\w+(?: wartość)?|(?:wartość )?domyślna|výchozí(?: hodnota)?|standardvärdet?"
+        r"|standardværdi(?:en)?"
+        r"|standardverdi(?:en)?|oletusarvo\w*|(?:значение |значения )?по умолчанию"
+        r"|(?:значення )?за замовчуванням",
+        r"(?:の)?(?:デフォルト|既定|規定|初期)(?:値)?(?:は(?:何|いくつ)(?:です)?か?)?|默认值?|預設值?"
+        r"|缺省值?|기본값?",
     ),
     (
         "what does {} return",
-        r"(?:was )?gibt( .{0,200}?)? zurück(?!\w)|was gibt|liefert|renvoie(?:nt)?|retourne(?:nt)?|devuelve[n]?|retorna"
-        r"|restituisc(?:e|ono)|devolve|(?:wat )?geeft( .{0,200}?)? terug|zwraca|vrací|returnerar?|returnerer|palauttaa"
+        r"(?:was )?gibt( .{0,200}?)? zurück(?!\w)|was gibt|liefert|renvoie(?:nt)?|retourne(?:nt)?"
+        r"|devuelve[n]?|retorna"
+        r"|restituisc(?:e|ono)|devolve|(?:wat )?geeft( .{0,200}?)? terug|zwraca|vrací|returnerar?|returnerer"
+        r"|palauttaa"
         r"|возвраща(?:ет|ют)|поверта(?:є|ють)",
-        r"(?:何を|何が)?返(?:します|す|る|ります)か?|戻り値|返り値|返回(?:什么|什麼|值)?|반환(?:값|하\w*|합\w*)?",
+        r"(?:何を|何が)?返(?:します|す|る|ります)か?|戻り値|返り値|返回(?:什么|什麼|值)?|반환(?:값|하\w*"
+        r"|합\w*)?",
     ),
     *(
         (
             f"which {noun} {{}}",
             rf"(?:{_WHICH}) (?:{words})",
-            rf"(?:どの|何の|どんな)(?:{_UNSPACED_NOUNS[noun]})|(?:{_UNSPACED_NOUNS[noun]})は(?:何|どれ)(?:です)?か?"
-            rf"|(?:什么|哪[个一種种]+)(?:\w{{0,4}}?)(?:{_UNSPACED_NOUNS[noun]})|(?:어떤|무슨|어느) (?:{_UNSPACED_NOUNS[noun]})"
+            rf"(?:どの|何の|どんな)(?:{_UNSPACED_NOUNS[noun]})|(?:{_UNSPACED_NOUNS[noun]})は(?:何"
+            rf"|どれ)(?:です)?か?"
+            rf"|(?:什么|哪[个一種种]+)(?:\w{{0,4}}?)(?:{_UNSPACED_NOUNS[noun]})|(?:어떤|무슨"
+            rf"|어느) (?:{_UNSPACED_NOUNS[noun]})"
             + (rf"|(?:{_UNSPACED_NOUNS[noun]})$" if noun != "type" else ""),
         )
         for noun, words in _NOUNS.items()
@@ -157,14 +179,17 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "when should I {}",
-        r"wann (?:sollte|soll|löst|nimmt|verwendet|benutzt)?(?: man| ich)?|quand (?:faut-il|dois-je)?|cu[aá]ndo (?:debo|se debe|hay que)?"
-        r"|quando (?:devo|si deve|usare|usar)|wanneer(?: moet ik)?|kiedy|kdy|när (?:ska|bör) (?:jag|man)|hvornår"
+        r"wann (?:sollte|soll|löst|nimmt|verwendet|benutzt)?(?: man| ich)?|quand (?:faut-il|dois-je)?"
+        r"|cu[aá]ndo (?:debo|se debe|hay que)?"
+        r"|quando (?:devo|si deve|usare|usar)|wanneer(?: moet ik)?|kiedy|kdy|när (?:ska|bör) (?:jag|man)"
+        r"|hvornår"
         r"|når (?:skal|bør) (?:jeg|man)|milloin|когда|коли",
         r"いつ|什么时候(?:应该|该)?|何时|언제",
     ),
     (
         "can I {}",
-        r"(?:kann|darf|muss) (?:ich|man)|puis-je|peut-on|¿?(?:puedo|se puede)|posso|si può|pode-se|kan ik|mag ik"
+        r"(?:kann|darf|muss) (?:ich|man)|puis-je|peut-on|¿?(?:puedo|se puede)|posso|si può|pode-se|kan ik"
+        r"|mag ik"
         r"|czy (?:mogę|można)|(?:mohu|lze)|(?:kan|får) (?:jag|man|jeg)|voi(?:nko|ko)|можно ли|могу ли|чи можна",
         r"(?:でき|使え|可能)(?:ます|です)か|可以.*吗$|能.*吗$|[吗嗎]$|할 수 있나요",
     ),
@@ -187,7 +212,8 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
 WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "exception",
-        r"ausnahmen?|excepci[oó]n(?:es)?|eccezion[ei]|exceç(?:ão|ões)|uitzondering|wyjąt(?:ek|ki|ku)|výjimk[auy]"
+        r"ausnahmen?|excepci[oó]n(?:es)?|eccezion[ei]|exceç(?:ão|ões)|uitzondering|wyjąt(?:ek|ki|ku)"
+        r"|výjimk[auy]"
         r"|undantag|undtagelse|unntak|poikkeus|исключени\w|винят\w{2}",
         r"例外|异常|異常|예외",
     ),
@@ -217,7 +243,8 @@ WORDS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "",
-        rf"{_WHICH}|was|wie|wann|wer|ob|quoi|qui|d'un|c'est|est-ce|cosa|wat|hoe|co|jak|jest|vad|hvad|hva|mitä|что|как|ли|що",
+        rf"{_WHICH}|was|wie|wann|wer|ob|quoi|qui|d'un|c'est|est-ce|cosa|wat|hoe|co|jak|jest|vad|hvad|hva"
+        rf"|mitä|что|как|ли|що",
         r"何(?:という)?|どの|どれ|どんな|です|ます|ません|什么|哪[个個些]|这个|那个|吗|무엇|어떤",
     ),
 )

@@ -9,11 +9,14 @@ import re
 
 # What a sentence about a default has, and one about what is returned.
 DEFAULT_WORDS = (
-    r"\bstandardwert|\bvorgabe|\bvoreinstell|\bstandardmäßig|\bpar défaut\b|\bpredefinit|\bpor (?:defecto|omisi[oó]n)"
-    r"|\bpredeterminad|\bpredefinid|\bpadrão|\bstandaard|\bdomyśln|\bпо умолчанию|デフォルト|既定|規定値|初期値|省略|默认|缺省"
+    r"\bstandardwert|\bvorgabe|\bvoreinstell|\bstandardmäßig|\bpar défaut\b|\bpredefinit|\bpor (?:defecto"
+    r"|omisi[oó]n)"
+    r"|\bpredeterminad|\bpredefinid|\bpadrão|\bstandaard|\bdomyśln|\bпо умолчанию|デフォルト|既定|規定値"
+    r"|初期値|省略|默认|缺省"
 )
 RETURN_WORDS = (
-    r"\bzurück\b|\bzurückgegeben|\brückgabe|\bliefert\b|\brenvoi|\bretourn|\brestitui|\bdevuel|\bdevolv|\bretorn"
+    r"\bzurück\b|\bzurückgegeben|\brückgabe|\bliefert\b|\brenvoi|\bretourn|\brestitui|\bdevuel|\bdevolv"
+    r"|\bretorn"
     r"|\bgeeft\b|\bzwraca|\bвозвращ|返(?:す|し|さ|り|値)|返回"
 )
 
@@ -46,7 +49,8 @@ RETURNED = tuple(
         r"\b(?:gibt|geben)(?: die Funktion \S{1,40})? (?P<value>(?!die Funktion)[^\n.]{1,160}?) zurück\b",
         rf"\b{_CALLS} (?P<value>[^\n.;]{{1,160}}?)"
         r"(?=,? (?:zurück|falls|wenn|oder|si|s'il|quand|lorsque|ou|se|cuando|gdy|jeśli|если|или)\b|[.;]|\s*$)",
-        r"(?:^|[はば、。]|場合(?:に)?|とき(?:に)?) ?(?P<value>[^\s、。はば][^、。はば\n]{0,80}?) ?(?:を|が)返(?:す|し|さ|る|り)",
+        r"(?:^|[はば、。]|場合(?:に)?|とき(?:に)?) ?(?P<value>[^\s、。はば][^、。はば\n]{0,80}?) ?(?:を"
+        r"|が)返(?:す|し|さ|る|り)",
         r"返回(?P<value>[^\s，。；]{1,60})",
     )
 )

@@ -16,7 +16,7 @@ def candidates(question: str, text: str) -> set[str]:
 
 # The first four sentences are as in Debian's translated manual pages.
 @pytest.mark.parametrize(
-    "text, default",
+    ("text", "default"),
     [
         ("Maximale Zeilenbreite (Vorgabe: 75 Spalten)", "75 Spalten"),
         ("mit weniger als ndots Punkten (Standardwert ist 1) werden", "1"),
@@ -35,7 +35,7 @@ def test_defaults(text: str, default: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, result",
+    ("text", "result"),
     [
         ("Die Funktion isatty() gibt einen Zeiger zurück.", "einen Zeiger"),
         ("La fonction renvoie un pointeur sur la chaîne dupliquée.", "un pointeur sur la chaîne dupliquée"),

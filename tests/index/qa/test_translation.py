@@ -138,7 +138,7 @@ def test_what_a_question_asks_for_is_read_in_each_language(
 
 
 @pytest.mark.parametrize(
-    "question, kind",
+    ("question", "kind"),
     [
         ("Was passiert, wenn die Datei fehlt?", "condition"),
         ("À quoi sert functools.wraps ?", "purpose"),
