@@ -1,8 +1,8 @@
 """Texts -> unit vectors by a table of word vectors: the encoder that needs nothing but numpy.
 
 A text's vector is the weighted sum of the vectors of its words, scaled to length 1. Words of other
-languages than English lie where their translations do, so that a text in one of them is found by a
-text in another.
+languages than English have the vectors of their translations, so that a text in one of them is found
+by a text in another.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from purlin.index.encoder.exported import (
     refusing,
     settings_of,
 )
-from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
+from purlin.index.encoder.vocabulary import MultilingualVocabulary, SortedWords, Vocabulary
 from purlin.index.records import Architecture, Role
 from purlin.index.storage import read_exact
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
-# The same of other languages, which an encoder may lack. Their vectors have 4 bits, two in a byte; the
-# columns of their weights (words, 3) are a word's weight, by how much it speaks against English, and the
-# row of the English word that is nearest to it, or -1.
-LANGUAGE_VECTORS = "languages-vectors.npy"
-LANGUAGE_WEIGHTS = "languages-weights.npy"
+# Words of other languages, which an encoder may lack: the rows of the English words that translate
+# each (words, TRANSLATIONS), and (words, 1 + TRANSLATIONS) by how much it speaks against English and
+# the share of each translation.
 LANGUAGE_VOCABULARY = "languages-vocabulary.txt"
+LANGUAGE_TRANSLATIONS = "languages-translations.npy"
+LANGUAGE_WEIGHTS = "languages-weights.npy"
+TRANSLATIONS = 3
 ENGLISH_FILES = (VECTORS, WEIGHTS, VOCABULARY)
-LANGUAGE_FILES = (LANGUAGE_VECTORS, LANGUAGE_WEIGHTS, LANGUAGE_VOCABULARY)
+LANGUAGE_FILES = (LANGUAGE_VOCABULARY, LANGUAGE_TRANSLATIONS, LANGUAGE_WEIGHTS)
 ROLES: tuple[Role, ...] = ("query", "passage")
 # Version of the rules by which texts fall into words: part of every fingerprint.
 RULES = 1
@@ -116,24 +117,24 @@ class StaticEncoder:
             vectors = read_exact(files[VECTORS], np.int8, (len(vocabulary), settings.dim))
         with refusing("encoder", directory / WEIGHTS):
             weights = read_exact(files[WEIGHTS], np.float32, (len(vocabulary), len(ROLES)))
-        if LANGUAGE_VECTORS not in files:
+        if LANGUAGE_VOCABULARY not in files:
             return cls(settings, vocabulary, vectors, weights)
 
         with refusing("encoder", directory / LANGUAGE_VOCABULARY):
-            languages = Vocabulary(files[LANGUAGE_VOCABULARY].decode().split("\n"))
-        with refusing("encoder", directory / LANGUAGE_VECTORS):
-            shape = (len(languages), settings.dim // 2)
-            packed = read_exact(files[LANGUAGE_VECTORS], np.uint8, shape)
-            vectors = np.concatenate([vectors, unpack(packed)])
+            languages = Vocabulary(SortedWords(files[LANGUAGE_VOCABULARY]))
+        with refusing("encoder", directory / LANGUAGE_TRANSLATIONS):
+            shape = (len(languages), TRANSLATIONS)
+            translations = read_exact(files[LANGUAGE_TRANSLATIONS], np.uint16, shape)
+            if translations.max() >= len(vocabulary):
+                raise ValueError("a word is translated by an English one that does not exist")
         with refusing("encoder", directory / LANGUAGE_WEIGHTS):
-            columns = read_exact(files[LANGUAGE_WEIGHTS], np.float32, (len(languages), 3))
-            # Queries and passages have the same weights in other languages.
-            weights = np.vstack([weights, columns[:, [0, 0]]])
-            evidence, nearest = columns[:, 1], columns[:, 2].astype(np.int64)
-            if not -1 <= nearest.min() <= nearest.max() < len(vocabulary):
-                raise ValueError("a word is nearest to an English one that does not exist")
+            shape = (len(languages), 1 + TRANSLATIONS)
+            columns = read_exact(files[LANGUAGE_WEIGHTS], np.float16, shape).astype(np.float32)
+            if not (np.isfinite(columns).all() and (columns[:, 1:] >= 0).all()):
+                raise ValueError("a weight is no number, or below 0")
 
-        multilingual = MultilingualVocabulary(vocabulary, languages, evidence, nearest)
+        evidence, shares = columns[:, 0], columns[:, 1:]
+        multilingual = MultilingualVocabulary(vocabulary, languages, evidence, translations, shares)
         return cls(settings, multilingual, vectors, weights)
 
     def encode(
@@ -170,7 +171,7 @@ class StaticEncoder:
         return self.vocabulary.is_english(text[: self.max_tokens * _CHARS_PER_WORD])
 
     def in_english(self, text: str) -> str:
-        """Return the English words that are nearest to those of a text; none if it is English."""
+        """Translate a text word by word; return nothing if it is English."""
         if isinstance(self.vocabulary, Vocabulary):
             return ""
         return self.vocabulary.in_english(text[: self.max_tokens * _CHARS_PER_WORD])
@@ -189,24 +190,11 @@ class StaticEncoder:
         counts = Counter(islice(self._rows(text), self.max_tokens))
         rows = np.fromiter(counts, dtype=np.int64, count=len(counts))
         repeats = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
-        weights = self._weights[role][rows] * np.sqrt(repeats)
+        weights = np.sqrt(repeats)
+        if isinstance(self.vocabulary, MultilingualVocabulary):
+            rows, weights = self.vocabulary.english_rows(rows, weights)
+        weights = self._weights[role][rows] * weights
         return weights @ self._vectors[rows].astype(np.float32)
-
-
-def pack(vectors: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """Put two components from -7 to 7 into a byte, the first into its lower half: (n, dim / 2)."""
-    halves = (vectors + 8).astype(np.uint8)
-    halves = (vectors + 8).astype(np.uint8)
-    packed: NDArray[np.uint8] = halves[:, 0::2] | halves[:, 1::2] << np.uint8(4)
-    return packed
-
-
-def unpack(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return the vectors (n, dim) that `pack` made two components a byte of."""
-    vectors = np.empty((len(packed), 2 * packed.shape[1]), dtype=np.int8)
-    np.subtract(packed & 0x0F, 8, out=vectors[:, 0::2], casting="unsafe")
-    np.subtract(packed >> 4, 8, out=vectors[:, 1::2], casting="unsafe")
-    return vectors
 
 
 def _settings(values: Any) -> StaticSettings:

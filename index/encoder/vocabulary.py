@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +36,55 @@ _IDENTIFIER = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
+class SortedWords(Sequence[str]):
+    """Words in the order of their letters, one a line, looked up in their file.
+
+    A list of them would take 0.1 s to make and 50 MB, for words that most texts have none of.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        breaks = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+        self._starts = np.concatenate([[0], breaks + 1])
+        self._ends = np.append(breaks, len(content))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(len(self))[row]]
+        return self._word(row).decode()
+
+    def row(self, word: str) -> int | None:
+        """Return the row of a word; None if it is none of these."""
+        # The order of UTF-8 is that of its characters. Lone surrogates are in no file.
+        key = word.encode(errors="surrogatepass")
+        row = bisect_left(range(len(self)), key, key=self._word)
+        return row if row < len(self) and self._word(row) == key else None
+
+    def _word(self, row: int) -> bytes:
+        return self._content[self._starts[row] : self._ends[row]]
+
+
 class Vocabulary:
     """The words that have a vector. Safe to share between threads."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
+        self.words = words if isinstance(words, SortedWords) else tuple(words)
+        self._row_of: Callable[[str], int | None]
+        if isinstance(words, SortedWords):
+            self._row_of = words.row
+        else:
+            self._row_of = {word: row for row, word in enumerate(words)}.get
         self._rows_by_identifier = _Remembered(self._identifier_rows)
 
     def __len__(self) -> int:
         return len(self.words)
-
-    @cached_property
-    def _row_of(self) -> dict[str, int]:
-        # Most searches need no word of other languages, whose rows take a tenth of a search to list.
-        return {word: row for row, word in enumerate(self.words)}
 
     def rows(self, text: str) -> Iterable[int]:
         """Return the row of each known word or piece of the text, in their order."""
@@ -61,10 +96,10 @@ class Vocabulary:
 
     def row(self, word: str) -> int | None:
         """Return the row of a whole word in lower case; None if it has none."""
-        return self._row_of.get(word)
+        return self._row_of(word)
 
     def _identifier_rows(self, identifier: str) -> tuple[int, ...]:
-        whole = self._row_of.get(identifier.lower())
+        whole = self.row(identifier.lower())
         if whole is not None:
             return (whole,)
         return tuple(row for part in parts(identifier) for row in self._part_rows(part))
@@ -77,9 +112,9 @@ class Vocabulary:
         while start < len(part) <= _MAX_WORD_CHARS:
             prefix = CONTINUATION if start else ""
             pieces = ((end, prefix + part[start:end]) for end in range(len(part), start, -1))
+            rows_of_pieces = ((end, self.row(piece)) for end, piece in pieces)
             end, row = next(
-                ((end, self._row_of[piece]) for end, piece in pieces if piece in self._row_of),
-                (start + 1, None),
+                ((end, row) for end, row in rows_of_pieces if row is not None), (start + 1, None)
             )
 
             if row is not None:
@@ -95,21 +130,24 @@ class MultilingualVocabulary:
     A text is read as English if English has all its words, or unless they speak against it:
     `evidence` (words,) says for each whole word of the other languages by how much it does, less
     than 0 if it rather is English.
-    `nearest` (words,) has the row of the English word that is nearest to each, or -1. Safe to share
-    between threads.
+    `translations` (words, n) has the rows of the English words that translate each, the best first,
+    and `shares` (words, n) how much each of these counts: they add up to 1, or are 0 for a word
+    without a translation. Safe to share between threads.
     """
 
     def __init__(
         self,
         english: Vocabulary,
         languages: Vocabulary,
-        evidence: Sequence[float] | NDArray[np.float32],
-        nearest: Sequence[int] | NDArray[np.int64],
+        evidence: NDArray[np.float32],
+        translations: NDArray[np.uint16],
+        shares: NDArray[np.float32],
     ) -> None:
         self.english = english
         self.languages = languages
-        self._nearest = nearest
         self._evidence = evidence
+        self._translations = translations
+        self._shares = shares
         self._rows_by_identifier = _Remembered(self._identifier_rows)
         self._english_has = _Remembered(self._is_in_english)
         self._evidence_by_identifier = _Remembered(self._evidence_of)
@@ -122,17 +160,35 @@ class MultilingualVocabulary:
         return self._are_english(identifiers(text))
 
     def in_english(self, text: str) -> str:
-        """Return the English words that are nearest to those of a text; none if it is English."""
+        """Translate a text word by word; return nothing if it is English."""
         return "" if self.is_english(text) else self.word_by_word(text)
 
     def word_by_word(self, text: str) -> str:
-        """Return the English words that are nearest to those of a part of a text that is not English."""
+        """Translate the words of a part of a text that is not English, without a look at the part's language."""
         first = len(self.english)
-        rows = [
-            row if row < first else int(self._nearest[row - first])
-            for row in self.rows_of(identifiers(text))
-        ]
-        return " ".join(self.english.words[row] for row in rows if row >= 0)
+        rows = []
+        for row in self.rows_of(identifiers(text)):
+            if row < first:
+                rows.append(row)
+            elif self._shares[row - first, 0] > 0:
+                rows.append(int(self._translations[row - first, 0]))
+        return " ".join(self.english.words[row] for row in rows)
+
+    def english_rows(
+        self, rows: NDArray[np.int64], weights: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Replace the rows of other languages by those of their translations, which share their weights."""
+        first = len(self.english)
+        is_english = rows < first
+        if is_english.all():
+            return rows, weights
+
+        others = rows[~is_english] - first
+        shares = self._shares[others] * weights[~is_english, None]
+        return (
+            np.concatenate([rows[is_english], self._translations[others].ravel()]),
+            np.concatenate([weights[is_english], shares.ravel()]),
+        )
 
     def rows(self, text: str) -> Iterable[int]:
         """Return the row of each known word or piece of the text, in their order."""

@@ -12,14 +12,14 @@ from purlin.index.encoder import SETTINGS
 from purlin.index.encoder.static import (
     ENGLISH_FILES,
     LANGUAGE_FILES,
-    LANGUAGE_VECTORS,
+    LANGUAGE_TRANSLATIONS,
     LANGUAGE_VOCABULARY,
     LANGUAGE_WEIGHTS,
+    TRANSLATIONS,
     VECTORS,
     VOCABULARY,
     WEIGHTS,
     StaticSettings,
-    pack,
 )
 
 WORDS = [
@@ -57,20 +57,26 @@ def write_static(
     return directory
 
 
-def write_multilingual(directory: Path, evidence: dict[str, float], *, dim: int = 8) -> Path:
-    """Write the encoder of `write_static` with random vectors for words of other languages.
+# Of words of other languages, what translates them in `write_multilingual`.
+TRANSLATIONS_OF = {"datei": {"file": 0.75, "filename": 0.25}, "文件": {"file": 1.0}}
 
-    `evidence` maps each of their words and pieces to how much it speaks against English. Of these,
-    "datei" alone has a nearest English word, "file".
+
+def write_multilingual(directory: Path, evidence: dict[str, float], *, dim: int = 8) -> Path:
+    """Write the encoder of `write_static` with words of other languages.
+
+    `evidence` maps each of their words and pieces to how much it speaks against English.
     """
     write_static(directory, dim=dim)
-    rng = np.random.default_rng(8)
-    scales = rng.random(len(evidence), np.float32)
-    nearest = [WORDS.index("file") if word == "datei" else -1 for word in evidence]
-    columns = np.stack([scales, list(evidence.values()), nearest], axis=1).astype(np.float32)
+    evidence = dict(sorted(evidence.items()))
+    translations = np.zeros((len(evidence), TRANSLATIONS), np.uint16)
+    columns = np.zeros((len(evidence), 1 + TRANSLATIONS), np.float16)
+    columns[:, 0] = list(evidence.values())
+    for row, word in enumerate(evidence):
+        for column, (english, share) in enumerate(TRANSLATIONS_OF.get(word, {}).items()):
+            translations[row, column] = WORDS.index(english)
+            columns[row, 1 + column] = share
 
-    vectors = rng.integers(-7, 8, (len(evidence), dim)).astype(np.int8)
-    np.save(directory / LANGUAGE_VECTORS, pack(vectors))
+    np.save(directory / LANGUAGE_TRANSLATIONS, translations)
     np.save(directory / LANGUAGE_WEIGHTS, columns)
     (directory / LANGUAGE_VOCABULARY).write_text("\n".join(evidence), encoding="utf-8")
     digests = digests_of(directory, *ENGLISH_FILES, *LANGUAGE_FILES)

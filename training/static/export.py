@@ -16,16 +16,16 @@ from purlin.index.encoder.exported import settings_of
 from purlin.index.encoder.static import (
     ENGLISH_FILES,
     LANGUAGE_FILES,
-    LANGUAGE_VECTORS,
+    LANGUAGE_TRANSLATIONS,
     LANGUAGE_VOCABULARY,
     LANGUAGE_WEIGHTS,
     ROLES,
+    TRANSLATIONS,
     VECTORS,
     VOCABULARY,
     WEIGHTS,
     StaticEncoder,
     StaticSettings,
-    pack,
 )
 from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
 from purlin.training.exporting.checks import ExportRefused
@@ -67,31 +67,29 @@ def export_static(
 
 
 def with_languages(
-    base: Path, languages: Vocabulary, vectors: NDArray[np.int8], columns: NDArray[np.float32]
+    base: Path,
+    languages: Vocabulary,
+    translations: NDArray[np.uint16],
+    columns: NDArray[np.float16],
 ) -> StaticEncoder:
     """Return the static encoder `base` with words of other languages; it has no fingerprint of its own.
 
-    `vectors` (words, dim) have 4 bits; `columns` (words, 3) are the scale of each, by how much
-    the word speaks against English, and the row of the nearest English word, or -1.
+    `translations` (words, TRANSLATIONS) has rows of English words; `columns` (words, 1 + TRANSLATIONS)
+    by how much each word speaks against English, and the shares of its translations.
     """
     english = Vocabulary((base / VOCABULARY).read_text(encoding="utf-8").split("\n"))
-    evidence, nearest = columns[:, 1].tolist(), columns[:, 2].astype(int).tolist()
-    vocabulary = MultilingualVocabulary(english, languages, evidence, nearest)
+    evidence, shares = np.split(columns.astype(np.float32), [1], axis=1)
+    vocabulary = MultilingualVocabulary(english, languages, evidence[:, 0], translations, shares)
     settings = settings_of(StaticSettings, json.loads((base / SETTINGS).read_bytes()))
-    return StaticEncoder(
-        settings,
-        vocabulary,
-        np.vstack([np.load(base / VECTORS), vectors]),
-        np.vstack([np.load(base / WEIGHTS), columns[:, [0, 0]]]),
-    )
+    return StaticEncoder(settings, vocabulary, np.load(base / VECTORS), np.load(base / WEIGHTS))
 
 
 def export_languages(
     base: Path,
     out: Path,
     languages: Vocabulary,
-    vectors: NDArray[np.int8],
-    columns: NDArray[np.float32],
+    translations: NDArray[np.uint16],
+    columns: NDArray[np.float16],
     card: Card,
 ) -> StaticEncoder:
     """Write the encoder directory `out`, replacing it: the English words of `base`, and `languages`."""
@@ -99,15 +97,14 @@ def export_languages(
     with replacing_directory(out) as new:
         for name in ENGLISH_FILES:
             shutil.copyfile(base / name, new / name)
-        np.save(new / LANGUAGE_VECTORS, pack(vectors))
+        np.save(new / LANGUAGE_TRANSLATIONS, translations)
         np.save(new / LANGUAGE_WEIGHTS, columns)
         (new / LANGUAGE_VOCABULARY).write_text("\n".join(languages.words), encoding="utf-8")
 
         digests = file_digests(new, (*ENGLISH_FILES, *LANGUAGE_FILES))
         settings = replace(settings, name=card.name, files=digests)
         write_settings(new / SETTINGS, settings, card.details())
-        shape = (len(languages), settings.dim)
-        (new / CARD).write_text(_languages_card_text(card, shape, settings.max_tokens))
+        (new / CARD).write_text(_languages_card_text(card, len(languages), settings.max_tokens))
     return StaticEncoder.load(out)
 
 
@@ -140,12 +137,12 @@ def _card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
     )
 
 
-def _languages_card_text(card: Card, shape: tuple[int, ...], max_tokens: int) -> str:
+def _languages_card_text(card: Card, words: int, max_tokens: int) -> str:
     return card.text(
         "A static text encoder for Purlin, with words of other languages than English: "
-        f"`languages-vectors.npy` has {shape[0]:,} words and pieces with {shape[1]} components each, in 4 bits; "
-        "`languages-weights.npy` has each one's scale, by how much it speaks against English, and the row of the "
-        "nearest English word. The other files are those of an encoder of English texts, whose vectors are the same "
+        f"`languages-translations.npy` has the rows of the {TRANSLATIONS} English words at most that translate each "
+        f"of {words:,} words and pieces, `languages-weights.npy` by how much it speaks against English and the shares "
+        "of these. The other files are those of an encoder of English texts, whose vectors are the same "
         f"here. {FINGERPRINT}",
         {"Longest text": f"{max_tokens:,} words and pieces; the rest is cut off"},
     )

@@ -1,10 +1,7 @@
-"""Add words of other languages to a static encoder: each lies where its translations lie.
+"""Add words of other languages to a static encoder, each with the English words that translate it.
 
-The vectors of English texts stay as they are. A word's vector is the mean of the vectors of the
-English texts whose translations have the word, less most of what all English texts have in common,
-as in the first step of Reimers and Gurevych (2020), who train a student to place translations where
-their teacher places the English texts. A word that occurs in translations of everything, such as an
-article, has a short vector, and counts for little.
+The vectors of English texts stay as they are. A text in another language is read in the English words
+of its translations, which an alignment of translated texts tells: by each as much as it is probable.
 """
 
 from __future__ import annotations
@@ -15,15 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse  # type: ignore[import-untyped]
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from purlin.index.encoder import STATIC_ENCODER, Vectors
-from purlin.index.encoder.static import VECTORS, WEIGHTS, StaticEncoder
+from purlin.index.encoder.static import TRANSLATIONS, StaticEncoder
 from purlin.index.encoder.vocabulary import (
     CONTINUATION,
     MultilingualVocabulary,
@@ -36,14 +32,17 @@ from purlin.training.config import MAX_SEED, check_ranges, ranged
 from purlin.training.data.pairs.rows import read_table_rows
 from purlin.training.exporting.model_card import recipe_card
 from purlin.training.loop.run import Say
+from purlin.training.static.alignment import align, best_translations
 from purlin.training.static.export import export_languages, with_languages
 from purlin.training.static.recipe import StaticExport
 
-# Words of a translation that are read, and characters of a word in the vocabulary.
-MAX_WORDS = 64
+# Words of a translation that is aligned: in longer ones hardly a word tells its translation.
+MAX_WORDS = 24
+# Characters of a word in the vocabulary.
 MAX_WORD_CHARS = 24
 # So often a word or piece must occur to be in the vocabulary, and in a language to tell it.
-MIN_COUNT = 4
+MIN_COUNT = 2
+MIN_TELLING_COUNT = 4
 # Letters that have a piece of their own; Chinese has the most.
 ALPHABET = 6_000
 UNKNOWN = "[UNK]"
@@ -56,10 +55,8 @@ TELLING_ENGLISH = 4.0
 MAX_EVIDENCE = 3.0
 LEAST_SHARE = 2e-6  # of all words, which those have that do not occur
 
-ENCODED_AT_ONCE = 100_000
-COMPARED_AT_ONCE = 4_000
-# Of a word with the English word that it is searched by in texts.
-LEAST_COSINE = 0.5
+# So probable a translation must be to count.
+LEAST_PROBABILITY = 0.05
 
 
 class Translation(NamedTuple):
@@ -76,8 +73,7 @@ class LanguagesRecipe:
     `translations` are tables with the columns `language`, `text` and `english`; `limit` of each
     language, drawn by `seed`, are read, and `held_out` of them are only measured. `english_texts`
     are further tables whose column `english_column` has English, by which words of other languages
-    are told from English ones. The vocabulary has `words` words and pieces. `common` is the share of
-    the mean of all vectors that is taken off each word's.
+    are told from English ones. The vocabulary has `words` words and pieces.
     """
 
     name: str
@@ -85,10 +81,9 @@ class LanguagesRecipe:
     base: Path = STATIC_ENCODER
     english_texts: tuple[Path, ...] = ()
     english_column: str = "docstring"
-    limit: int = ranged(120_000, 10, 10_000_000)
+    limit: int = ranged(300_000, 10, 10_000_000)
     held_out: int = ranged(2_000, 1, 100_000)
-    words: int = ranged(64_000, 10, 1 << 20)
-    common: float = ranged(0.9, 0.0, 1.0)
+    words: int = ranged(200_000, 10, 1 << 20)
     seed: int = ranged(1, 0, MAX_SEED)
     export: StaticExport = field(default_factory=StaticExport)
 
@@ -111,24 +106,19 @@ def add_languages(recipe: LanguagesRecipe, out: Path, *, say: Say) -> Path:
     say(f"translations by language: {counts}")
     languages = choose_pieces(by_language, recipe.words)
     evidence = tell_languages(languages, english, by_language, _english_texts(recipe))
-    nearest = np.full(len(languages), -1)
-    vocabulary = MultilingualVocabulary(english, languages, evidence.tolist(), nearest.tolist())
     say(f"{len(languages):,} words and pieces")
 
-    translations = list(chain.from_iterable(by_language.values()))
-    random.Random(recipe.seed).shuffle(translations)
-    measured, learnt = translations[: recipe.held_out], translations[recipe.held_out :]
-    means = place_words(vocabulary, base, learnt, recipe.common)
-    vectors, scales = round_to_4_bits(means * _length(recipe.base) / _median_length(means))
-
-    nearest = nearest_words(vectors.astype(np.float32), english, np.load(recipe.base / VECTORS))
-    columns = np.stack([scales, evidence, nearest], axis=1).astype(np.float32)
-    encoder = with_languages(recipe.base, languages, vectors, columns)
+    pairs = list(chain.from_iterable(by_language.values()))
+    random.Random(recipe.seed).shuffle(pairs)
+    measured, learnt = pairs[: recipe.held_out], pairs[recipe.held_out :]
+    translations, shares = translate_words(languages, english, learnt)
+    columns = np.hstack([evidence[:, None], shares]).astype(np.float16)
+    encoder = with_languages(recipe.base, languages, translations, columns)
     measure = translation_mrr(encoder, base, measured)
     say(f"MRR of a text's English among {len(measured):,}: {measure:.4f}")
     export = recipe.export
     card = recipe_card(recipe.name, export, export.base_model, {"translations MRR": measure})
-    export_languages(recipe.base, out / recipe.name, languages, vectors, columns, card)
+    export_languages(recipe.base, out / recipe.name, languages, translations, columns, card)
     return out / recipe.name
 
 
@@ -224,7 +214,7 @@ def tell_languages(
         counts = Counter(word for text, _ in translations for word in _words(text))
         total = counts.total()
         for word, count in counts.items():
-            if count >= MIN_COUNT:
+            if count >= MIN_TELLING_COUNT:
                 shares[word] = max(shares.get(word, 0.0), count / total)
         english_counts.update(word for _, text in translations for word in _words(text))
 
@@ -253,85 +243,50 @@ def _evidence(word: str, ratio: float, *, is_english: bool) -> float:
     return min(max(ratio, -1.0), MAX_EVIDENCE)
 
 
-# ---- vectors
+# ---- translations
 
 
-def place_words(
-    vocabulary: MultilingualVocabulary,
-    base: StaticEncoder,
-    translations: Sequence[Translation],
-    common: float,
-) -> Vectors:
-    """Return for each word of other languages (words, dim) the mean of its translations' vectors.
+def translate_words(
+    languages: Vocabulary, english: Vocabulary, translations: Sequence[Translation]
+) -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
+    """Return the rows of the English words (words, TRANSLATIONS) that translate each word, and their shares."""
+    vocabulary = untranslated(english, languages)
+    sources, targets = [], []
+    for text, text_in_english in translations:
+        source = list(islice(vocabulary.rows_of(identifiers(text)), MAX_WORDS + 1))
+        target = list(islice(english.rows(text_in_english), MAX_WORDS + 1))
+        if source and target and max(len(source), len(target)) <= MAX_WORDS:
+            sources.append(source)
+            targets.append(target)
 
-    A text counts for each of its words by one over their number. `common` of the mean of all is
-    taken off.
-    """
-    first, size = len(vocabulary.english), len(vocabulary.languages)
-    sums = np.zeros((size, base.dim), dtype=np.float32)
-    totals = np.zeros(size, dtype=np.float32)
-
-    for start in range(0, len(translations), ENCODED_AT_ONCE):
-        part = translations[start : start + ENCODED_AT_ONCE]
-        shares = _word_shares(vocabulary, [text for text, _ in part])[:, first:]
-        sums += shares.T @ _english_vectors(base, [english for _, english in part])
-        totals += np.asarray(shares.sum(axis=0)).ravel()
-
-    mean = sums.sum(0) / max(totals.sum(), 1e-9)
-    vectors: Vectors = sums / np.maximum(totals, 1e-9)[:, None] - common * mean
-    vectors[totals == 0] = 0.0
-    return vectors
+    is_word = np.array([word.isalpha() and len(word) > 1 for word in english.words])
+    rows, shares = best_translations(
+        align(sources, targets),
+        len(vocabulary),
+        is_word,
+        count=TRANSLATIONS,
+        least=LEAST_PROBABILITY,
+    )
+    first = len(english)
+    return rows[first:].astype(np.uint16), shares[first:]
 
 
-def _word_shares(vocabulary: MultilingualVocabulary, texts: Sequence[str]) -> Any:
-    """Return a sparse matrix (texts, words): one over the number of a text's words for each of them."""
-    rows_by_text = [
-        list(islice(vocabulary.rows_of(identifiers(text)), MAX_WORDS)) for text in texts
-    ]
-    sizes = np.array(list(map(len, rows_by_text)))
-    shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    columns = np.fromiter(chain.from_iterable(rows_by_text), dtype=np.int64, count=starts[-1])
-    return sparse.csr_matrix((shares, columns, starts), shape=(len(texts), len(vocabulary)))
+def untranslated(english: Vocabulary, languages: Vocabulary) -> MultilingualVocabulary:
+    """Return the vocabulary of English and other languages, whose words say nothing yet."""
+    empty = np.zeros((len(languages), TRANSLATIONS))
+    return MultilingualVocabulary(
+        english,
+        languages,
+        empty[:, 0].astype(np.float32),
+        empty.astype(np.uint16),
+        empty.astype(np.float32),
+    )
 
 
 def _english_vectors(base: StaticEncoder, texts: Sequence[str]) -> Vectors:
     """Return unit vectors (texts, dim) half way between those of a query and of a passage."""
     both = base.encode(texts, role="query") + base.encode(texts, role="passage")
     return _unit(both)
-
-
-def _length(base: Path) -> float:
-    """The median length of a weighted vector of an English word."""
-    weights = np.load(base / WEIGHTS).mean(axis=1, keepdims=True)
-    return _median_length(np.load(base / VECTORS) * weights)
-
-
-def _median_length(vectors: Vectors) -> float:
-    lengths = np.linalg.norm(vectors, axis=1)
-    return float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0
-
-
-def round_to_4_bits(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return the vectors (words, dim) in whole numbers from -7 to 7, and each one's scale (words,)."""
-    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12).astype(np.float32) / 7
-    return np.rint(vectors / scales[:, None]).astype(np.int8), scales
-
-
-def nearest_words(
-    vectors: Vectors, english: Vocabulary, english_vectors: NDArray[np.int8]
-) -> NDArray[np.int64]:
-    """Return the row of the English word (words,) whose vector is nearest to each, or -1 if none is near."""
-    is_word = np.array([word.isalpha() and len(word) > 1 for word in english.words])
-    words = _unit(english_vectors.astype(np.float32))
-    words[~is_word] = 0.0
-    nearest = np.empty(len(vectors), dtype=np.int64)
-
-    for start in range(0, len(vectors), COMPARED_AT_ONCE):
-        part = slice(start, start + COMPARED_AT_ONCE)
-        cosines = _unit(vectors[part]) @ words.T
-        nearest[part] = np.where(cosines.max(axis=1) >= LEAST_COSINE, cosines.argmax(axis=1), -1)
-    return nearest
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from purlin.index.encoder import ENSEMBLE_ENCODER, STATIC_ENCODER, load_encoder
 from purlin.index.encoder.ensemble import PROJECTION, EnsembleEncoder
 from purlin.index.encoder.static import (
-    LANGUAGE_VECTORS,
+    LANGUAGE_TRANSLATIONS,
     LANGUAGE_VOCABULARY,
     LANGUAGE_WEIGHTS,
+    TRANSLATIONS,
     VECTORS,
     WEIGHTS,
     StaticEncoder,
     StaticSettings,
-    pack,
-    unpack,
 )
-from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
+from purlin.index.encoder.vocabulary import MultilingualVocabulary, SortedWords
 from purlin.index.errors import Damaged
+from purlin.index.records import Role
 from tests.support.paths import ROOT
 from tests.support.static_files import (
     WORDS,
@@ -56,6 +56,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def encoder(directory: Path) -> StaticEncoder:
     return StaticEncoder.load(directory)
+
+
+@pytest.fixture(scope="module")
+def english_encoder(tmp_path_factory: pytest.TempPathFactory) -> StaticEncoder:
+    return StaticEncoder.load(write_static(tmp_path_factory.mktemp("encoders") / "english"))
 
 
 @pytest.fixture(scope="module")
@@ -109,38 +114,36 @@ def test_questions_and_searches_of_this_repository_are_read_as_english(
 # ---- vectors
 
 
-def test_vectors_are_sums_over_the_words_of_both_vocabularies(
-    directory: Path, encoder: StaticEncoder
+@pytest.mark.parametrize("role", ["query", "passage"])
+def test_words_of_other_languages_have_the_vectors_of_their_translations(
+    directory: Path, encoder: StaticEncoder, role: Role
 ) -> None:
     vectors, weights = np.load(directory / VECTORS), np.load(directory / WEIGHTS)
-    their_vectors = unpack(np.load(directory / LANGUAGE_VECTORS))
-    scales = np.load(directory / LANGUAGE_WEIGHTS)[:, 0]
-    rows = {word: row for row, word in enumerate(EVIDENCE)}
-
-    # "response" is known of English alone, "file" of both: here it is that of the other language.
+    # "response" is known of English alone, "lesen" has no translation, "datei" occurs twice.
+    amounts = {
+        "file": 0.75 * np.sqrt(2) + 1,
+        "filename": 0.25 * np.sqrt(2),
+        "response": 1,
+    }
     expected = np.zeros(8)
-    for word in ("datei", "lesen", "file", "чита", "##ть"):
-        expected += float(scales[rows[word]]) * their_vectors[rows[word]].astype(float)
-    response = WORDS.index("response")
-    expected += float(weights[response, 0]) * vectors[response].astype(float)
+    for word, amount in amounts.items():
+        row = WORDS.index(word)
+        column = ("query", "passage").index(role)
+        expected += float(amount * weights[row, column]) * vectors[row].astype(float)
 
-    vector = encoder.encode(["Datei lesen: file response, читать"], role="query")[0]
+    vector = encoder.encode(["Datei lesen: datei response, 文件"], role=role)[0]
     np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-6)
 
 
 @given(st.text(max_size=80), st.sampled_from(["query", "passage"]))
 def test_english_texts_keep_their_vectors(
-    tmp_path_factory: pytest.TempPathFactory, text: str, role: str
+    encoder: StaticEncoder, english_encoder: StaticEncoder, text: str, role: Role
 ) -> None:
-    base = tmp_path_factory.getbasetemp() / "english-alone"
-    if not base.exists():
-        write_static(base)
-    alone = StaticEncoder.load(base)
-    joined = MultilingualVocabulary(
-        Vocabulary(WORDS), Vocabulary(list(EVIDENCE)), list(EVIDENCE.values()), [-1] * len(EVIDENCE)
-    )
+    joined = encoder.vocabulary
+    assert isinstance(joined, MultilingualVocabulary)
     if joined.is_english(text):
-        assert list(joined.rows(text)) == list(alone.vocabulary.rows(text))
+        alone = english_encoder.encode([text], role=role)
+        assert np.array_equal(encoder.encode([text], role=role), alone)
     # Any text has rows that exist, whatever its language.
     assert all(0 <= row < len(joined) for row in joined.rows(text))
 
@@ -167,7 +170,8 @@ def test_the_transformer_of_an_ensemble_reads_other_languages_in_english_words()
     matrix = np.load(ENSEMBLE_ENCODER / PROJECTION)
     # The last has no word that is known of any language.
     texts = ["read the file", "die Datei lesen", "", "прочитать файл", "ᚠᚢᚦᚨᚱᚲ"]
-    translated = [texts[0], "file read", "", "read file", texts[-1]]
+    translated = [static.in_english(text) or text for text in texts]
+    assert translated == [texts[0], "the file read", "", "read file", texts[-1]]
     progress: list[int] = []
     vectors = ensemble.encode(texts, role="query", progress=progress.append)
 
@@ -213,19 +217,23 @@ def test_each_language_finds_english(released_static: StaticEncoder, query: str)
     assert scores.argmax() == 0
 
 
+@given(
+    st.sets(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))), st.text()
+)
+def test_sorted_words_are_looked_up_in_their_file(words: set[str], missing: str) -> None:
+    in_order = sorted({*words, "word"})
+    vocabulary = SortedWords("\n".join(in_order).encode())
+    assert list(vocabulary) == in_order
+    assert vocabulary[1:] == in_order[1:]
+    assert [vocabulary.row(word) for word in in_order] == list(range(len(in_order)))
+    assert vocabulary.row(missing) == (in_order.index(missing) if missing in in_order else None)
+    assert vocabulary.row("\ud800") is None
+
+
 # ---- files
 
 
-@given(st.lists(st.lists(st.integers(-7, 7), min_size=6, max_size=6), min_size=1, max_size=9))
-def test_two_components_are_packed_into_a_byte(rows: list[list[int]]) -> None:
-    vectors = np.array(rows, dtype=np.int8)
-    packed = pack(vectors)
-    assert (packed.dtype, packed.shape) == (np.uint8, (len(rows), 3))
-    assert packed[0, 0] == (rows[0][0] + 8) + 16 * (rows[0][1] + 8)
-    assert np.array_equal(unpack(packed), vectors)
-
-
-@pytest.mark.parametrize("name", [LANGUAGE_VECTORS, LANGUAGE_WEIGHTS, LANGUAGE_VOCABULARY])
+@pytest.mark.parametrize("name", [LANGUAGE_TRANSLATIONS, LANGUAGE_WEIGHTS, LANGUAGE_VOCABULARY])
 def test_all_files_of_other_languages_or_none_are_there(tmp_path: Path, name: str) -> None:
     directory = write_multilingual(tmp_path / "static", EVIDENCE)
     files = json.loads((directory / "encoder.json").read_text())["files"]
@@ -238,13 +246,14 @@ def test_all_files_of_other_languages_or_none_are_there(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        (LANGUAGE_VECTORS, np.zeros((3, 4), np.uint8)),
-        (LANGUAGE_VECTORS, np.zeros((len(EVIDENCE), 8), np.int8)),
-        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 2), np.float32)),
-        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 3), np.float64)),
-        # The nearest English word is none of those that there are.
-        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 3), len(WORDS), np.float32)),
-        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 3), -2, np.float32)),
+        (LANGUAGE_TRANSLATIONS, np.zeros((3, TRANSLATIONS), np.uint16)),
+        (LANGUAGE_TRANSLATIONS, np.zeros((len(EVIDENCE), TRANSLATIONS), np.int16)),
+        # These English words do not exist.
+        (LANGUAGE_TRANSLATIONS, np.full((len(EVIDENCE), TRANSLATIONS), len(WORDS), np.uint16)),
+        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), TRANSLATIONS), np.float16)),
+        (LANGUAGE_WEIGHTS, np.zeros((len(EVIDENCE), 1 + TRANSLATIONS), np.float32)),
+        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 1 + TRANSLATIONS), np.nan, np.float16)),
+        (LANGUAGE_WEIGHTS, np.full((len(EVIDENCE), 1 + TRANSLATIONS), -1, np.float16)),
     ],
 )
 def test_files_of_another_shape_are_refused(tmp_path: Path, name: str, content: np.ndarray) -> None:

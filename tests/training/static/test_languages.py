@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from purlin.cli.commands import app as command_line
 from purlin.index.encoder.static import ENGLISH_FILES, LANGUAGE_WEIGHTS, StaticEncoder
-from purlin.index.encoder.vocabulary import MultilingualVocabulary, Vocabulary
+from purlin.index.encoder.vocabulary import Vocabulary
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.static.languages import (
     LanguagesRecipe,
     Translation,
     add_languages,
-    place_words,
     read_translations,
     tell_languages,
+    translate_words,
 )
 from tests.support.files import write_jsonl
 from tests.support.static_files import WORDS, write_static
@@ -67,7 +67,7 @@ def test_a_run_adds_words_and_keeps_english(recipe: LanguagesRecipe, tmp_path: P
     texts = ["get the file", "javascript response", ""]
     assert np.array_equal(encoder.encode(texts, role="query"), base.encode(texts, role="query"))
 
-    # Each word lies nearest to its own translation.
+    # Each word has the vector of its own translation.
     english = base.encode(list(GERMAN), role="passage")
     for language in (GERMAN, FRENCH):
         own_words = [word for word in language.values() if word not in WORDS]
@@ -82,29 +82,24 @@ def test_a_run_adds_words_and_keeps_english(recipe: LanguagesRecipe, tmp_path: P
     assert f"{settings['measures']['translations MRR']:.4f}" in said[-1]
 
 
-def test_words_lie_at_the_mean_of_their_translations(tmp_path: Path) -> None:
-    base = StaticEncoder.load(write_static(tmp_path / "base"))
-    languages = Vocabulary(["datei", "hole", "nie"])
-    vocabulary = MultilingualVocabulary(Vocabulary(WORDS), languages, [3.0] * 3, [-1] * 3)
+def test_words_have_the_rows_of_their_translations() -> None:
+    languages, english = Vocabulary(["datei", "hole", "nie"]), Vocabulary(WORDS)
     translations = [
         Translation("hole datei", "get file"),
-        Translation("datei", "filename"),
-        Translation("datei response", "response"),
+        Translation("hole datei", "get file 2"),
+        # Pieces of words translate nothing, and long texts tell little.
+        Translation("datei", "prefix"),
+        Translation("datei", "file"),
+        Translation("hole " * 30, "name " * 30),
+        Translation("", "name"),
+        Translation("nie", "unknown"),
     ]
-
-    # From the definition, in a loop: "response" has its own row, but takes its half of the text.
-    sums, totals = np.zeros((3, 8)), np.zeros(3)
-    for (_, english), words in zip(translations, ([1, 0], [0], [0]), strict=True):
-        both = sum(base.encode([english], role=role)[0] for role in ("query", "passage"))
-        share = 1 / (2 if english != "filename" else 1)
-        for row in words:
-            sums[row] += share * both / np.linalg.norm(both)
-            totals[row] += share
-    mean = sums.sum(0) / totals.sum()
-    expected = [sums[0] / totals[0] - 0.9 * mean, sums[1] / totals[1] - 0.9 * mean, np.zeros(8)]
-
-    vectors = place_words(vocabulary, base, translations, 0.9)
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    rows, shares = translate_words(languages, english, translations)
+    assert [WORDS[row] for row in rows[:2, 0]] == ["file", "get"]
+    assert shares[2].tolist() == [0, 0, 0]
+    np.testing.assert_allclose(shares[:2].sum(axis=1), 1, rtol=1e-6)
+    used = {WORDS[row] for row in rows[shares > 0]}
+    assert used <= {"file", "get", "pre"}
 
 
 def test_words_tell_languages_by_their_frequency() -> None:
@@ -177,4 +172,4 @@ def test_the_command_trains_and_tells_what_it_wrote(
     result = CliRunner().invoke(command_line, arguments)
     assert result.exit_code == 0, result.output
     assert "tiny" in result.output
-    assert np.load(tmp_path / "out/tiny" / LANGUAGE_WEIGHTS).shape[1] == 3
+    assert np.load(tmp_path / "out/tiny" / LANGUAGE_WEIGHTS).shape[1] == 4
