@@ -111,7 +111,7 @@ class EnsembleEncoder:
         return next(filter(None, (part.in_english(text) for part in multilingual)), "")
 
     def word_by_word(self, text: str) -> str:
-        """Return the English words nearest to those of a part of a text that is not English."""
+        """Translate the words of a part of a text that is not English, one by one."""
         multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
         return next(filter(None, (part.word_by_word(text) for part in multilingual)), "")
 

@@ -177,7 +177,7 @@ class StaticEncoder:
         return self.vocabulary.in_english(text[: self.max_tokens * _CHARS_PER_WORD])
 
     def word_by_word(self, text: str) -> str:
-        """Return the English words that are nearest to those of a part of a text that is not English."""
+        """Translate the words of a part of a text that is not English, one by one."""
         if isinstance(self.vocabulary, Vocabulary):
             return ""
         return self.vocabulary.word_by_word(text[: self.max_tokens * _CHARS_PER_WORD])

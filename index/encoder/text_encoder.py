@@ -82,7 +82,7 @@ def in_english(encoder: TextEncoder, text: str) -> str:
 
 
 def word_by_word(encoder: TextEncoder, text: str) -> str:
-    """Return the English words nearest to those of a part of a text that is not English.
+    """Translate the words of a part of a text that is not English, one by one.
 
     None are returned if the encoder knows no other language.
     """

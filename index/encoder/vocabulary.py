@@ -164,7 +164,7 @@ class MultilingualVocabulary:
         return "" if self.is_english(text) else self.word_by_word(text)
 
     def word_by_word(self, text: str) -> str:
-        """Translate the words of a part of a text that is not English, without a look at the part's language."""
+        """Translate the words of a part of a text that is not English, one by one."""
         first = len(self.english)
         rows = []
         for row in self.rows_of(identifiers(text)):

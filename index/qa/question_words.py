@@ -42,7 +42,6 @@ _UNSPACED_NOUNS = {
     "class": r"クラス|父类|类|클래스",
     "type": r"型|类型|타입|자료형",
 }
-_NEVER = "(?!)"
 _WHICH = (
     r"welche[nrsm]?|was für ein\w*|quel(?:le)?s?|qu[eé]|cu[aá]l(?:es)?|quale?|che|qual|quais|welke?|wat voor"
     r"|któr[yaemj]+|jak(?:i|a|ie|im|iej|ą|ého|á|é|ý|ou)|kter[ýáéoumj]+|vilke[nt]|hvilke[nt]?"
@@ -152,7 +151,7 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
         r"|standardverdi(?:en)?|oletusarvo\w*|(?:значение |значения )?по умолчанию"
         r"|(?:значення )?за замовчуванням",
         r"(?:の)?(?:デフォルト|既定|規定|初期)(?:値)?(?:は(?:何|いくつ)(?:です)?か?)?|默认值?|預設值?"
-        r"|缺省值?|기본값?",
+        r"|缺省值?|기본 ?값(?:[은이])?(?: 무엇\w*)?",
     ),
     (
         "what does {} return",
@@ -206,45 +205,5 @@ FRAMES: tuple[tuple[str, str, str], ...] = (
         r"|hvad (?:er|betyder)|hva (?:er|betyr)|mi(?:kä|tä) (?:on|tarkoittaa)|что (?:такое|значит|означает)"
         r"|що (?:таке|означає)",
         r"(?:とは)?何(?:です|なの)?か$|とは(?:何)?$|(?:是)?什么(?:意思)?$|是什么|무엇(?:인가요|입니까)?",
-    ),
-)
-# Words that single words of a dictionary hardly tell, wherever a question has them.
-WORDS: tuple[tuple[str, str, str], ...] = (
-    (
-        "exception",
-        r"ausnahmen?|excepci[oó]n(?:es)?|eccezion[ei]|exceç(?:ão|ões)|uitzondering|wyjąt(?:ek|ki|ku)"
-        r"|výjimk[auy]"
-        r"|undantag|undtagelse|unntak|poikkeus|исключени\w|винят\w{2}",
-        r"例外|异常|異常|예외",
-    ),
-    ("if", r"wenn|falls|si|s'il|jeśli|jeżeli|gdy|když|pokud|hvis|jos|если|якщо", r"如果|若"),
-    (
-        "where",
-        r"wo|où|dónde|dove|onde|waar|gdzie|kde|hvor|missä|где|куда",
-        r"どこ|哪里|哪裡|어디",
-    ),
-    *(
-        (english, _NEVER, words)
-        for english, words in (
-            ("error", r"エラー|错误|錯誤|오류"),
-            ("variable", r"変数|变量|變數|변수"),
-            ("string", r"文字列|字符串|字串|문자열"),
-            ("integer", r"整数|整數|정수"),
-            ("object", r"オブジェクト|对象|物件|객체"),
-            ("dictionary", r"辞書|字典"),
-            ("list", r"リスト|列表|리스트"),
-            ("without", r"なし(?:で|の)?|不带|没有|없이"),
-        )
-    ),
-    *(
-        (noun, _NEVER, words)
-        for noun, words in _UNSPACED_NOUNS.items()
-        if noun not in ("exception", "type")
-    ),
-    (
-        "",
-        rf"{_WHICH}|was|wie|wann|wer|ob|quoi|qui|d'un|c'est|est-ce|cosa|wat|hoe|co|jak|jest|vad|hvad|hva"
-        rf"|mitä|что|как|ли|що",
-        r"何(?:という)?|どの|どれ|どんな|です|ます|ません|什么|哪[个個些]|这个|那个|吗|무엇|어떤",
     ),
 )

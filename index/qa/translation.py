@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from purlin.index.encoder import TextEncoder, in_english, word_by_word
-from purlin.index.encoder.vocabulary import identifiers
-from purlin.index.qa.question_words import FRAMES, WORDS
-from purlin.index.search.lexical.languages import ENGLISH, LANGUAGES
+from purlin.index.qa.question_words import FRAMES
 
 # A name has a mark in it or a capital after its first letter, or is called.
 _NAME = re.compile(
@@ -28,25 +26,14 @@ _LATIN = re.compile(rf"{_NAME.pattern}|[A-Za-z]\w*\*?|\b\d[\w.]*", re.ASCII)
 _OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
 # Fewer words in Latin letters tell no language.
 _FEWEST_WORDS = 2
+_QUESTION_WORDS = frozenset(("what", "which", "how", "who"))
 # Wordings of the table that English questions have, too.
 _ALSO_ENGLISH = frozenset(("comment", "in version"))
 
-# Of all languages but English, without marks.
-_COMMON = frozenset().union(
-    *(language.common for language in LANGUAGES.values() if language is not ENGLISH)
-)
-
-_Wordings = list[tuple[str, re.Pattern[str]]]
-
-
-def _wordings(table: tuple[tuple[str, str, str], ...]) -> _Wordings:
-    return [
-        (english, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE))
-        for english, spaced, unspaced in table
-    ]
-
-
-_FRAMES, _WORDS = _wordings(FRAMES), _wordings(WORDS)
+_FRAMES = [
+    (frame, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE))
+    for frame, spaced, unspaced in FRAMES
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +56,13 @@ def foreign_question(encoder: TextEncoder, question: str) -> ForeignQuestion | N
         return None
 
     names = _LATIN if _OTHER_SCRIPT.search(text) else _NAME
-    translated = filter(None, _translated(encoder, rest, names))
+    words = " ".join(_translated(encoder, rest, names)).split()
+    if wording:
+        # The frame has them.
+        words = [word for word in words if word not in _QUESTION_WORDS]
+
     return ForeignQuestion(
-        " ".join(frame.replace("{}", " ".join(translated)).split()),
+        " ".join(frame.replace("{}", " ".join(words)).split()),
         " ".join(frame.replace("{}", rest).split()),
     )
 
@@ -103,21 +94,7 @@ def _translated(encoder: TextEncoder, text: str, names: re.Pattern[str]) -> Iter
     """Yield the names of a text, and the English words for what is between them."""
     start = 0
     for name in names.finditer(text):
-        yield _in_english_words(encoder, text[start : name.start()])
+        yield word_by_word(encoder, text[start : name.start()])
         yield name[0]
         start = name.end()
-    yield _in_english_words(encoder, text[start:])
-
-
-def _in_english_words(encoder: TextEncoder, text: str, wordings: _Wordings = _WORDS) -> str:
-    """Return the words of the table that a text without names has, and the others one by one."""
-    if not wordings:
-        return word_by_word(encoder, " ".join(filter(_tells, identifiers(text))))
-    english, wording = wordings[0]
-    parts = (_in_english_words(encoder, part, wordings[1:]) for part in wording.split(text))
-    return f" {english} ".join(parts)
-
-
-def _tells(word: str) -> bool:
-    """Return whether a word is none of the most common ones of its language, which dictionaries mistake."""
-    return word.lower() not in _COMMON
+    yield word_by_word(encoder, text[start:])
