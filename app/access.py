@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from purlin.app.keys import SCOPES, Key
+from purlin.app.keys import SCOPES, Key, Keyring
 from purlin.app.problems import reply, responses
 from purlin.app.shared import Shared
 
@@ -97,23 +97,18 @@ class Access:
         self,
         app: ASGIApp,
         *,
-        keys: Sequence[Key],
+        keyring: Keyring,
         routes: Sequence[BaseRoute],
         hosts: Sequence[str] = (),
         shared: Shared | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
-        self._keys = keys
+        self._keyring = keyring
         self._routes = routes
         self._hosts = hosts
-
-        shared = shared or Shared()
-        self._rates = {
-            key.name: _Rate(key.per_minute, shared, number, clock)
-            for number, key in enumerate(keys)
-            if key.per_minute is not None
-        }
+        self._shared = shared or Shared()
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point. Puts the name and scopes of the key in the request's state."""
@@ -134,12 +129,14 @@ class Access:
         # Where nothing can be changed, no key helps: the router says so.
         if scopes == ("admin",) and not self._has_route(scope):
             scopes = SCOPES
-        if not self._keys:
+        keys = self._keyring.keys
+        if not keys:
             return self._refusal_without_keys(scope, scopes)
 
-        key = self._find(_bearer(scope))
-        if key is None:
+        number = _find(keys, _bearer(scope))
+        if number is None:
             return _unknown_key()
+        key = keys[number]
         scope.setdefault("state", {}).update(key=key.name, scopes=key.scopes)
         if key.scopes.isdisjoint(scopes):
             return _forbidden(
@@ -147,7 +144,7 @@ class Access:
                 "ask whoever runs the server for one."
             )
 
-        wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
+        wait_s = _take_use(self._shared, number, key, self._clock())
         return _too_many_requests(key, wait_s) if wait_s else None
 
     def _has_route(self, scope: Scope) -> bool:
@@ -168,44 +165,41 @@ class Access:
             "names that lead here, which protects it from pages of other sites, or PURLIN_KEYS."
         )
 
-    def _find(self, secret: bytes) -> Key | None:
-        """Return the key with this secret; all are compared, so that timing reveals nothing."""
-        digest = hashlib.sha256(secret).digest()
-        match = None
-        for key in self._keys:
-            if hmac.compare_digest(key.digest, digest):
-                match = key
-        return match
+
+def _find(keys: Sequence[Key], secret: bytes) -> int | None:
+    """Return the number of the key with this secret; all are compared, so that timing reveals nothing."""
+    digest = hashlib.sha256(secret).digest()
+    match = None
+    for number, key in enumerate(keys):
+        if hmac.compare_digest(key.digest, digest):
+            match = number
+    return match
 
 
-class _Rate:
-    """A leaky bucket of the uses of a key, in the table that all workers share.
+def _take_use(shared: Shared, number: int, key: Key, now: float) -> float:
+    """Count a use of a key, and return 0.0, or return the seconds until there is room for one.
 
-    It drains at the rate of the key and holds BURST_S of it, at least one use.
+    The uses are a leaky bucket in the table that all workers share. It drains at the rate of the key and
+    holds BURST_S of it, at least one use. Another key at this number, after keys were read again, begins
+    with an empty one.
     """
+    if key.per_minute is None:
+        return 0.0
+    per_s = key.per_minute / 60
+    capacity = max(1.0, per_s * BURST_S)
+    # As many bits as a cell holds exactly.
+    mark = float(int.from_bytes(key.digest[:6]))
 
-    def __init__(
-        self, per_minute: int, shared: Shared, number: int, clock: Callable[[], float]
-    ) -> None:
-        self._per_s = per_minute / 60
-        self._capacity = max(1.0, self._per_s * BURST_S)
-        self._shared = shared
-        self._number = number
-        self._clock = clock
+    with shared.locked():
+        uses = shared.rate_uses[number] if shared.rate_keys[number] == mark else 0.0
+        current = max(0.0, uses - (now - shared.rate_times[number]) * per_s)
+        # Sums of fractions may miss a whole use by a rounding error.
+        excess = round(current + 1.0 - capacity, 9)
+        shared.rate_uses[number] = current + (excess <= 0)
+        shared.rate_times[number] = now
+        shared.rate_keys[number] = mark
 
-    def take(self) -> float:
-        """Count a use and return 0.0, or return the seconds until there is room for one."""
-        uses, times = self._shared.rate_uses, self._shared.rate_times
-
-        with self._shared.locked():
-            now = self._clock()
-            current = max(0.0, uses[self._number] - (now - times[self._number]) * self._per_s)
-            # Sums of fractions may miss a whole use by a rounding error.
-            excess = round(current + 1.0 - self._capacity, 9)
-            uses[self._number] = current + (excess <= 0)
-            times[self._number] = now
-
-        return max(0.0, round(excess / self._per_s, 6))
+    return max(0.0, round(excess / per_s, 6))
 
 
 def _bearer(scope: Scope) -> bytes:

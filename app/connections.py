@@ -22,6 +22,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from purlin.app.keys import Keyring
 from purlin.app.problems import reply
 from purlin.index.errors import InvalidInput
 
@@ -243,7 +244,24 @@ class Server(uvicorn.Server):
 
     Uvicorn closes each connection after its reply once, at the beginning. One accepted at that moment
     would stay open, and a client that goes on sending would keep the server from ending in time.
+
+    It reads the keys of `keyring` again when they are outdated.
     """
+
+    _reading_keys: asyncio.Task[None] | None = None
+
+    def __init__(self, config: uvicorn.Config, keyring: Keyring) -> None:
+        super().__init__(config)
+        self._keyring = keyring
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is due; uvicorn calls this ten times a second."""
+        is_reading = self._reading_keys is not None and not self._reading_keys.done()
+        if self._keyring.is_outdated and not is_reading:
+            # A disk that stands still does not hold up the server.
+            reading = asyncio.to_thread(self._keyring.read_again)
+            self._reading_keys = asyncio.create_task(reading)
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections; more than are accepted at a time wait in the kernel."""

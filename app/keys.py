@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ MAX_API_KEYS = MAX_RATES
 MAX_KEYS_BYTES = 2**20
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HASHED = "sha256:"
+
+_log = logging.getLogger("purlin.keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def read_keys_file(path: Path) -> tuple[Key, ...]:
-    """Read keys from a file, see `parse_keys`. Raises InvalidInput."""
+def read_keys_file(path: Path) -> str:
+    """Return the text of a file of keys. Raises InvalidInput."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_KEYS_BYTES + 1)
@@ -71,25 +74,51 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
         raise InvalidInput(
             f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys."
         )
-    return parse_keys(text, str(path))
+    return text
 
 
-def configured_keys(text: str, file: Path | None) -> tuple[Key, ...]:
-    """Return the keys of the settings `keys` and `keys_file`.
+class Keyring:
+    """The keys of the settings `keys` and `keys_file`; after SIGHUP the file is read again.
 
-    Raises InvalidInput, also for one that is set but has no key: such a server would let all in.
+    `text` is where they were read from. Raises InvalidInput, also for a setting that has no key: such a
+    server would let all in.
     """
-    if file is not None and text:
-        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
 
-    keys = parse_keys(text, "PURLIN_KEYS") if file is None else read_keys_file(file)
-    if not keys and (text or file):
-        raise InvalidInput(
-            f"{file or 'PURLIN_KEYS'} has no key, and a server without keys answers everyone: "
-            "add one, which `purlin key` makes, or unset the variable."
-        )
+    def __init__(self, text: str = "", file: Path | None = None) -> None:
+        if file is not None and text:
+            raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
 
-    return keys
+        self._file = file
+        self.is_outdated = False
+        self.take(text if file is None else read_keys_file(file))
+
+    def take(self, text: str) -> None:
+        """Replace all keys by those of a text. Raises InvalidInput, and keeps them then."""
+        keys = parse_keys(text, str(self._file or "PURLIN_KEYS"))
+        if not keys and (text or self._file):
+            raise InvalidInput(
+                f"{self._file or 'PURLIN_KEYS'} has no key, and a server without keys answers "
+                "everyone: add one, which `purlin key` makes, or unset the variable."
+            )
+        self.text, self.keys = text, keys
+
+    def note_hangup(self, *_: object) -> None:
+        """Handle SIGHUP: keys are read when the server gets to it."""
+        self.is_outdated = True
+
+    def read_again(self) -> None:
+        """Read the file again; keys that cannot be used leave those before, which is logged."""
+        self.is_outdated = False
+        if self._file is None:
+            _log.warning("SIGHUP changes nothing: it reads PURLIN_KEYS_FILE, which is not set")
+            return
+
+        try:
+            self.take(read_keys_file(self._file))
+        except InvalidInput as error:
+            _log.error("the keys stay as they were: %s", error.message)
+        else:
+            _log.info("%d keys were read again from %s", len(self.keys), self._file)
 
 
 def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> tuple[str, str]:

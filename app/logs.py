@@ -16,6 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PATH_CHARS = 200
+MAX_ADDRESS_CHARS = 64
 # Asked every few seconds by proxies and Prometheus: only failures say something.
 PROBES = frozenset(["/livez", "/readyz", "/metrics"])
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -83,8 +84,8 @@ class Sent:
 class RequestLog:
     """ASGI middleware that gives a request its ids, returns `X-Request-ID` and logs one line.
 
-    The line has method, path and the name of the key: no query, no text and no secret. Probes that
-    succeed have none.
+    The line has method, path, the client's address and the name of the key: no query, no text and no
+    secret. Probes that succeed have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -125,6 +126,9 @@ def _request_fields(scope: Scope, status: int, started: float) -> dict[str, Any]
         "took_ms": round((time.perf_counter() - started) * 1000, 3),
     }
 
+    if client := scope.get("client"):
+        # A proxy's header may have anything in its place.
+        fields["client"] = client[0][:MAX_ADDRESS_CHARS]
     if key := scope.get("state", {}).get("key"):
         fields["key"] = key
     return fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from purlin.app import access, logs, problems
 from purlin.app.agents import mcp_http
 from purlin.app.connections import Connection, Server, accepted_at_once, bind, url_of
 from purlin.app.encoding import Encoders
-from purlin.app.keys import Key, configured_keys
+from purlin.app.keys import Keyring
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
@@ -31,6 +32,7 @@ from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
 from purlin.index import builds
+from purlin.index.builds.catalogs import CLASSIFIERS, CORPORA
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import ENCODERS, TextEncoder
 from purlin.index.encoder.tuning import load_tuned, summary
@@ -68,15 +70,18 @@ class _App(FastAPI):
 
 
 def create_app(
-    settings: Settings, encoder: TextEncoder | None = None, shared: Shared | None = None
+    settings: Settings,
+    encoder: TextEncoder | None = None,
+    shared: Shared | None = None,
+    keyring: Keyring | None = None,
 ) -> FastAPI:
     """Make the HTTP service; `shared` is what the workers of a server have in common.
 
-    Only the keys are read now. The app loads `settings.encoder` when it starts, unless `encoder` is
-    given. Raises InvalidInput for invalid keys, and NotFound if the environment asks for OpenTelemetry
-    spans but the packages for them are not installed.
+    Only the keys are read now, unless `keyring` has them. The app loads `settings.encoder` when it
+    starts, unless `encoder` is given. Raises InvalidInput for invalid keys, and NotFound if the
+    environment asks for OpenTelemetry spans but the packages for them are not installed.
     """
-    keys = configured_keys(settings.keys.get_secret_value(), settings.keys_file)
+    keyring = keyring or settings.keyring()
     shared = shared or Shared()
     metrics = Metrics(shared)
     spans = _spans(os.environ)
@@ -85,8 +90,8 @@ def create_app(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin-search"),
-        lifespan=_lifespan(settings, encoder, keys, metrics, spans, shared),
-        middleware=_middleware(settings, keys, metrics, spans, shared),
+        lifespan=_lifespan(settings, encoder, keyring, metrics, spans, shared),
+        middleware=_middleware(settings, keyring, metrics, spans, shared),
         # Beside the description, so that it holds below a path of another site.
         servers=[{"url": "."}],
         redirect_slashes=False,
@@ -104,7 +109,7 @@ def create_app(
 
 def _middleware(
     settings: Settings,
-    keys: tuple[Key, ...],
+    keyring: Keyring,
     metrics: Metrics,
     spans: Spans | None,
     shared: Shared,
@@ -128,7 +133,7 @@ def _middleware(
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, routes=routes, hosts=hosts, shared=shared),
+        Middleware(access.Access, keyring=keyring, routes=routes, hosts=hosts, shared=shared),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
@@ -147,22 +152,24 @@ def _middleware(
 
 
 def serve(settings: Settings) -> None:
-    """Run the server in this process until SIGTERM or SIGINT.
+    """Run the server in this process until SIGTERM or SIGINT; SIGHUP has its keys read again.
 
     Running requests then get `shutdown_timeout_s` to finish. Raises InvalidInput, NotFound or Damaged,
     before anything listens, if the address cannot be used, the corpora cannot be listed or the encoder
     cannot be loaded.
     """
     builds.check_home(settings.home)
+    keyring = settings.keyring()
+    signal.signal(signal.SIGHUP, keyring.note_hangup)
     with ExitStack() as stack:
         listeners = bind(settings.host, settings.port)
         for listener in listeners:
             stack.enter_context(listener)
 
-        app = create_app(settings, load_tuned(settings.encoder))
+        app = create_app(settings, load_tuned(settings.encoder), keyring=keyring)
         config = server_config(app, settings)
         _log.info("Purlin is starting on %s (Ctrl-C stops it)", url_of(listeners[0]))
-        Server(config).run(sockets=listeners)
+        Server(config, keyring).run(sockets=listeners)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
@@ -173,6 +180,9 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         log_config=logs.config(settings.log),
         server_header=False,
+        # By default, uvicorn believes what any program of this machine sends.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         http=Connection,
         ws="none",
         backlog=accepted_at_once(),
@@ -204,14 +214,14 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
 def _lifespan(
     settings: Settings,
     preloaded: TextEncoder | None,
-    keys: tuple[Key, ...],
+    keyring: Keyring,
     metrics: Metrics,
     spans: Spans | None,
     shared: Shared,
 ) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Service]]:
-        if warning := access.exposure(settings.host, keys):
+        if warning := access.exposure(settings.host, keyring.keys):
             _log.warning("%s", warning)
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
 
@@ -237,6 +247,9 @@ def _lifespan(
             lambda: service.builder.news().problems,
             service.caches,
         )
+        for catalog in (CORPORA, CLASSIFIERS):
+            for message in builds.inactive(settings.home, catalog):
+                _log.warning("%s", message)
         await anyio.to_thread.run_sync(service.open)
         if not (settings.demo or settings.milvus or service.corpora.statuses()):
             _log.info(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from purlin.app.keys import Keyring
 from purlin.app.shared import MAX_WORKERS
 from purlin.index.cpus import available_cpus
 from purlin.index.encoder import default_encoder, encoder_directory
@@ -98,6 +101,10 @@ class Settings(BaseSettings):
         default=(),
         description="comma-separated host names that a server without keys answers to; * is any",
     )
+    proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="comma-separated addresses and networks of the proxies whose X-Forwarded-For is believed",
+    )
     threads: int = Field(
         default_factory=lambda: 2 * available_cpus(),
         ge=1,
@@ -140,6 +147,10 @@ class Settings(BaseSettings):
             rule = first_error["msg"].replace("Input should", "must")
             raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
 
+    def keyring(self) -> Keyring:
+        """Read the keys. Raises InvalidInput."""
+        return Keyring(self.keys.get_secret_value(), self.keys_file)
+
     @field_validator("workers", mode="before")
     @classmethod
     def _automatic(cls, value: Any) -> Any:
@@ -150,9 +161,21 @@ class Settings(BaseSettings):
     def _named(cls, value: Path) -> Path:
         return encoder_directory(str(value))
 
-    @field_validator("cors_origins", "hosts", mode="before")
+    @field_validator("cors_origins", "hosts", "proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         return tuple(filter(None, value.replace(",", " ").split()))
+
+    @field_validator("proxies")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            try:
+                ip_network(address)
+            except ValueError as error:
+                raise PydanticCustomError(
+                    "proxies", "must be addresses or networks: {error}", {"error": str(error)}
+                ) from None
+        return value

@@ -19,7 +19,7 @@ MAX_WORKERS = 64
 MAX_RATES = 1_000  # API keys with a rate
 
 _CELL_BYTES = 8
-_HEADER_CELLS = 6
+_HEADER_CELLS = 7
 _COLUMNS = 10
 _LENGTH_BYTES = 8
 # This is address space, not memory: a page takes only as much memory as is written to it.
@@ -63,9 +63,9 @@ class Shared:
         # When the rush began, and the last refusal: see `purlin.app.slots`.
         self.rush = cells[:2]
         # One cell each: when metrics were last requested, how many workers were started again, how often
-        # the news about builds has changed, and how often there was a new build.
-        self.requested, self.restarts, self.news, self.built = (
-            cells[n : n + 1] for n in range(2, 6)
+        # the news about builds has changed, how often there was a new build, and how often new keys.
+        self.requested, self.restarts, self.news, self.built, self.keys = (
+            cells[n : n + 1] for n in range(2, _HEADER_CELLS)
         )
 
         start = _HEADER_CELLS
@@ -79,12 +79,14 @@ class Shared:
         start += _COLUMNS * workers
         self.rate_uses = cells[start : start + MAX_RATES]
         self.rate_times = cells[start + MAX_RATES : start + 2 * MAX_RATES]
+        # Whose uses these are: a part of the key's digest.
+        self.rate_keys = cells[start + 2 * MAX_RATES : start + 3 * MAX_RATES]
 
     @classmethod
     def create(cls, workers: int) -> Shared:
         """Make what `workers` processes share, as their supervisor sees it."""
         file = _anonymous_file()
-        os.ftruncate(file, _table_bytes(workers) + (workers + 1) * _PAGE_BYTES)
+        os.ftruncate(file, _table_bytes(workers) + (workers + 2) * _PAGE_BYTES)
         bells = [os.pipe() for _ in range(workers)]
         for bell in bells:
             for end in bell:
@@ -178,7 +180,7 @@ class Shared:
     # ---- pages
 
     def write_page(self, page: int, text: bytes) -> None:
-        """Replace the text of a page; page `workers` is about what is being built."""
+        """Replace the text of a page; page `workers` is about what is being built, the next one has keys."""
         assert self._file is not None
         text = text[: _PAGE_BYTES - _LENGTH_BYTES]
         start = self._table_bytes + page * _PAGE_BYTES
@@ -196,7 +198,7 @@ class Shared:
 
 def _table_bytes(workers: int) -> int:
     """Return the size of the table in whole pages of memory."""
-    cells = _HEADER_CELLS + _COLUMNS * workers + 2 * MAX_RATES
+    cells = _HEADER_CELLS + _COLUMNS * workers + 3 * MAX_RATES
     return math.ceil(_CELL_BYTES * cells / mmap.PAGESIZE) * mmap.PAGESIZE
 
 

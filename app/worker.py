@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -18,6 +19,7 @@ from typing import Any
 import uvicorn
 
 from purlin.app.connections import Server
+from purlin.app.keys import Keyring
 from purlin.app.main import cpus_of_worker, create_app, server_config
 from purlin.app.service import Service
 from purlin.app.settings import Settings
@@ -31,11 +33,15 @@ TICKS_PER_S = 10  # of uvicorn
 class _Server(Server):
     """A server for connections that a supervisor has accepted."""
 
-    def __init__(self, config: uvicorn.Config, shared: Shared, control: socket.socket) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: uvicorn.Config, keyring: Keyring, shared: Shared, control: socket.socket
+    ) -> None:
+        super().__init__(config, keyring)
+        shared.listeners.append(self._take_keys)
         self._shared = shared
         self._control = control
         self._received = 0
+        self._seen_keys = 0.0
         self._adopting: set[asyncio.Task[None]] = set()
         self._is_ready = False
 
@@ -76,6 +82,12 @@ class _Server(Server):
         self._shared.started[self._shared.number] = 0
         await super().shutdown(sockets)
         loop.remove_reader(self._shared.bell)
+
+    def _take_keys(self) -> None:
+        """Take the keys that the supervisor has read again, if there are new ones."""
+        if self._shared.keys[0] != self._seen_keys:
+            self._seen_keys = self._shared.keys[0]
+            self._keyring.take(self._shared.read_page(self._shared.workers + 1).decode())
 
     def _take_connections(self) -> None:
         """Take all connections that the supervisor has sent; stop if it is gone."""
@@ -134,6 +146,8 @@ def _read_settings(control: socket.socket) -> Settings:
 
 def main() -> None:
     """Serve until SIGTERM, or until the supervisor ends."""
+    # It concerns the supervisor, however many processes get it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     number, *descriptors = map(int, sys.argv[1:])
     control = socket.socket(fileno=descriptors.pop())
     settings = _read_settings(control)
@@ -143,13 +157,14 @@ def main() -> None:
         encoder = load_tuned(
             settings.encoder, measure=False, max_threads=cpus_of_worker(settings.workers)
         )
-        app = create_app(settings, encoder, shared)
+        keyring = settings.keyring()
+        app = create_app(settings, encoder, shared, keyring)
     except PurlinError as error:
         control.sendall(json.dumps({"problem": error.message}).encode() + b"\n")
         raise SystemExit(1) from None
 
     control.setblocking(False)
-    _Server(server_config(app, settings), shared, control).run(sockets=[])
+    _Server(server_config(app, settings), keyring, shared, control).run(sockets=[])
 
 
 if __name__ == "__main__":

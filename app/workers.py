@@ -22,11 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 
-from pydantic import SecretStr
-
 from purlin.app import logs
 from purlin.app.connections import BACKLOG, bind, max_connections, url_of, warn_of_closing
-from purlin.app.keys import configured_keys
+from purlin.app.keys import Keyring
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
@@ -81,23 +79,17 @@ def supervise(settings: Settings) -> None:
     """
     builds.check_home(settings.home)
     logging.config.dictConfig(logs.config(settings.log))
-    _Supervisor(_with_keys(settings), bind(settings.host, settings.port)).run()
-
-
-def _with_keys(settings: Settings) -> Settings:
-    """Return settings with the content of the keys' file, so that all workers have the same keys."""
-    if settings.keys_file is None:
-        return settings
-    configured_keys(settings.keys.get_secret_value(), settings.keys_file)
-    text = SecretStr(settings.keys_file.read_text("utf-8"))
-    return settings.model_copy(update={"keys": text, "keys_file": None})
+    _Supervisor(settings, settings.keyring(), bind(settings.host, settings.port)).run()
 
 
 class _Supervisor:
     """Starts workers, hands connections to them, and starts again what dies or hangs."""
 
-    def __init__(self, settings: Settings, listeners: Sequence[socket.socket]) -> None:
+    def __init__(
+        self, settings: Settings, keyring: Keyring, listeners: Sequence[socket.socket]
+    ) -> None:
         self._settings = settings
+        self._keyring = keyring
         self._listeners = listeners
         self._shared = Shared.create(settings.workers)
         self._slots = Slots(self._shared, running=settings.threads, waiting=settings.queue)
@@ -128,6 +120,7 @@ class _Supervisor:
                         key.data()
                     self._start_due()
                     self._check_if_due()
+                    self._read_keys_if_due()
         finally:
             self._stop()
 
@@ -165,7 +158,8 @@ class _Supervisor:
                 raise
 
         settings = self._settings.model_dump(mode="json")
-        settings["keys"] = self._settings.keys.get_secret_value()
+        # The text rather than the file, so that all workers have the same keys.
+        settings |= {"keys": self._keyring.text, "keys_file": None}
         # A worker that ends before it reads is noticed by the end of its socket.
         with suppress(OSError):
             control.sendall(json.dumps(settings).encode() + b"\n")
@@ -279,6 +273,16 @@ class _Supervisor:
         elif worker.silent_checks > MAX_SILENT_CHECKS:
             worker.process.kill()
 
+    def _read_keys_if_due(self) -> None:
+        """Read the keys again after SIGHUP, and have all workers take them."""
+        if not self._keyring.is_outdated:
+            return
+
+        self._keyring.read_again()
+        self._shared.write_page(self._settings.workers + 1, self._keyring.text.encode())
+        self._shared.keys[0] += 1
+        self._shared.ring_others()
+
     # ---- connections
 
     def _listen(self) -> None:
@@ -347,7 +351,7 @@ class _Supervisor:
 
     @contextmanager
     def _catching_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT; a second SIGINT does not wait for running requests."""
+        """Stop at SIGTERM and SIGINT, where a second SIGINT waits for no requests; note SIGHUP."""
         wakeup, wakeup_end = socket.socketpair()
         wakeup.setblocking(False)
         wakeup_end.setblocking(False)
@@ -356,6 +360,7 @@ class _Supervisor:
         previous_end = signal.set_wakeup_fd(wakeup_end.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop_soon)
+        signal.signal(signal.SIGHUP, self._keyring.note_hangup)
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from purlin.index.records import Kind
 TEXTS = 10
 
 # Each is raised when its reader makes other documents of the same files, and is part of their digests.
-CODE = 25
+CODE = 26
 CATALOGUES = 14
 MANUALS = 30
 DOCSTRINGS = 5

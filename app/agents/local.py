@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from purlin.app.agents.backend import Backend, Opened, marked, reply_of
 from purlin.app.agents.choosing import with_warning
 from purlin.app.agents.fresh import FreshIndex
-from purlin.app.agents.results import describe_location
 from purlin.index.errors import InvalidInput
 from purlin.index.file_filters import content_filter, with_language_names
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.lookups import Once
-from purlin.index.records import Content, Hit, Kind
+from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspaces.configuration import better_configuration
+from purlin.index.workspaces.configuration import is_configuration, with_better_configuration
 from purlin.index.workspaces.repositories import find_root
 from purlin.replies import ClassifyReply, QaReply, SearchReply
 
@@ -37,10 +36,7 @@ _CODE, _DOCS = WORKSPACES
 _POLL_S = 0.02
 
 
-def _advice(better: Hit) -> str:
-    """What an agent is told whose question configuration answers better than code."""
-    path, _, lines = describe_location(better.location, better.document_id)
-    return f'Configuration fits better, {path}{lines} with {better.score:.2f}: search content "config".'
+_CONFIGURATION_FIRST = 'The first hit is configuration; content "config" has more of it.'
 
 
 class LocalCorpora(Backend):
@@ -122,11 +118,12 @@ class LocalCorpora(Backend):
         with self.opened(corpora[0]) as (corpus, warning):
             conditions = content_filter(corpus.field_names, content, with_language_names(filter))
             result = corpus.search(query, k=k, filter=conditions, explain=True)
+            if content == "code":
+                hits = with_better_configuration(corpus, query, result.hits, k, filter)
+                result = replace(result, hits=hits)
             reply = with_warning(reply_of(self, corpora[0], corpus, result), warning)
-            if content != "code":
-                return reply
-            better = better_configuration(corpus, query, result.hits, filter)
-            return with_warning(reply, None if better is None else _advice(better))
+            has_other = content == "code" and reply.hits and is_configuration(reply.hits[0])
+            return with_warning(reply, _CONFIGURATION_FIRST if has_other else None)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""

@@ -182,6 +182,7 @@ def main() -> None:
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.Thread(target=_read_jobs, args=(sys.stdin, jobs), daemon=True).start()
     indexer = Indexer(Path(sys.argv[1]), lambda event: print(json.dumps(event), file=events))
     try:

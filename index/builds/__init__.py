@@ -60,6 +60,39 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
 
     Raises Damaged if their folder cannot be read.
     """
+    return [path.name for path in _directories(home, catalog) if _is_active(path)]
+
+
+def inactive(home: Path, catalog: Catalog = CORPORA) -> list[str]:
+    """Sorted messages on corpora or classifiers that have builds and none that is active.
+
+    So a copy of a home is that lacks a CURRENT. Raises Damaged if their folder cannot be read.
+    """
+    return [
+        message
+        for path in _directories(home, catalog)
+        if not _is_active(path) and (message := _inactive_message(path, catalog))
+    ]
+
+
+def _inactive_message(directory: Path, catalog: Catalog) -> str:
+    """Return what helps where no build is active; empty without builds."""
+    try:
+        finished = _finished(directory)
+    except OSError:
+        return ""
+    if not finished:
+        return ""
+    name = directory.name
+    return (
+        f"{name} has builds, but no CURRENT, as in an incomplete copy: "
+        f"`{catalog.command} activate {name} {finished[-1]}` serves the newest, "
+        f"`{catalog.command} delete {name}` removes them."
+    )
+
+
+def _directories(home: Path, catalog: Catalog) -> list[Path]:
+    """Return the sorted directories that may be corpora or classifiers. Raises Damaged."""
     try:
         directories = list((home / catalog.folder).iterdir())
     except FileNotFoundError:
@@ -72,9 +105,7 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
     except OSError as error:
         raise Damaged(f"{home / catalog.folder} {read_problem(error)}.") from error
 
-    return sorted(
-        path.name for path in directories if _NAME.fullmatch(path.name) and _is_active(path)
-    )
+    return sorted(path for path in directories if _NAME.fullmatch(path.name))
 
 
 def check_home(home: Path) -> None:
@@ -115,6 +146,8 @@ def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
         build = (directory / "CURRENT").read_text(encoding="utf-8", errors="replace").strip()
         exists = _BUILD.fullmatch(build) and (directory / build).is_dir()
     except (FileNotFoundError, NotADirectoryError):
+        if message := _inactive_message(directory, catalog):
+            raise NotFound(message, field=catalog.item) from None
         existing = ", ".join(names(home, catalog)[:20])
         existing = existing or f"none yet; make one with {catalog.create}"
         raise NotFound(
@@ -281,12 +314,14 @@ def _timestamp(directory: Path) -> str:
     return f"{day}T{int(time) + 1:012}"
 
 
-def switch(directory: Path, build: str, *, durable: bool = True) -> None:
-    """Make `build` the active one in one rename, and remove the oldest builds."""
+def switch(directory: Path, build: str, *, durable: bool = True, replaced: str = "") -> None:
+    """Make `build` the active one in one rename, and remove the build that it replaces and the oldest."""
     with atomic_write(directory / "CURRENT", durable=durable) as file:
         file.write(f"{build}\n".encode())
     if durable:
         fsync(directory)
+    if replaced:
+        shutil.rmtree(directory / replaced, ignore_errors=True)
     remove_oldest(directory, build)
 
 

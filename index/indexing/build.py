@@ -114,13 +114,17 @@ def _build(
 def _finish(plan: Plan, builder: Builder, encoder: TextEncoder) -> Manifest:
     """Encode, measure, publish and activate what was read; raises Worse if it was refused.
 
-    A build that is the active one again would push an older one out of those that are kept: it is
-    not published, unless `force` is set.
+    A build with the content of the active one would push an older one out of those that are kept: it is
+    not published, or, where files were touched since, replaces the active one. `force` publishes it.
     """
     options = plan.options
     manifest = builder.finish(encoder)
-    if not options.force and (active_manifest := builder.same_as_active(manifest)) is not None:
-        return active_manifest
+    replaced = ""
+    if not options.force and options.engine is None:
+        same = builder.same_as_active(manifest)
+        if same is not None and not same.is_touched:
+            return same.manifest
+        replaced = same.build if same is not None else ""
 
     if options.judged is not None:
         active = _active(plan.home, plan.name)
@@ -148,14 +152,16 @@ def _finish(plan: Plan, builder: Builder, encoder: TextEncoder) -> Manifest:
             shutil.rmtree(directory / build_name, ignore_errors=True)
             raise
 
-    _activate(directory, build_name, manifest, options.durable)
+    _activate(directory, build_name, manifest, options.durable, replaced)
     return manifest
 
 
-def _activate(directory: Path, build_name: str, manifest: Manifest, durable: bool) -> None:
+def _activate(
+    directory: Path, build_name: str, manifest: Manifest, durable: bool, replaced: str
+) -> None:
     """Switch to a build, or raise Worse if it was refused."""
     if not manifest.judged.get("refused"):
-        builds.switch(directory, build_name, durable=durable)
+        builds.switch(directory, build_name, durable=durable, replaced=replaced)
         builds.remove_interim(directory, build_name)
         return
 

@@ -280,14 +280,14 @@ class Builder:
             files=build_files.checksums(self.directory, self._linked),
         )
 
-    def same_as_active(self, manifest: Manifest) -> Manifest | None:
-        """Manifest of the active build, if it has the same content and its files have not moved."""
-        active = self._earlier.manifest
-        if active is None:
+    def same_as_active(self, manifest: Manifest) -> SameBuild | None:
+        """Return the active build, if it has the same content."""
+        active, directory = self._earlier.manifest, self._earlier.directory
+        if active is None or directory is None:
             return None
 
-        # What a build remarks on may be that it differs from the one before.
-        apart = (gate.JUDGED_FILE, REMARKS_FILE)
+        # What a build remarks on may be that it differs from the one before; a list of files has stamps.
+        apart = (gate.JUDGED_FILE, REMARKS_FILE, LISTING_FILE)
         files = {name: entry for name, entry in active.files.items() if name not in apart}
         again = replace(
             manifest,
@@ -302,9 +302,11 @@ class Builder:
         if again != replace(active, files=files):
             return None
 
-        # Otherwise, the files would count as changed since the build for ever.
+        is_listed_anew = manifest.files[LISTING_FILE] != active.files[LISTING_FILE]
         names = {file.name for file in self._earlier.listing.files}
-        return None if changed_since(active, names) else active
+        # Else the files would count as changed since the build for ever.
+        is_touched = is_listed_anew or bool(changed_since(active, names))
+        return SameBuild(directory.name, active, is_touched)
 
     # ---- documents
 
@@ -324,7 +326,7 @@ class Builder:
 
         Raises InvalidInput without documents.
         """
-        self._link(lambda file: file not in VECTOR_FILES)
+        self._link(self._kept, lambda file: file not in VECTOR_FILES)
         listing.save(self.directory)
         with self._stores() as stores:
             left_out = segments.left_out(listing, stores)
@@ -352,15 +354,15 @@ class Builder:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
 
-    def _link(self, is_linked: Callable[[str], bool]) -> None:
-        """Link those files of the segments that stay which `is_linked` names."""
+    def _link(self, segments: int, is_linked: Callable[[str], bool]) -> None:
+        """Link those files of the earlier build's first `segments` that `is_linked` names."""
         manifest, directory = self._earlier.manifest, self._earlier.directory
         if manifest is None or directory is None:
             return
 
         for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
-            if segment in (BASE, DELTA)[: self._kept] and is_linked(file):
+            if segment in (BASE, DELTA)[:segments] and is_linked(file):
                 build_files.link(directory / name, self.directory / name)
                 self._linked[name] = details
 
@@ -468,16 +470,19 @@ class Builder:
     ) -> tuple[int, Mapping[str, Any]]:
         """Write the vectors; returns how many were reused, and what is known of their index."""
         earlier = self._earlier if self._earlier.comparable(encoder) else None
-        if earlier is not None:
-            self._link(lambda file: file in VECTOR_FILES)
+        kept = 0 if earlier is None else self._kept
+        # As after changes of prices: the same texts in the same order have the same graph.
+        if earlier is not None and not kept and earlier.segments[0].has_texts_of(stores[0]):
+            kept = 1
+        self._link(kept, lambda file: file in VECTOR_FILES)
 
         journal = self._encode_with(encoder).journal
         manifest = self._earlier.manifest
-        index = manifest.dense if self._kept and manifest is not None else {}
+        index = manifest.dense if kept and manifest is not None else {}
 
         # True for each passage whose vector was not made for this build.
         reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
-        written = range(0 if earlier is None else self._kept, len(stores))
+        written = range(kept, len(stores))
         total, indexed_count = sum(len(reused[number]) for number in written), 0
         for number in written:
             directory = self.directory / self._names[number]
@@ -530,6 +535,15 @@ class Builder:
         texts = [render(stored.document, stored.passage) for stored in sample]
         is_foreign = tokens_per_word(encoder.count_tokens, texts) > MAX_TOKENS_PER_WORD
         return replace(fusion, dense_weight=WORDS_LEAD) if is_foreign else fusion
+
+
+@dataclass(frozen=True, slots=True)
+class SameBuild:
+    """A build with the content of a new one, and whether its files were touched since it was made."""
+
+    build: str
+    manifest: Manifest
+    is_touched: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,10 @@ class EarlierSegment:
         """Digests (passages, 2) of the rendered texts."""
         return self.store.digests()
 
+    def has_texts_of(self, store: Store) -> bool:
+        """Whether the passages of another segment have the same texts in the same order."""
+        return np.array_equal(self.digests, store.digests())
+
     @cached_property
     def vectors(self) -> StoredVectors:
         """Vectors of the passages. Those of a large segment stay on disk: a read may raise Altered."""

@@ -10,7 +10,7 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import build, file_digests
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.staleness import MAX_FILES, find_staleness
+from purlin.index.indexing.staleness import find_staleness
 from purlin.index.pace import Progress
 from purlin.index.search.store.listing import read_listing
 from purlin.index.sources import open_source
@@ -44,9 +44,11 @@ def is_due(home: Path, name: str) -> bool:
     if manifest.is_outdated:
         return True
 
-    names = read_listing(directory).names(MAX_FILES)
-    staleness = find_staleness(manifest, *names)
-    if staleness is None or not staleness.complete:
+    listing = read_listing(directory)
+    names = listing.names(len(listing.files) + len(listing.skipped))
+    # Nobody waits for this look, and a build would look at all files, too.
+    staleness = find_staleness(manifest, *names, bounded=False)
+    if staleness is None:
         return True
     return any((staleness.changed, staleness.added, staleness.removed))
 

@@ -43,11 +43,13 @@ class Staleness:
 
 
 def find_staleness(
-    manifest: Manifest, read: Collection[str], skipped: Collection[str]
+    manifest: Manifest, read: Collection[str], skipped: Collection[str], *, bounded: bool = True
 ) -> Staleness | None:
     """Compare the sources with the names of the files that were `read` or `skipped` for a build.
 
-    Returns None if the manifest does not name directories or files, as for the demo corpora.
+    Of both the files that were read and those that would be now, MAX_FILES are looked at, within
+    TIME_LIMIT_S, or all unless the look is `bounded`. Returns None if the manifest does not name
+    directories or files, as for the demo corpora.
     """
     roots = manifest.local_roots
     if not roots:
@@ -63,12 +65,14 @@ def find_staleness(
 
         # The time is that for the files: on a busy machine, to load the reader takes longer than the limit.
         names_now = names(manifest.kind, roots)
-        deadline = time.monotonic() + TIME_LIMIT_S
-        for number, change in enumerate(_changes(manifest, roots, read, skipped, names_now)):
-            if number == MAX_FILES or time.monotonic() > deadline:
-                complete = False
-                break
-            counts[change] += 1
+        max_files = MAX_FILES if bounded else math.inf
+        deadline = time.monotonic() + (TIME_LIMIT_S if bounded else math.inf)
+        for changes in (_changes(manifest, roots, read), _additions(names_now, read, skipped)):
+            for number, change in enumerate(changes):
+                if number == max_files or time.monotonic() > deadline:
+                    complete = False
+                    break
+                counts[change] += 1
     except OSError:
         return Staleness(reachable=False)
     return Staleness(True, complete, counts["changed"], counts["added"], counts["removed"])
@@ -130,16 +134,19 @@ def _changes(
     manifest: Manifest,
     roots: list[Path],
     read: Collection[str],
-    skipped: Collection[str],
-    names_now: Iterable[str],
 ) -> Iterator[_Change | None]:
-    """Yield what has happened since the build began to its files, and to those that one would read now."""
+    """Yield what has happened since the build began to each of its files."""
     began = _began(manifest)
     if _is_linked_anew(roots, began):
         yield "changed"
     for _, path in _paths(roots, read):
         yield _change(path, began)
 
+
+def _additions(
+    names_now: Iterable[str], read: Collection[str], skipped: Collection[str]
+) -> Iterator[_Change | None]:
+    """Yield whether the build has each of the files that one would read now."""
     indexed = {*read, *skipped}
     for name in names_now:
         yield None if name in indexed else "added"

@@ -166,8 +166,8 @@ def matched(retrieved: Sequence[Retrieved], pattern: str) -> tuple[Hit, ...]:
 def _with_blocks(hit: Hit, blocks: Sequence[tuple[int, str]], *, with_text: bool) -> Hit:
     """Return a hit with blocks of lines around its document, followed by its text `with_text`.
 
-    Blank lines stand for those that are missing in between, so that each line can be numbered. Only a
-    text that leaves out lines itself is appended as it is.
+    For those that are missing in between stand a line with an ellipsis and then blank ones, so that
+    each line can be numbered. Only a text that leaves out lines itself is appended as it is.
     """
     start, gapped_text = first_line(hit.location, hit.text), ""
     if with_text and start is not None:
@@ -182,7 +182,10 @@ def _with_blocks(hit: Hit, blocks: Sequence[tuple[int, str]], *, with_text: bool
         for number, line in enumerate(lines.split("\n"), first)
     }
     first, last = min(line_at), max(line_at)
-    text = "\n".join(line_at.get(number, "") for number in range(first, last + 1))
+    gap_starts = {number + 1: "…" for number in line_at if number + 1 not in line_at}
+    text = "\n".join(
+        line_at.get(number, gap_starts.get(number, "")) for number in range(first, last + 1)
+    )
     if gapped_text:
         first = min(first, hit.location.start_line or first)
         last = max(last, hit.location.end_line or last)

@@ -15,6 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
+from purlin.index.search.ranking.options import asks_for_options
 from purlin.index.search.ranking.uses import relation_in
 
 _WORD = rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}"
@@ -56,6 +57,8 @@ def why(query: str, hit: Hit) -> str:
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
+    if largest == _PARTS["quote"] and asks_for_options(query):
+        largest = "the options that it declares"
     if explanation.get("accessory"):
         reasons.append("goes with what you named")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)

@@ -30,8 +30,30 @@ ESCAPED_JAPANESE = "iso2022_jp_ext"
 # What browsers read under these names.
 _AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252", "iso2022_jp": ESCAPED_JAPANESE}
 _TEXT_CODEC = re.compile(
-    r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
+    r"utf-8-sig|iso8859-\d+|cp125\d|cp866|cp932|cp949|koi8-[ru]|shift_jis|"
     r"euc[_-](jp|kr)|iso2022_jp_ext|gb2312|gbk|gb18030|big5"
+)
+
+# The most frequent syllables and characters of translations and comments of programs.
+_SYLLABLES = (
+    "다이니는을를하의합에로지스도수가형터경인용입정있시한리사서기트"
+    "습드해우반자환은할래고라전함일으면위오버설원어데성계들부표만과"
+)  # fmt: skip
+_KANJI = (
+    "入力定見設使用動有効合起場数切替環境変実行補表示確名在左右中次時前可"
+    "候現字一無認正色情報文上下能語開者画必要選択的処理関値変換出大小初期"
+)  # fmt: skip
+_SIMPLIFIED = (
+    "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种事成方多经么去法学"
+    "如都同现当没动面起看定分还进好小部其些主样理心本前开但因只从想实日者意无力它与长把机第此已工使情明性知全又关点正外将两高间由问最重并"
+    "文体相被利等或新制果加合回特代内信表化位次度名条件系数据结反目量建接置输入函初始返值读写取存调类型错误检查判断处理字符串线程路径链列"
+    "键显示图配息换版序块复移除搜索找选启项标参格式变循环请求响应器加载默认设删更"
+)
+_TRADITIONAL = (
+    "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會可也你對生能而子那得於著下自之年過發後作里用道行所然家種事成方多經麼去法學"
+    "如都同現當沒動面起看定分還進好小部其些主樣理心本前開但因只從想實日者意無力它與長把機第此已工使情明性知全又關點正外將兩高間由問最重並"
+    "文體相被利等或新制果加合回特代內信表化位次度名條件系數據結反目量建接置輸入函初始返值讀寫取存調類型錯誤檢查判斷處理字符串線程路徑鏈列"
+    "鍵顯示圖配息換版序塊復移除搜尋找選啟項標參格式變循環請求回應器載入預設檔案刪更資料"
 )
 
 # Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
@@ -42,10 +64,26 @@ _ASCII = bytes(range(128))
 # ISO-2022-JP changes to Japanese characters and on to others.
 _ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BIJ]")
 _FOREIGN = re.compile(r"[^\0-\x7f]+")
+_UNREADABLE = re.compile("\ufffd+")
+# Comments are a smaller part of code.
+MAX_UNREADABLE_SHARE = 0.3
 _KANA = re.compile(r"[\u3001-\u30ff]")
 _HALF_WIDTH_KANA = re.compile(r"[\uff61-\uff9f]")
 # Japanese has more kana than this; what is taken for Japanese by mistake has hardly any.
 _MIN_KANA_SHARE = 0.2
+# What most of a text in a language is written with, and the least share of these among what is
+# beyond ASCII. Read in another encoding, hardly any of them are left.
+_COMMON: tuple[tuple[str, str, float], ...] = (
+    *((codec, "оеаинтсрвлкмдпузыйья", 0.55) for codec in ("cp1251", "koi8-u", "cp866")),
+    ("cp1253", "αοιετσνηυρπκμλςίόάέή", 0.55),
+    ("cp1255", "יוהלארתבמשנם", 0.55),
+    ("cp949", _SYLLABLES, 0.4),
+    ("euc_jp", _KANJI, 0.35),
+    ("gb18030", _SIMPLIFIED, 0.35),
+    ("big5", _TRADITIONAL, 0.35),
+)  # fmt: skip
+# Of fewer bytes beyond ASCII, nothing is told; and the runner-up has at most so much of the best share.
+_MIN_FOREIGN_BYTES, _RUNNER_UP = 10, 0.75
 # Western European text has its letters beyond ASCII alone or in pairs, other scripts in words.
 _MAX_WESTERN_RUN = 2
 
@@ -122,6 +160,18 @@ def _other_text(content: bytes) -> str | None:
     return None if codec is None else _strictly(content, codec)
 
 
+def readable_part(content: bytes) -> str | None:
+    """A text whose encoding cannot be told, with one "\ufffd" for each run that cannot be read.
+
+    None if that would be too much of it, or if it is no text.
+    """
+    if len(content.translate(None, _ASCII)) > MAX_UNREADABLE_SHARE * len(content):
+        return None
+    codec = ESCAPED_JAPANESE if is_escaped(content) else "utf-8"
+    text = _UNREADABLE.sub("\ufffd", content.decode(codec, errors="replace"))
+    return None if _CONTROL.search(text) else text
+
+
 def other_codec(content: bytes) -> str | None:
     """The codec of text that is not UTF-8 and declares none; None if it cannot be told."""
     return None if _is_damaged_utf8(content) else _codec_by_characters(content)
@@ -133,7 +183,27 @@ def _codec_by_characters(content: bytes) -> str | None:
         if text is not None and _is_japanese(text):
             return codec
     text = _strictly(content, "cp1252")
-    return "cp1252" if text is not None and _is_western(text) else None
+    if text is not None and _is_western(text):
+        return "cp1252"
+    return _codec_by_common_characters(content)
+
+
+def _codec_by_common_characters(content: bytes) -> str | None:
+    """The codec in which far more characters are common than in any other; None without one."""
+    if len(content.translate(None, _ASCII)) < _MIN_FOREIGN_BYTES:
+        return None
+
+    shares = [(0.0, ""), (0.0, "")]
+    for codec, common, least in _COMMON:
+        text = _strictly(content, codec)
+        if text is not None:
+            foreign = "".join(_FOREIGN.findall(text))
+            share = sum(map(common.__contains__, foreign)) / len(foreign)
+            # As a multiple of the least, so that languages with more characters compare.
+            shares.append((share / least, codec))
+
+    runner_up, best = sorted(shares)[-2:]
+    return best[1] if best[0] >= 1 and runner_up[0] <= _RUNNER_UP * best[0] else None
 
 
 def _strictly(content: bytes, codec: str) -> str | None:

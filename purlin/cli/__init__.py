@@ -36,6 +36,9 @@ def main() -> None:
 
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     signal.signal(signal.SIGTERM, _end_server if name == "serve" else _terminate)
+    # `nohup` has it ignored. A server goes on without its terminal, even while it starts.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _go_on if name == "serve" else _terminate)
     sys.unraisablehook = _repeat_interruption
     terminal.prepare_streams()
     try:
@@ -99,6 +102,10 @@ def _repeat_interruption(lost: sys.UnraisableHookArgs) -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _go_on(number: int, frame: object) -> None:
+    """Handle SIGHUP before the keys are read, which it has read again."""
 
 
 def _end_server(number: int, frame: object) -> NoReturn:

@@ -25,7 +25,7 @@ def classifier_list(home: Home = HOME) -> None:
     from purlin.index.errors import Damaged
 
     table = Table("classifier", "labels", "trained", "build", box=None, header_style="bold")
-    problems = []
+    problems = builds.inactive(home, CLASSIFIERS)
     for name in builds.names(home, CLASSIFIERS):
         try:
             directory = builds.current(home, name, CLASSIFIERS)

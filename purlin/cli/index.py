@@ -286,7 +286,7 @@ def index_list(home: Home = HOME) -> None:
     table = Table(
         "corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold"
     )
-    problems = []
+    problems = builds.inactive(home)
     for name in builds.corpora(home):
         try:
             directory = builds.current(home, name)

@@ -171,8 +171,9 @@ def _search_directory(options: argparse.Namespace) -> int:
         )
         if result.warning is not None:
             terminal.print_note(f"warning: {result.warning}")
+        best_hits = _with_configuration(options, result.hits, workspace, folder)
         hits = _print_hits(
-            options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root
+            options, best_hits, {workspace.corpus.name: workspace.corpus}, workspace.root
         )
         if options.regexp is not None and result.total > len(hits):
             terminal.print_note(f"{result.total:,} documents have a matching line")
@@ -211,37 +212,41 @@ def _both(folder: Filter, conditions: Filter) -> Filter:
 def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
-    """Tell of configuration that fits better; of no hits or unlikely ones, why, and what else there is."""
+    """Tell of configuration among the hits; of no hits or unlikely ones, why, and what else there is."""
+    from purlin.index.workspaces.configuration import is_configuration
+
     is_doubtful = not hits or (hits[0].score < _LOW_SCORE and not options.offset)
     # Who has a pattern wants all lines that it matches, as grep shows them.
     is_explained = not hits and options.regexp is not None
     unread = _unread(options, workspace) if (folder and is_doubtful) or is_explained else None
     notes = [unread] if unread else []
 
-    if better := _better_configuration(options, hits, workspace, folder):
-        location = visible(_location(better, workspace.root))
-        notes.append(f"{location} fits better ({better.score:.2f}): --content config")
+    is_by_default = options.content is None and not options.filter
+    if has_configuration := is_by_default and any(map(is_configuration, hits)):
+        notes.append("the first hit is configuration; --content config has more")
     elif is_doubtful and _may_search_more(options, workspace, folder):
         notes.append("--content all also searches documentation and configuration")
 
     if not hits:
         notes.insert(0, "no hits")
-    elif notes and not better:
+    elif notes and not has_configuration:
         notes.insert(0, "the best score is low")
     if notes:
         terminal.print_note("; ".join(notes))
 
 
-def _better_configuration(
+def _with_configuration(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
-) -> Hit | None:
-    """The best hit in configuration, if it beats all of these, and code is searched by default."""
-    from purlin.index.workspaces.configuration import better_configuration
+) -> Sequence[Hit]:
+    """The hits, the best one in configuration first if it beats all, where code is searched by default."""
+    from purlin.index.workspaces.configuration import with_better_configuration
 
     if options.content is not None or options.filter or options.offset:
-        return None
+        return hits
     conditions = _with_pattern(options, folder)
-    return better_configuration(workspace.corpus, options.query, hits, conditions, options.mode)
+    return with_better_configuration(
+        workspace.corpus, options.query, hits, options.k, conditions, options.mode
+    )
 
 
 def _unread(options: argparse.Namespace, workspace: Workspace) -> str | None:
@@ -443,11 +448,14 @@ def _marked(query: str, signature: str) -> str:
 
 
 def _location(hit: Hit, root: Path | None) -> str:
-    """PATH:START-END from the working directory, else the URL, else the id."""
+    """PATH:START-END from the working directory or whole, else the URL, else the id."""
     location = hit.location
     if location.path is None:
         return location.url or hit.document_id
-    path = location.path if root is None else os.path.relpath(root / location.path)
+    path = location.path
+    if root is not None:
+        # From far away, the whole path is shorter than the way there.
+        path = min(os.path.relpath(root / path), str(root / path), key=len)
     if location.start_line is None:
         return location.url if root is None and location.url else path
     return f"{path}:{location.start_line}-{location.end_line}"

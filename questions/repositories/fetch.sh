@@ -65,5 +65,17 @@ debian_source mosh 1.4.0-1
 debian_source php-nikic-fast-route 1.3.0-4
 debian_source rust-fd-find 8.6.0-3
 debian_source supervisor 4.2.5-1
+debian_source freewnn 1.1.1~a021+cvs20130302-7
+debian_source ddskk 17.1+0.20221030-2
+debian_source dtkwidget 5.5.48-1
+debian_source eiskaltdcpp 2.4.2-1
+debian_source gosa 2.8~git20230203.10abe45+dfsg-1+deb12u2
+debian_source code-saturne 6.0.2-2
+debian_source latte-dock 0.10.9-1
+debian_source kotlinx-coroutines 1.0.1-2
+debian_source nasm 2.16.01-1
+debian_source postgis 3.3.2+dfsg-1
+pypi emcee 3.1.6
+pypi kolla-ansible 16.0.0
 debian_package ruby-faraday 1.1.0-7 usr/share/rubygems-integration/all/gems/faraday-1.1.0
 END

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.app.access import Access, accepted_scopes
-from purlin.app.keys import SCOPES, parse_keys
+from purlin.app.keys import SCOPES, Keyring
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index import builds
@@ -116,8 +116,8 @@ def test_a_key_over_its_rate_gets_retry_after(home: Path) -> None:
     now = 100.0
     statuses: list[tuple[int, str | None]] = []
     app = create_app(Settings(home=home), HashEncoder())
-    keys = parse_keys(f"slow search {SEARCH_KEY} 12", "test")
-    limited = Access(app, keys=keys, routes=app.routes, clock=lambda: now)
+    keyring = Keyring(f"slow search {SEARCH_KEY} 12")
+    limited = Access(app, keyring=keyring, routes=app.routes, clock=lambda: now)
     with TestClient(limited) as client:
         for elapsed_s in (0.0, 0.0, 0.0, 4.0, 1.0, 0.0, 600.0, 0.0, 0.0):
             now += elapsed_s

@@ -18,7 +18,7 @@ from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus, SearchResult
-from tests.support.serving import FUNCTIONS, make, numbered, serving
+from tests.support.serving import FUNCTIONS, make, numbered, problem, serving
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,17 @@ def test_a_home_without_corpora_is_told(
     with serving(served):
         pass
     assert (f"There are no corpora in {served}" in caplog.text) is not has_corpora
+
+
+def test_a_start_warns_of_builds_that_nothing_activates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path, "code", FUNCTIONS)
+    (tmp_path / "corpora" / "code" / "CURRENT").unlink()
+    with serving(tmp_path) as client:
+        missing = problem(client.post("/search", json={"query": "sort", "corpus": "code"}), 404)
+    for text in (caplog.text, missing["detail"]):
+        assert "code has builds, but no CURRENT" in text
 
 
 def search(

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from purlin.app.keys import MAX_KEYS_BYTES, Key, configured_keys, parse_keys, read_keys_file
+from purlin.app.keys import MAX_KEYS_BYTES, Key, Keyring, parse_keys
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.cli.commands import app as command_line
@@ -61,7 +61,7 @@ def test_keys_come_from_a_file_or_the_environment(
     file = tmp_path / "keys"
     file.write_text(API_KEYS)
 
-    assert [key.name for key in read_keys_file(file)] == ["reader", "sorter", "ops"]
+    assert [key.name for key in Keyring(file=file).keys] == ["reader", "sorter", "ops"]
 
     monkeypatch.setenv("PURLIN_KEYS_FILE", str(file))
     with serving(home) as client:
@@ -80,7 +80,7 @@ def test_a_file_without_keys_does_not_let_all_in(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="keys has no key"):
         create_app(Settings(keys_file=file))
     with pytest.raises(InvalidInput, match="PURLIN_KEYS has no key"):
-        configured_keys(" ; ", None)
+        Keyring(" ; ")
 
 
 def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
@@ -92,7 +92,28 @@ def test_invalid_key_files_are_refused(tmp_path: Path) -> None:
         ("long", "more than 1,048,576"),
     ):
         with pytest.raises(InvalidInput, match=words):
-            read_keys_file(tmp_path / name)
+            Keyring(file=tmp_path / name)
+
+
+def test_keys_that_cannot_be_used_leave_those_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"shop search {SEARCH_KEY}")
+    keyring = Keyring(file=file)
+    before = keyring.keys
+    for text in ("", "shop search short", f"shop search {SEARCH_KEY}; shop qa {ADMIN_KEY}"):
+        file.write_text(text)
+        keyring.note_hangup()
+        keyring.read_again()
+
+        assert (keyring.keys, keyring.is_outdated) == (before, False)
+        assert "the keys stay as they were" in caplog.messages[-1]
+        assert str(file) in caplog.messages[-1]
+
+    file.write_text(f"shop qa {ADMIN_KEY}")
+    keyring.read_again()
+    assert [(key.name, key.scopes) for key in keyring.keys] == [("shop", {"qa"})]
 
 
 def test_keys_are_never_logged(home: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,8 +18,11 @@ from starlette.datastructures import Headers
 
 from purlin.app import logs
 from purlin.app.logs import JsonFormatter, trace_of
+from purlin.app.settings import Settings
+from purlin.index.errors import InvalidInput
 from tests.support.hash_encoder import FailingEncoder, HashEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving, until
+from tests.support.traffic import running
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "a very private query", "corpus": "code"}
@@ -69,9 +72,42 @@ def test_a_request_is_one_line_without_its_text(home: Path, written: io.StringIO
         "method": "POST",
         "path": "/search",
         "status": 200,
+        "client": "testclient",
         "key": "reader",
     }
     assert not re.search("private|the-key|secret", written.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "client"),
+    [
+        ("", ["6.6.6.6"], "127.0.0.1"),
+        ("10.0.0.0/8", ["6.6.6.6"], "127.0.0.1"),
+        ("127.0.0.1", ["6.6.6.6, 203.0.113.9"], "203.0.113.9"),
+        # As HAProxy adds it: a header of its own, behind the client's.
+        ("127.0.0.1", ["6.6.6.6", "203.0.113.9"], "203.0.113.9"),
+        ("127.0.0.1, 10.0.0.0/8", ["203.0.113.9, 10.1.2.3"], "203.0.113.9"),
+        ("127.0.0.1", ["x" * 5000], "x" * 64),
+        ("127.0.0.1", [], "127.0.0.1"),
+    ],
+)
+def test_a_client_is_named_by_a_proxy_that_is_trusted(
+    home: Path, proxies: str, forwarded: list[str], client: str
+) -> None:
+    with running(home, log="json", proxies=proxies) as server:
+        headers = [("X-Forwarded-For", value) for value in forwarded]
+        server.client.get("/corpora", headers=headers)
+        server.stop()
+        records = [json.loads(line) for line in server.log().splitlines()]
+
+    (line,) = [record for record in records if record.get("path") == "/corpora"]
+    assert line["client"] == client
+
+
+@pytest.mark.parametrize("proxies", ["proxy.example", "10.0.0.1/8", "*"])
+def test_proxies_are_addresses(proxies: str) -> None:
+    with pytest.raises(InvalidInput, match="PURLIN_PROXIES must be addresses or networks"):
+        Settings.read({"proxies": proxies})
 
 
 def test_errors_are_logged_with_the_request_id(home: Path, written: io.StringIO) -> None:

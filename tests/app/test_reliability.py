@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from purlin.app.keys import new_key
 from purlin.index import builds
 from purlin.index.classify.trained import publish_classifier
 from purlin.index.encoder.transformer import Encoder
@@ -38,7 +41,7 @@ from tests.support.faults import (
 )
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import ROOT
-from tests.support.serving import FUNCTIONS, make, numbered, until
+from tests.support.serving import FUNCTIONS, bearer, make, numbered, until
 from tests.support.tiny import staged
 from tests.support.traffic import (
     HOST,
@@ -378,6 +381,53 @@ def test_sigterm_finishes_running_requests(home: Path) -> None:
         # No answer was cut short.
         assert not [lost for lost in load.lost if "complete" in lost]
         assert "Traceback" not in server.log()
+
+
+def test_sighup_reads_the_keys_again_and_ends_nothing(home: Path, tmp_path: Path) -> None:
+    first, second = (new_key(name, ["search"]) for name in ("first", "second"))
+    file = tmp_path / "keys"
+    file.write_text(first[1])
+
+    with running(home, keys_file=file) as server:
+
+        def statuses() -> list[int]:
+            return [
+                server.client.post("/search", json=SEARCH[2], headers=bearer(secret)).status_code
+                for secret, _ in (first, second)
+            ]
+
+        assert statuses() == [200, 401]
+        file.write_text(second[1])
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: statuses() == [401, 200])
+
+        file.write_text("nonsense")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "the keys stay as they were" in server.log())
+        assert statuses() == [401, 200]
+        assert server.stop() == 0
+
+
+def test_a_server_goes_on_without_its_terminal(home: Path) -> None:
+    controller, terminal = os.openpty()
+    in_terminal = f"""
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl({terminal}, termios.TIOCSCTTY, 0)
+for standard in range(3):
+    os.dup2({terminal}, standard)
+os.execv(sys.executable, [sys.executable, "-m", "purlin", *sys.argv[1:]])
+"""
+    with running(home, script=in_terminal, pass_fds=(terminal,)) as server:
+        os.close(terminal)
+        # Its foreground processes get SIGHUP, and what they write from now on fails.
+        os.close(controller)
+        for _ in range(3):
+            assert server.client.post("/search", json=SEARCH[2]).status_code == 200
+            # A warning is written.
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+        assert server.stop() == 0
 
 
 def test_retrying_clients_survive_kills(home: Path) -> None:

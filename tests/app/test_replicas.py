@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -150,17 +151,25 @@ def test_requests_at_a_lost_machine_are_answered_by_another(tmp_path: Path) -> N
 
 @needs_haproxy
 @pytest.mark.long
-def test_searches_at_a_replica_that_stands_still_are_answered_by_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/search", {"corpus": "code", "query": "sort numbers"}),
+        ("/classify", {"texts": ["it has not arrived"], "labels": ["delivery", "refund"]}),
+    ],
+)
+def test_requests_at_a_replica_that_stands_still_are_answered_by_another(
+    tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
     """Its connections stay open: only its probes tell that it answers nothing."""
     make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
 
     with ExitStack() as stack:
         replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
         url = stack.enter_context(proxied(replicas, replicas[1]))
-        body = {"corpus": "code", "query": "sort numbers"}
         load = Load(
             url,
-            lambda _: ("POST", "/search", body),
+            lambda _: ("POST", path, body),
             clients=6,
             note=lambda response: response.elapsed.total_seconds(),
         )

@@ -198,6 +198,36 @@ def test_rates_hold_over_all_workers(home: Path) -> None:
         assert [reply.status_code for reply in replies] == [200, 429, 429, 429]
 
 
+def test_all_workers_read_the_keys_again(home: Path, tmp_path: Path) -> None:
+    first, second = (new_key(name, ["search"]) for name in ("first", "second"))
+    file = tmp_path / "keys"
+    file.write_text(first[1])
+
+    with serving_all(home, keys_file=file) as server, ExitStack() as stack:
+        both = clients(server, stack)
+
+        def statuses(secret: str) -> list[int]:
+            return [
+                client.post("/search", json=SEARCH[2], headers=bearer(secret)).status_code
+                for client in both
+            ]
+
+        assert statuses(second[0]) == [401, 401]
+        file.write_text(f"{first[1]}\n{second[1]}")
+        # As `systemctl kill` sends it, to all processes.
+        for process in (server.pid, *ready_workers(server)):
+            os.kill(process, signal.SIGHUP)
+        until(lambda: statuses(second[0]) == [200, 200])
+        assert statuses(first[0]) == [200, 200]
+
+        # Also one that is started later.
+        before = ready_workers(server)
+        kill(server, before[0])
+        until(lambda: len(ready_workers(server)) == WORKERS)
+        both = clients(server, stack)
+        assert statuses(second[0]) == [200, 200]
+
+
 def test_all_workers_serve_a_new_build(server: Server, home: Path) -> None:
     encoder = load_encoder(STATIC_ENCODER)
     make(home, "growing", numbered(1), encoder=encoder)

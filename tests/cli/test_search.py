@@ -14,6 +14,7 @@ import pytest
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources import open_source
+from tests.support.files import write_file
 from tests.support.quick import LONG, MAIL, PRICE, Captured, purlin, records_of
 
 
@@ -170,29 +171,50 @@ def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: Captured) -> Non
         assert ("--content all" in err) == has_hint
 
 
-def test_configuration_that_fits_better_is_named(
+def test_configuration_that_fits_better_is_the_first_hit(
     shop: Path, encoder: str, capsys: Captured
 ) -> None:
     deploy = "worker:\n  # Keeps the worker from taking all memory.\n  memory_limit: 512Mi\n  replicas: 2\n"
     (shop / "deploy.yaml").write_text(deploy)
 
-    def notes(*options: str) -> str:
+    def searched(*options: str) -> tuple[str, str]:
+        """Where the first hit is, and the last note."""
         purlin("search", *options, "--encoder", encoder)
-        return capsys.readouterr().err.strip().rpartition("\n")[2]
+        out, err = capsys.readouterr()
+        return out.partition(" ")[0], err.strip().rpartition("\n")[2]
 
-    better = r"deploy\.yaml:1-4 fits better \(0\.\d\d\): --content config"
-    assert re.fullmatch(better, notes("memory_limit of the worker receipt"))
-    assert re.fullmatch(f"no hits; {better}", notes("memory_limit of the worker"))
-    # Advice on a path stands beside it.
+    note = "the first hit is configuration; --content config has more"
+    for query in ("memory_limit of the worker receipt", "memory_limit of the worker"):
+        assert searched(query) == ("deploy.yaml:1-4", note)
+    assert searched("memory_limit of the worker receipt", "-k", "1") == ("deploy.yaml:1-4", note)
+    # Advice on a path stands before it.
     (shop / "notes").write_text("Receipts are sent by post.\n")
     (shop / "jobs").mkdir()
     (shop / "deploy.yaml").rename(shop / "jobs" / "deploy.yaml")
     (shop / "notes").rename(shop / "jobs" / "notes")
-    unread = r"no hits; jobs/notes is not indexed \(.+\); jobs/deploy\.yaml:1-4 fits better .+"
-    assert re.fullmatch(unread, notes("memory_limit of the worker", "--path", "jobs"))
-    for options in (["receipt"], ["memory_limit receipt", "--content", "code"]):
-        assert "fits better" not in notes(*options)
-    assert "fits better" not in notes("memory_limit receipt", "--filter", "language=python")
+    place, _ = searched("memory_limit of the worker", "--path", "jobs")
+    assert place == "jobs/deploy.yaml:1-4"
+    for options in (
+        ["receipt"],
+        ["memory_limit receipt", "--content", "code"],
+        ["memory_limit receipt", "--filter", "language=python"],
+    ):
+        place, last_note = searched(*options)
+        assert "deploy.yaml" not in place
+        assert note not in last_note
+
+
+def test_paths_of_a_distant_directory_are_whole(
+    tmp_path: Path, encoder: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_file(tmp_path / "s" / "a.py", "def send_receipt():\n    post()\n")
+    depths = "/".join("d" * 100)
+    (tmp_path / depths).mkdir(parents=True)
+
+    for directory, place in ((tmp_path / depths, str(source)), (tmp_path / "d", "../s/a.py")):
+        monkeypatch.chdir(directory)
+        purlin("search", "send_receipt", "--path", str(source.parent), "--encoder", encoder)
+        assert capsys.readouterr().out.partition(" ")[0] == f"{place}:1-2"
 
 
 def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Captured) -> None:

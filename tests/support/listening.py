@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from purlin.app.connections import Connection, Server
+from purlin.app.keys import Keyring
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index.encoder import TextEncoder
@@ -32,7 +33,7 @@ def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str
             timeout_graceful_shutdown=values.shutdown_timeout_s,
             http=Connection,
         )
-        server = Server(config)
+        server = Server(config, Keyring())
 
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

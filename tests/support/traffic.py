@@ -98,6 +98,7 @@ class Server:
         before: Sequence[str] = (),
         script: str = "",
         env: dict[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
         **settings: object,
     ) -> None:
         self._port_holder = port_holder()
@@ -109,6 +110,7 @@ class Server:
 
         variables = {f"PURLIN_{name.upper()}": str(value) for name, value in settings.items()}
         self._env = os.environ | (env or {}) | variables
+        self._pass_fds = pass_fds
 
         # Closed with the server.
         self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115
@@ -128,7 +130,12 @@ class Server:
         """Start the server, wait until it is ready, and return how many seconds that took."""
         started = time.monotonic()
         self._process = subprocess.Popen(
-            self._command, cwd=ROOT, env=self._env, stdout=self._log, stderr=subprocess.STDOUT
+            self._command,
+            cwd=ROOT,
+            env=self._env,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=self._pass_fds,
         )
         while not self._ready():
             assert self._process.poll() is None, self.log()

@@ -15,6 +15,7 @@ from purlin.index.search.contracts import DenseRetriever, DocumentStore, Lexical
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.lengths import IN_FILES, Short
+from purlin.index.search.ranking.options import DECLARED, asks_for_options, declares_options
 from purlin.index.search.ranking.query_log import blend
 from purlin.index.search.ranking.ranked import Clock, Query, Ranking
 from purlin.index.search.ranking.roles import is_test
@@ -104,7 +105,9 @@ class Retrievers:
         """Rank these rows by the model of a repository."""
         details = self._documents.details(self._documents.document_of(ranking.rows))
         wants_tests = self._has_roles and asks_for_tests(query.text)
-        documents = self._read(ranking.rows) if wants_tests or query.relation else []
+        wants_options = query.relation is None and asks_for_options(query.text)
+        is_read = wants_tests or wants_options or query.relation is not None
+        documents = self._read(ranking.rows) if is_read else []
         if wants_tests:
             is_other = [not is_test(document) for document in documents]
             details = replace(details, secondary=np.array(is_other, dtype=np.bool_))
@@ -119,7 +122,10 @@ class Retrievers:
             np.isin(ranking.rows, query.named),
             self._documents.existing_paths,
             query.relation.holds(documents) if query.relation else None,
-            self._quoting(query, ranking, details.titles),
+            DECLARED
+            * np.array([declares_options(document) for document in documents], dtype=np.float32)
+            if wants_options
+            else self._quoting(query, ranking, details.titles),
         )
 
         order = evidence.order()

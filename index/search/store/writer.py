@@ -116,7 +116,9 @@ class StoreWriter:
         for skipped in store.skipped_in(file):
             self.add_skipped(skipped, number)
 
-        copied = self._copied.setdefault(store, _Copied(store))
+        if store not in self._copied:
+            self._copied[store] = _Copied(store)
+        copied = self._copied[store]
         copied.rows[first:last] = np.arange(row, row + last - first)
         self._ids.frombytes(copied.ids[first:last].tobytes())
         self._titles.frombytes(copied.titles[first:last].tobytes())

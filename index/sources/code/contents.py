@@ -57,7 +57,7 @@ _OTHER_CODE = kinds(
     groovy="groovy", hack="hack hhi", haskell="hsc chs", haxe="hx", hlsl="hlsl hlsli cginc shader",
     idl="idl webidl aidl", idris="idr", include="inc", janet="janet", jsonnet="jsonnet libsonnet", jsp="jsp jspx",
     lean="lean", lex="l lex lpp", lfe="lfe", linkerscript="lds", literatehaskell="lhs", llvm="mlir td", luau="luau",
-    metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
+    maxima="mac", metal="metal", minizinc="mzn", mojo="mojo", moonscript="moon", move="move", nim="nim nims", nix="nix",
     nushell="nu", ocaml="ml mli", ocamllex="mll", odin="odin", openscad="scad", p4="p4",
     pascal="pas pp dpr dpk lpr", plsql="pks pkb pls plsql prc fnc", powershell="psd1",
     prisma="prisma", prolog="pro", protobuf="proto", purescript="purs", qml="qml", r="r", ragel="rl",
@@ -204,6 +204,11 @@ _OF_C = re.compile(
 _OF_ASSEMBLY = re.compile(
     rb"^[ \t]+(?:mov[bwlqaz]?|push[lqw]?|jmp|ldr|stp)[ \t]+[%\w\[$]", re.MULTILINE | re.IGNORECASE
 )
+# Macros of assemblers share their suffix with Maxima.
+_OF_ASSEMBLY_MACROS = re.compile(
+    rb"^[ \t]*(?:[%.]i?macro\b|\w+[ \t]+macro\b|%(?:define|ifdef|ifndef|include)\b)",
+    re.MULTILINE | re.IGNORECASE,
+)
 # V, which has the same suffix, closes its blocks with braces.
 _OF_VERILOG = re.compile(rb"^[ \t]*endmodule\b", re.MULTILINE)
 # A routine of Pascal, and a directive of Prolog, which Perl cannot have there.
@@ -230,6 +235,7 @@ _SHARED_SUFFIXES: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
     ("include", lambda content: content.startswith(b"<?php"), "php"),
     ("include", _OF_PASCAL.search, "pascal"),
     ("include", _OF_ASSEMBLY.search, "assembly"),
+    ("maxima", _OF_ASSEMBLY_MACROS.search, "assembly"),
     ("perl", _OF_PROLOG.search, "prolog"),
     ("v", _OF_VERILOG.search, "verilog"),
 )

@@ -17,6 +17,9 @@ from purlin.index.sources.code.syntax import last_row
 
 # White space between a doc comment and its definition.
 MAX_GAP_BYTES = 400
+# A block of several lines may end so many line breaks above its definition; a shorter comment that
+# far above is a heading of all that follows.
+_MAX_LINE_BREAKS, _MIN_LINES = 3, 2
 
 
 class NodeComments:
@@ -65,12 +68,15 @@ class NodeComments:
         What is above the first definition may be the file's licence.
         """
         row = node.start_point.row
-        if not self._run or not self._touches(self._run[-1], node):
+        if not self._run or not self._is_above(self._run[-1], node, _MAX_LINE_BREAKS):
             return "", row
 
-        text, row = self._text_of(self._run)
-        is_licence = row <= LICENCE_ROWS and is_first and LICENCE.search(text)
-        return ("" if is_licence else prose(text)), row
+        comment, comment_row = self._text_of(self._run)
+        text = prose(comment)
+        if not self._touches(self._run[-1], node) and not self._is_long(comment, text):
+            return "", row
+        is_licence = comment_row <= LICENCE_ROWS and is_first and LICENCE.search(comment)
+        return ("" if is_licence else text), comment_row
 
     def file_summary(self, doc_rows: Set[int]) -> tuple[str, int]:
         """Return text and row of the first comment that is the file's; not one in `doc_rows`."""
@@ -81,14 +87,23 @@ class NodeComments:
 
         A blank line may follow a comment that begins with two asterisks, unless it is the file's.
         """
-        if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
-            return False
-
-        # In some grammars a line comment ends after its line break.
-        gap = self._source[comment.end_byte - 1 : node.start_byte]
         is_doc = self._source.startswith(b"/**", comment.start_byte)
         line_breaks = 2 if is_doc and comment.start_point.row > LICENCE_ROWS else 1
+        return self._is_above(comment, node, line_breaks)
+
+    def _is_above(self, comment: ts.Node, node: ts.Node, line_breaks: int) -> bool:
+        """Whether nothing but so many line breaks is between a comment and a node."""
+        if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
+            return False
+        # In some grammars a line comment ends after its line break.
+        gap = self._source[comment.end_byte - 1 : node.start_byte]
         return not gap[1:].strip() and gap.count(b"\n") <= line_breaks
+
+    def _is_long(self, comment: str, text: str) -> bool:
+        """Whether a comment is a block of several lines, and not the file's."""
+        is_of_file = bool(self._first_runs) and self._run is self._first_runs[0]
+        is_block = comment.startswith(BLOCK_STARTS)
+        return is_block and not is_of_file and len(text.splitlines()) >= _MIN_LINES
 
     def _text_of(self, run: list[ts.Node]) -> tuple[str, int]:
         """Text and first row of the last block comment, or of the run of line comments."""

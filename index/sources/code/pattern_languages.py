@@ -14,7 +14,7 @@ from purlin.index.sources.words import kinds
 
 # A string on one line, on several, and between three quotes.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
-_LONG_STRING = r'"(?:[^"\\]|\\.)*+"?'
+_LONG_STRING = r'"(?:[^"\\]|\\[\s\S])*+"?'
 _TRIPLE = r'"""[\s\S]*?(?:"""|\Z)'
 _SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
 _SLASHES = r"//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)"
@@ -196,14 +196,14 @@ PROLOG = PatternLanguage(
 # The name of what is defined, after metadata.
 _SYMBOL = r"(?:\^[^\s()\[\]{}]++\s++)*+(?P<name>[^\s()\[\]{}\"';`,]++)"
 _LISP_DOC = re.compile(
-    r'\(\S+\s+(?:\^\S+\s+)*[^\s()]+\s+(?:\((?:[^()]|\([^()]*\))*\)\s+)?"((?:[^"\\]|\\.)*)"\s*[^\s)]'
+    r'\(\S+\s+(?:\^\S+\s+)*[^\s()]+\s+(?:\((?:[^()]|\([^()]*\))*\)\s+)?"((?:[^"\\]|\\[\s\S])*)"\s*[^\s)]'
 )
 
 
 def _lisp_docstring(definition: str) -> str:
     """The string after the name or the parameters, unless it is the value."""
     match = _LISP_DOC.match(definition)
-    return match[1].replace('\\"', '"').strip() if match else ""
+    return match[1].replace('\\"', '"').removeprefix("\\\n").strip() if match else ""
 
 
 def _lisp(words: dict[str, str], *more: Head) -> PatternLanguage:

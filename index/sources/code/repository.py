@@ -50,10 +50,13 @@ from purlin.index.sources.code.languages.javascript import scripts_only
 from purlin.index.sources.code.outlines import LEAVES, Definition, Outline
 from purlin.index.sources.code.roles import MINIFIED_BYTES, role
 from purlin.index.sources.code.syntax import PARSE_SECONDS, Language, parse, unread_bytes
-from purlin.index.sources.encodings import decoded
+from purlin.index.sources.encodings import decoded, readable_part
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 
 MAX_SIGNATURE_LINE = 300  # characters
+_PARTLY_READ = (
+    "read without what is not UTF-8, in an encoding that cannot be told; save it as UTF-8"
+)
 _UNKNOWN = "neither its name nor its first lines tell what it holds"
 
 # A document of what is outside of definitions ends before a longer one, so that its lines are few.
@@ -201,10 +204,21 @@ class _File:
             reason = "changed while it was being read; build again to include it"
             yield Skipped(self.name, reason, passing=True)
         else:
+            if content.unreadable_line is not None:
+                yield Skipped(self.name, _PARTLY_READ, content.unreadable_line)
             yield from _documents(content.data, self.name, self.kind, self.secondary)
 
 
-def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A file's text in UTF-8, and its first line with bytes in an encoding that cannot be told."""
+
+    data: bytes
+    stamp: Stamp | None
+    unreadable_line: int | None = None
+
+
+def _content(path: str, name: str, kind: FileType) -> _Text | Skipped:
     content = read_bounded(path, name)
     if isinstance(content, Skipped):
         return content
@@ -222,11 +236,14 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
         reason = f"data rather than configuration: larger than {limit >> 10} KiB"
         return Skipped(name, reason, by_choice=True)
 
-    if text is None:
-        line = content.data.count(b"\n", 0, _first_invalid(content.data)) + 1
+    if text is not None:
+        return _Text(text.encode(), content.stamp)
+    line = content.data.count(b"\n", 0, _first_invalid(content.data)) + 1
+    # Code without some of its comments is better than none.
+    part = readable_part(content.data) if kind.content == "code" else None
+    if part is None:
         return Skipped(name, "not UTF-8, and its encoding cannot be told; save it as UTF-8", line)
-
-    return replace(content, data=text.encode())
+    return _Text(part.encode(), content.stamp, line)
 
 
 def _first_invalid(content: bytes) -> int:
@@ -314,14 +331,15 @@ def _notebook_documents(
         return
 
     code_fields = {**fields, "language": kind.language, "content": kind.content}
-    for number, code in notebook.code:
-        for document in _all_documents(code.encode(), path, kind, code_fields):
+    for cell in notebook.code:
+        for document in _all_documents(cell.code.encode(), path, kind, code_fields):
             if isinstance(document, Skipped) or document.fields["kind"] in ("module", "text"):
                 continue
             yield replace(
                 document,
-                id=f"{path}::cell {number}.{document.title}",
-                title=f"cell {number} line {document.location.start_line}.{document.title}",
+                id=f"{path}::cell {cell.number}.{document.title}",
+                title=f"cell {cell.number} line {document.location.start_line}.{document.title}",
+                summary=document.summary or cell.prose,
                 # As of its sections: lines of the file would be those of its JSON.
                 location=Location(path),
             )

@@ -60,7 +60,9 @@ def role(path: str, content: bytes) -> str:
     if role_by_path is not None:
         return role_by_path
 
-    return _role_by_content(content) or _role_by_path(path, _LOWER_ROLES) or "source"
+    # The lines of a notebook are those of its JSON, with whole images in them.
+    role_by_content = None if path.endswith(".ipynb") else _role_by_content(content)
+    return role_by_content or _role_by_path(path, _LOWER_ROLES) or "source"
 
 
 def _role_by_path(path: str, patterns: Mapping[str, re.Pattern[str]]) -> str | None:

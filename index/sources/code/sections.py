@@ -5,6 +5,7 @@ Windows end where a reader would cut.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ MAX_FRONT_MATTER = 200  # lines
 # An encoder reads about so much; a longer line is a window of its own.
 MAX_WINDOW_LINES = 50
 MAX_WINDOW_CHARS = 2000
+# What a cell of prose says of the code below is at its end.
+MAX_PROSE_CHARS = 1000
 # A window ends at a boundary in its second half, if there is one.
 MIN_WINDOW_SHARE = 0.5
 
@@ -279,12 +282,21 @@ def _heading(
 class Notebook:
     """The text of a notebook's cells, code between fences; outputs are left out.
 
-    `code` has the cells of code with their numbers, `suffix` that of files in their language.
+    `code` has the cells of code, `suffix` that of files in their language.
     """
 
     text: str
-    code: list[tuple[int, str]]
+    code: list[CodeCell]
     suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCell:
+    """A cell of code, by its number among all cells, with the prose of the cell right above it."""
+
+    number: int
+    code: str
+    prose: str
 
 
 def read_notebook(content: str) -> Notebook:
@@ -295,8 +307,8 @@ def read_notebook(content: str) -> Notebook:
         sheets = [notebook] if "cells" in notebook else notebook["worksheets"]
         cells = [cell for sheet in sheets for cell in sheet["cells"]]
         code = [
-            (number, _MAGIC.sub("", _source(cell)))
-            for number, cell in enumerate(cells, 1)
+            CodeCell(number, _MAGIC.sub("", _source(cell)), _prose(above))
+            for number, (above, cell) in enumerate(itertools.pairwise([None, *cells]), 1)
             if cell["cell_type"] == "code"
         ]
         language = (notebook.get("metadata") or {}).get("language_info") or {}
@@ -305,6 +317,13 @@ def read_notebook(content: str) -> Notebook:
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         reason = f"not a notebook: {type(error).__name__}: {error}"
         raise InvalidInput(reason[:200]) from error
+
+
+def _prose(cell: Any) -> str:
+    """What a cell of prose says at its end, where it leads over to the code below."""
+    if cell is None or cell["cell_type"] == "code":
+        return ""
+    return _source(cell)[-MAX_PROSE_CHARS:].strip()
 
 
 def _cell_text(cell: Any) -> str:

@@ -105,8 +105,17 @@ def column_names(
 
     `present` are all columns of the file, if `names` are only those that a row has values in.
     """
-    names = list(names)
-    present = names if present is None else list(present)
+    names = tuple(names)
+    present = names if present is None else tuple(present)
+    return dict(_column_names(names, tuple(columns.items()), present))
+
+
+# Most rows of a table have values in the same columns.
+@lru_cache(maxsize=64)
+def _column_names(
+    names: tuple[str, ...], assigned: tuple[tuple[str, str], ...], present: tuple[str, ...]
+) -> dict[str, str]:
+    columns = dict(assigned)
     explicit = {standard: name for standard, name in columns.items() if name in names}
     several_currencies = sum(map(_has_currency, present)) > 1
     recognised = sorted(

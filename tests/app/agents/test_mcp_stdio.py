@@ -122,7 +122,9 @@ def test_the_official_client_searches_a_directory(
     assert "outside of" in refused.content[0].text
 
 
-def test_configuration_that_fits_better_is_named(local: LocalCorpora, project: Path) -> None:
+def test_configuration_that_fits_better_is_the_first_hit(
+    local: LocalCorpora, project: Path
+) -> None:
     write_tree(project, {"deploy.yaml": "worker:\n  memory_limit: 512Mi\n  replicas: 2\n"})
     query = "memory_limit and replicas of the worker"
     requests = {
@@ -135,9 +137,10 @@ def test_configuration_that_fits_better_is_named(local: LocalCorpora, project: P
         local, *(call(number, "search_code", **each) for number, each in requests.items())
     )
 
-    advice = "Configuration fits better, deploy.yaml:1-3 with 0."
+    advice = "The first hit is configuration"
     assert [advice in text(replies[number]) for number in requests] == [True, False, False]
-    assert 'search content "config"' in replies[1]["result"]["structuredContent"]["warning"]
+    first = replies[1]["result"]["structuredContent"]["hits"][0]
+    assert (first["path"], first["start_line"]) == ("deploy.yaml", 1)
 
 
 def test_stdout_has_messages_only_and_ends_with_the_input(project: Path, encoder: Path) -> None:

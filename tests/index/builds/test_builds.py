@@ -292,6 +292,23 @@ def test_linked_files_keep_their_sums(tmp_path: Path) -> None:
     assert {name: sorted(entry) for name, entry in entries.items()} == expected
 
 
+def test_builds_without_current_are_named_with_the_remedy(tmp_path: Path) -> None:
+    _publish(tmp_path, "whole", "one")
+    published = [_publish(tmp_path, "c", text) for text in ("one", "two")]
+    (tmp_path / "corpora" / "c" / "CURRENT").unlink()
+    (tmp_path / "corpora" / "empty").mkdir()
+
+    (message,) = builds.inactive(tmp_path)
+    assert f"`purlin index activate c {published[1]}`" in message
+    with pytest.raises(NotFound, match="c has builds, but no CURRENT"):
+        builds.current(tmp_path, "c")
+    assert builds.names(tmp_path) == ["whole"]
+
+    builds.activate(tmp_path, "c", published[1])
+    assert builds.inactive(tmp_path) == []
+    assert builds.current(tmp_path, "c").name == published[1]
+
+
 def test_unknown_corpus_lists_existing_ones(tmp_path: Path) -> None:
     _publish(tmp_path, "shop", "x")
     with pytest.raises(NotFound, match="Corpora: shop"):

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from purlin.index import builds
+from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
-from purlin.index.indexing.repeat import why_not_repeatable
+from purlin.index.indexing.repeat import is_due, repeat_build, why_not_repeatable
+from purlin.index.sources import open_source
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
 from tests.support.serving import numbered
@@ -35,3 +38,43 @@ def test_builds_that_need_more_than_their_manifest_are_not_repeated(
     reason = why_not_repeatable(replace(manifest, **difference))
     assert reason is not None
     assert remedy in reason
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home whose corpus `c` has three builds of a catalogue of two files."""
+    catalogue = tmp_path / "catalogue"
+    catalogue.mkdir()
+    (catalogue / "others.csv").write_text("id,title\nO1,desk\n")
+    options = Options(origin=(str(catalogue),))
+    for number in range(3):
+        (catalogue / "lamps.csv").write_text(f"id,title\nL1,lamp {number}\n")
+        sources = open_source("product", [catalogue])
+        build(tmp_path, "c", "product", sources, HashEncoder(), options=options)
+    return tmp_path
+
+
+def test_a_touched_source_is_compared_once_and_costs_no_older_build(home: Path) -> None:
+    *older, active = builds.builds(home, "c")
+    assert (len(older), is_due(home, "c")) == (2, False)
+
+    for _ in range(3):
+        # Also where a copy keeps the time of the last write.
+        (home / "catalogue" / "lamps.csv").touch()
+        assert is_due(home, "c")
+        again = repeat_build(home, "c", HashEncoder())
+        assert not is_due(home, "c")
+        assert again.reused == again.passages == 2
+        assert builds.builds(home, "c")[:-1] == older
+
+    assert builds.current(home, "c").name != active
+    assert builds.previous(home, "c") == older[-1]
+
+
+def test_a_look_at_the_sources_is_whole_however_many_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staleness, "MAX_FILES", 1)
+    assert not is_due(home, "c")
+    (home / "catalogue" / "others.csv").write_text("id,title\nO1,table\n")
+    assert is_due(home, "c")

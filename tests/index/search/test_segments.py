@@ -14,16 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index import builds, versions
-from purlin.index.builds.manifests import Manifest
+from purlin.index.builds.manifests import Manifest, read_manifest
 from purlin.index.indexing import reading
 from purlin.index.indexing.build import build, file_digests
 from purlin.index.indexing.builder import Options
 from purlin.index.records import Document, Location, Mode, Skipped, SourceFile
-from purlin.index.search import segments
+from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.ranking.query_log import Logged
 from purlin.index.search.store import document_records
 from purlin.index.search.store.listing import read_listing
+from purlin.index.search.store.names import Names
 from tests.support.corpora import new_corpus
 from tests.support.documents import source
 from tests.support.hash_encoder import HashEncoder
@@ -197,6 +198,60 @@ def test_a_delta_is_merged_once_it_is_large(
         files[f"f0{number}"] = [("", ["upload"] * number, "source")]
         shapes.append(build(tmp_path, "c", "code", sources(files), HashEncoder()).segments)
     assert shapes == [("base",), ("base", "delta"), ("base",), ("base", "delta"), ("base",)]
+
+
+def one_segment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, priced: range, more: str) -> Path:
+    """Build fifty files, then again with other prices in some, as one segment; return that build."""
+    monkeypatch.setattr(reading, "MOST_CHANGED", 0.1)
+    monkeypatch.setattr(dense, "EXACT_ROWS", 10)
+
+    def catalogue(prices: Mapping[int, int], text: str) -> list[SourceFile | Skipped]:
+        return [
+            source(
+                f"f{n:02}",
+                [Document(f"d{n}", "product", f"lamp {n}", text, fields={"price": prices[n]})],
+            )
+            for n in range(50)
+        ]
+
+    prices = dict.fromkeys(range(50), 10)
+    build(tmp_path, "c", "product", catalogue(prices, ""), HashEncoder())
+    prices |= dict.fromkeys(priced, 12)
+    changed = catalogue(prices, more)
+    assert build(tmp_path, "c", "product", changed, HashEncoder()).segments == ("base",)
+    return builds.current(tmp_path, "c")
+
+
+def test_equal_texts_keep_their_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = one_segment(monkeypatch, tmp_path, range(10, 30), "")
+    first = second.parent / builds.builds(tmp_path, "c")[0]
+    for name in ("vectors.npy", "dense.faiss", "dense.json"):
+        assert (second / "base" / name).samefile(first / "base" / name)
+    assert read_manifest(second).dense == read_manifest(first).dense
+
+    with closing(Corpus.load(second, HashEncoder())) as corpus:
+        hits = corpus.search("lamp", k=50, filter={"price": 12}).hits
+        assert {hit.document_id for hit in hits} == {f"d{n}" for n in range(10, 30)}
+
+
+def test_other_texts_have_a_graph_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = one_segment(monkeypatch, tmp_path, range(10, 30), "dimmable")
+    first = second.parent / builds.builds(tmp_path, "c")[0]
+    for name in ("vectors.npy", "dense.faiss"):
+        assert not (second / "base" / name).samefile(first / "base" / name)
+
+
+def test_names_of_a_segment_are_read_once_however_many_files_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    entries = Names.entries
+    monkeypatch.setattr(Names, "entries", lambda names: reads.append(names) or entries(names))
+    one_segment(monkeypatch, tmp_path, range(10, 30), "")
+    # Ids, titles and paths.
+    assert len(reads) == 3
 
 
 def test_another_encoder_keeps_documents_and_postings(tmp_path: Path) -> None:

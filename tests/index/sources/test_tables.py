@@ -425,7 +425,7 @@ def test_csv_in_the_encoding_of_a_country_keeps_all_rows(
 
 
 def test_csv_whose_encoding_cannot_be_told_loses_only_its_rows(tmp_path: Path) -> None:
-    content = "id;title\n1;Лампа настольная\n2;Lamp\n".encode("cp1251")
+    content = "id;title\n1;مصباح للطاولة\n2;Lamp\n".encode("cp1256")
     (lamp,), (skipped,) = read_table(tmp_path / "a.csv", content)
 
     assert (lamp.title, skipped.line) == ("Lamp", 2)

@@ -34,10 +34,21 @@ def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
     )
 
 
+def test_code_is_read_without_comments_whose_encoding_cannot_be_told(tmp_path: Path) -> None:
+    note, document, *_ = read_text(
+        tmp_path, ".c", b"int a;\n/* \xb9\xfe\xb9\xfe */\nint load() { return 0; }\n"
+    )
+
+    assert isinstance(note, Skipped)
+    assert (note.reason.partition(" ")[0], note.line) == ("read", 2)
+    assert isinstance(document, Document)
+    assert (document.title, document.location.start_line) == ("load", 3)
+
+
 @pytest.mark.parametrize(
     ("content", "reason", "line"),
     [
-        (b"x = 1\ny = '\x81'\n", "not UTF-8", 2),
+        (b"x = 1\ny = '\x81\x81\x81\x81\x81\x81\x81'\n", "not UTF-8", 2),
         (b"x = 1\n\0\n", "binary", None),
         (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],
