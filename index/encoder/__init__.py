@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -16,6 +17,7 @@ from purlin.index.encoder.text_encoder import Vectors as Vectors
 from purlin.index.encoder.text_encoder import in_english as in_english
 from purlin.index.encoder.text_encoder import word_by_word as word_by_word
 from purlin.index.encoder.transformer import Encoder, can_run_transformers
+from purlin.index.encoder.translating import TranslatingEncoder
 from purlin.index.records import Kind
 
 _MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -82,6 +84,19 @@ def default_encoder(purpose: Purpose | None = None) -> Path:
 def encoder_for(purpose: Purpose, chosen: Path) -> Path:
     """Return the directory for a purpose, where `chosen` is that for anything else."""
     return default_encoder(purpose) if chosen == default_encoder() else chosen
+
+
+@cache
+def translator() -> StaticEncoder:
+    """Return the released static encoder, which translates words of seventeen languages; opened once."""
+    return StaticEncoder.load(STATIC_ENCODER)
+
+
+def translating(encoder: TextEncoder) -> TextEncoder:
+    """Return an encoder that reads other languages, too: a released transformer knows English alone."""
+    transformers = map(encoder_fingerprint, (TRANSFORMER_ENCODER, LABEL_ENCODER))
+    is_released = encoder.fingerprint in transformers
+    return TranslatingEncoder(encoder, translator()) if is_released else encoder
 
 
 def is_static(directory: Path) -> bool:

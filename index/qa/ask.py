@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from purlin.index.encoder import translator
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibrated_probability, calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
@@ -129,13 +130,13 @@ def _search(
 
     The latter are empty if it was searched as it is written: if it is English, or the passages are not.
     """
-    foreign = foreign_question(corpus.encoder, question)
+    foreign = foreign_question(translator(), question)
     if foreign is None:
         return corpus.passages(question, count, filter=filter), question, ""
 
     searched = corpus.passages(question, count, filter=filter, in_english=foreign.in_english)
     texts = [passage.hit.text for passage in searched.passages[:LANGUAGE_DEPTH]]
-    if sum(is_english(corpus.encoder, text) for text in texts) >= ENGLISH_SHARE * len(texts):
+    if sum(is_english(translator(), text) for text in texts) >= ENGLISH_SHARE * len(texts):
         return searched, foreign.in_english, foreign.in_english
     return corpus.passages(question, count, filter=filter), foreign.as_written, ""
 
