@@ -198,11 +198,11 @@ class MultilingualVocabulary:
         return self.rows_of(words)
 
     def _are_english(self, identifiers: Sequence[str]) -> bool:
-        if all(map(self._english_has.__getitem__, identifiers)):
-            return True
         total = sum(map(self._evidence_by_identifier.__getitem__, identifiers))
-        if total:
-            return total < 0
+        if total < 0 or all(map(self._english_has.__getitem__, identifiers)):
+            return True
+        if total > 0:
+            return False
 
         # Where no word tells, it is the language that cuts them into fewer pieces.
         pieces = sum(1 for _ in self.english.rows_of(identifiers))
