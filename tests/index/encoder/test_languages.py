@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,12 @@ def test_questions_and_searches_of_this_repository_are_read_as_english(
         *(ROOT / "questions/repositories").glob("**/*.jsonl"),
     ]
     records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    texts = [record.get("question") or record["query"] for record in records]
+    # The ids of searches in another language end with it.
+    texts = [
+        record.get("question") or record["query"]
+        for record in records
+        if not re.search(r"-[a-z]{2}$", record.get("id", ""))
+    ]
     assert len(texts) > 2000
     assert [text for text in texts if not released_static.is_english(text)] == []
 
