@@ -173,6 +173,12 @@ def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     return reply(status, detail, headers=error.headers)
 
 
+_SHORTAGE = (
+    "The server has too little memory or too few threads: raise its limits (of the container, `ulimit "
+    "-v` and `-u`), or send less at once."
+)
+
+
 class UnexpectedErrors:
     """Middleware that logs and answers exceptions without a handler, and answers cancelled requests.
 
@@ -192,14 +198,32 @@ class UnexpectedErrors:
             if sent.status or scope["type"] != "http":
                 raise
             await _stopping(scope, receive, send)
-        except Exception:
+        except Exception as error:
             # Half a response cannot be turned into a problem any more.
             if sent.status or scope["type"] != "http":
                 raise
             path = ascii(scope["path"][:MAX_QUOTED_CHARS])
+            if _is_shortage(error):
+                _log.error("%s %s failed: %s. %s", scope["method"], path, error, _SHORTAGE)
+                await _short()(scope, receive, send)
+                return
             _log.exception("%s %s failed", scope["method"], path)
             detail = "Something went wrong in the server; see its log for details."
             await reply(HTTPStatus.INTERNAL_SERVER_ERROR, detail)(scope, receive, send)
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Return whether the system has refused memory or a thread, and may grant it later."""
+    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+
+
+def _short() -> JSONResponse:
+    return reply(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _SHORTAGE,
+        slug="overloaded",
+        headers={"Retry-After": str(RESTART_S)},
+    )
 
 
 async def _stopping(scope: Scope, receive: Receive, send: Send) -> None:

@@ -39,7 +39,7 @@ from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.gate import Judgements
 from purlin.index.indexing.reading import SourceReader
 from purlin.index.indexing.segment import write_vectors
-from purlin.index.indexing.staleness import changed_since
+from purlin.index.indexing.staleness import changed_since, is_ahead
 from purlin.index.indexing.unfinished import Reading, Unfinished
 from purlin.index.pace import Progress
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, printable
@@ -113,7 +113,7 @@ class Plan:
     kind: Kind
     options: Options
     progress: Progress
-    began: datetime = field(default_factory=partial(datetime.now, UTC))
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -305,7 +305,7 @@ class Builder:
         is_listed_anew = manifest.files[LISTING_FILE] != active.files[LISTING_FILE]
         names = {file.name for file in self._earlier.listing.files}
         # Else the files would count as changed since the build for ever.
-        is_touched = is_listed_anew or bool(changed_since(active, names))
+        is_touched = is_listed_anew or is_ahead(active) or bool(changed_since(active, names))
         return SameBuild(directory.name, active, is_touched)
 
     # ---- documents

@@ -48,7 +48,7 @@ def is_due(home: Path, name: str) -> bool:
     names = listing.names(len(listing.files) + len(listing.skipped))
     # Nobody waits for this look, and a build would look at all files, too.
     staleness = find_staleness(manifest, *names, bounded=False)
-    if staleness is None:
+    if staleness is None or not staleness.complete:
         return True
     return any((staleness.changed, staleness.added, staleness.removed))
 

@@ -32,7 +32,8 @@ _Change = Literal["changed", "added", "removed"]
 class Staleness:
     """Number of files that were changed, added and removed since a build.
 
-    `complete` is false if the file or time limit was reached, so that the counts are lower bounds.
+    `complete` is false if the counts are lower bounds: the file or time limit was reached, or the build
+    is dated in the future.
     """
 
     reachable: bool
@@ -62,6 +63,8 @@ def find_staleness(
     try:
         if not all(root.exists() for root in roots):
             return Staleness(reachable=False)
+        if is_ahead(manifest):
+            return Staleness(reachable=True, complete=False)
 
         # The time is that for the files: on a busy machine, to load the reader takes longer than the limit.
         names_now = names(manifest.kind, roots)
@@ -128,6 +131,11 @@ def is_single_file(manifest: Manifest) -> bool:
 def _began(manifest: Manifest) -> float:
     """Return when the build began, in seconds since 1970."""
     return datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
+
+
+def is_ahead(manifest: Manifest) -> bool:
+    """Return whether a build began in the future: the clock was set back, and times tell nothing."""
+    return _began(manifest) > time.time()
 
 
 def _changes(

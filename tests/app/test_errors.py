@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from purlin.app import errors, problems
 from purlin.index.errors import PurlinError
+from purlin.index.search.corpus import Corpus
 from tests.support.hash_encoder import FailingEncoder
 from tests.support.serving import FUNCTIONS, make, problem, serving
 
@@ -301,6 +302,26 @@ def test_unexpected_error_hides_internals(tmp_path: Path, caplog: pytest.LogCapt
     (record,) = [record for record in caplog.records if record.name == "purlin.problems"]
     assert record.message == "POST '/search' failed"
     assert "the secret is 42" in caplog.text
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_what_the_system_is_short_of_may_be_tried_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    make(tmp_path, "code", FUNCTIONS)
+    with serving(tmp_path) as client:
+        monkeypatch.setattr(Corpus, "search", refuse)
+        response = client.post("/search", json=SEARCH)
+    assert problem(response, 503)["type"] == "urn:purlin:problem:overloaded"
+    assert response.headers["retry-after"]
+    (record,) = [record for record in caplog.records if record.name == "purlin.problems"]
+    assert ("raise its limits" in record.message, record.exc_info) == (True, None)
 
 
 def test_every_error_class_has_a_status() -> None:

@@ -116,7 +116,7 @@ def test_guide_commands_print_the_shown_output(tmp_path: Path) -> None:
 
 def test_guide_has_few_commands_that_are_not_run() -> None:
     others = [block for block in blocks(GUIDE) if block.language not in ("bash", "console")]
-    assert {block.language for block in others} == {"text", "nginx"}
+    assert {block.language for block in others} == {"text", "nginx", "haproxy"}
     lines = [
         line for block in others if block.language == "text" for line in block.text.splitlines()
     ]

@@ -38,7 +38,7 @@ from purlin.index.sources.references import (
     schemas,
     topics,
 )
-from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.html.reader import ends_early, read_page
 from purlin.index.sources.references.page_sections import Block, Page, Section
 from purlin.index.sources.words import words
 
@@ -323,6 +323,8 @@ class _File:
             text = page_with_includes.text
             if remark := page_with_includes.remark(self.name):
                 yield remark
+        if page_format == "html" and ends_early(text):
+            yield Skipped(self.name, _CUT_OFF, text.count("\n") + 1)
         if self.path.suffix.lower() == ".txt" and help_text.is_help(text):
             page_format = "help"
 
@@ -365,6 +367,8 @@ def anchor_line(name: str, text: str, anchor: str) -> int | None:
     position = text.find(f'id="{anchor}"')
     return None if position < 0 else text.count("\n", 0, position) + 1
 
+
+_CUT_OFF = "the page ends before its elements do, as one that was cut off: the rest is missing"
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "asciidoc": asciidoc.html,

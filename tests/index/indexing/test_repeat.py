@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from purlin.index import builds
-from purlin.index.indexing import staleness
+from purlin.index.indexing import builder, staleness
 from purlin.index.indexing.build import build
 from purlin.index.indexing.builder import Options
 from purlin.index.indexing.repeat import is_due, repeat_build, why_not_repeatable
@@ -78,3 +79,25 @@ def test_a_look_at_the_sources_is_whole_however_many_files(
     assert not is_due(home, "c")
     (home / "catalogue" / "others.csv").write_text("id,title\nO1,table\n")
     assert is_due(home, "c")
+
+
+def test_a_clock_that_is_set_back_hides_no_change(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.now(tz) + timedelta(days=1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builder, "datetime", Tomorrow)
+        (home / "catalogue" / "lamps.csv").write_text("id,title\nL1,lantern\n")
+        repeat_build(home, "c", HashEncoder())
+    # Nothing has changed since, which times cannot tell.
+    assert is_due(home, "c")
+    repeat_build(home, "c", HashEncoder())
+    assert not is_due(home, "c")
+
+    (home / "catalogue" / "lamps.csv").write_text("id,title\nL1,candle\n")
+    assert is_due(home, "c")
+    assert repeat_build(home, "c", HashEncoder()).reused == 1

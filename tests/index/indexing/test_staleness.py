@@ -86,7 +86,7 @@ def test_the_time_to_load_a_reader_does_not_count(
 
     build_sources(tmp_path, "code", code)
     monkeypatch.setattr("purlin.index.sources.names", names_by_a_reader_that_is_loaded)
-    monkeypatch.setattr(staleness, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(staleness, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     assert moved(tmp_path) == Staleness(reachable=True)
 
 

@@ -8,6 +8,7 @@ open sections.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,26 @@ _UNMARKED_FIELDS = re.compile(
 
 # The kernel's list of parameters is one block; examples of a program's help are shorter.
 _LONG_LISTING = re.compile(r"<pre\b[^<>]{0,200}>([^<]{20000,})</pre>")
+
+
+# A page may leave out the end tags of html and body, but not those of these elements.
+_WHOLE = re.compile(r"<(/?)(?:html|body)\b", re.IGNORECASE)
+_PAIRED = re.compile(
+    r"<(/?)(div|section|main|article|dl|ul|ol|table|pre|script|style|span|a|code)\b", re.IGNORECASE
+)
+
+
+def ends_early(markup: str) -> bool:
+    """Return whether a page was cut off: html and body are not closed, nor is what was open in them."""
+    slashes = {match[1] for match in _WHOLE.finditer(markup)}
+    if slashes != {""}:
+        return False
+
+    open_elements = Counter[str]()
+    for match in _PAIRED.finditer(markup):
+        open_elements[match[2].lower()] += -1 if match[1] else 1
+    ends_in_tag = markup.rfind("<") > markup.rfind(">")
+    return ends_in_tag or any(count > 0 for count in open_elements.values())
 
 
 def read_page(markup: str, *, whole: bool = False) -> Page:

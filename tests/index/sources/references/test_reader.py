@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index.sources.references import manual
 from purlin.index.sources.references.html.definitions import MAX_NESTED_LISTS
-from purlin.index.sources.references.html.reader import read_page
+from purlin.index.sources.references.html.reader import ends_early, read_page
 from purlin.index.sources.references.page_sections import MAX_TITLE
 from tests.support.references import REFERENCE, page, read
 
@@ -19,6 +21,46 @@ from tests.support.references import REFERENCE, page, read
 def test_links_between_pages_are_no_text(links: str) -> None:
     markup = f"<p>{links}</p><h1>Tides</h1><p>They come twice.</p><hr>{links}"
     assert page(markup) == [("Tides", "They come twice.")]
+
+
+WHOLE_PAGE = (
+    "<!doctype html><html><body><div><h1>Tides</h1>\n<p>They come twice.\n"
+    "<dl><dt>ebb<dd>It falls.</dl></div>\n</body></html>\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("markup", "early"),
+    [
+        (WHOLE_PAGE, False),
+        # What may be left out.
+        ("<html><body><div><p>Twice.</div>", False),
+        ("<p>Tides <div>come", False),
+        # A page that forgets an end tag is whole.
+        ("<html><body><div><div><p>Twice.</div></body></html>", False),
+        ("<html><body><div><p>Twi", True),
+        ("<HTML><BODY><p>Twice.</p><p cla", True),
+        ("<html><head><style>p { color: r", True),
+    ],
+)
+def test_a_page_that_was_cut_off_is_told_from_one_that_omits_end_tags(
+    markup: str, early: bool
+) -> None:
+    assert ends_early(markup) is early
+
+
+@given(st.integers(WHOLE_PAGE.index("<h1>"), WHOLE_PAGE.index("</div>")))
+def test_a_cut_anywhere_in_the_content_is_told(end: int) -> None:
+    assert ends_early(WHOLE_PAGE[:end])
+
+
+def test_what_a_cut_page_still_has_is_read_and_the_cut_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "tides.html").write_text(WHOLE_PAGE[: WHOLE_PAGE.index("<dl>")])
+    documents, skipped = read(tmp_path)
+    assert [document.title for document in documents] == ["Tides"]
+    assert [(item.location, item.reason[:30]) for item in skipped] == [
+        ("tides.html:3", "the page ends before its eleme")
+    ]
 
 
 def test_unclosed_tags_still_make_sections() -> None:
