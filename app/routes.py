@@ -204,6 +204,7 @@ def corpus_answers(corpus: Corpus, request: QaRequest, service: Service) -> QaRe
         build=corpus.build,
         encoder=corpus.encoder.name,
         reader=reader.name,
+        read_as=results.read_as,
         warning=results.warning,
         read=results.read_count if request.explain else None,
         timings_ms=results.timings_ms if request.explain else None,

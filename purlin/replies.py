@@ -64,8 +64,11 @@ class QaReply:
     `answer_type` is what the question's wording asks for: a `sentence`, or a kind of value such as
     `exception`, `parameter`, `module`, `version` or `name`.
     `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
-    (0-1) that the corpus answers the question at all. `warning` is present if only one of two
-    retrievers answered, for an engine failed in the other.
+    (0-1) that the corpus answers the question at all. `read_as` is present if the question is in
+    another language than English: it is how the question was read, with what it asks for in English,
+    and its other words translated one by one, or as they are written where the reference is not in
+    English. `warning` is present if only one of two retrievers answered, for an engine failed in the
+    other.
     """
 
     answers: tuple[Answer, ...]
@@ -77,6 +80,7 @@ class QaReply:
     build: str
     encoder: str
     reader: str
+    read_as: str | None = None
     warning: str | None = None
     read: int | None = None
     timings_ms: Mapping[str, float] | None = None

@@ -47,12 +47,14 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
         parts.append(_answer_part(answer, number, first[answer.passage_id], changed=changed))
 
     doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
+    read_as = f"; the question was read as: {reply.read_as}" if reply.read_as else ""
     head = Result(
         f"{len(reply.answers)} answers from {origin_text(reply)}; "
-        f"answerable {reply.answerable:.2f}{doubt}",
+        f"answerable {reply.answerable:.2f}{doubt}{read_as}",
         {
             "answerable": reply.answerable,
             "answer_type": reply.answer_type,
+            **({"read_as": reply.read_as} if reply.read_as else {}),
             **origin_fields(reply),
             "reader": reply.reader,
         },

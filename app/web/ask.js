@@ -96,6 +96,7 @@ function verdict(reply) {
     el("span", { class: "bar", vars: { share: reply.answerable } }),
     el("span", {}, `${Math.round(reply.answerable * 100)} %`),
     el("small", {}, `read by ${reply.reader}`),
+    reply.read_as && el("small", {}, `as: ${reply.read_as}`),
   );
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import TextEncoder, in_english
 from purlin.index.texts.fertility import MAX_TOKENS_PER_WORD, CountTokens, tokens_per_word
 
 # Fewer words of labels say little. English labels have up to 1.5 tokens a word, a third of them
@@ -33,6 +33,13 @@ def text_warnings(
             "what follows them does not count. Classify shorter parts, or begin with what matters."
         )
 
+    translated = sum(bool(in_english(encoder, text)) for text in texts)
+    if translated and encoder.architecture == "transformer":
+        count = "1 text is" if translated == 1 else f"{translated:,} of {len(texts):,} texts are"
+        warnings.append(
+            f"{count} in another language than English, and read translated word by word: labels of "
+            "such texts are right less often. Texts that matter take a translation, or another encoder."
+        )
     return warnings + language_warnings(partial(encoder.count_tokens, role="query"), texts)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from purlin.index.classify.text_warnings import label_warnings
 from purlin.index.classify.transductive import transductive_vectors
-from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.encoder import TextEncoder, Vectors, in_english, translating, word_by_word
 from purlin.index.errors import InvalidInput
 from purlin.index.highest import highest
 from purlin.index.lookups import Lookups, RecentlyUsed
@@ -72,7 +72,7 @@ class LabelSet:
     """Labels and their vectors (labels, dim).
 
     `similar` has the first pairs of labels that the encoder hardly tells apart, with their cosine;
-    `unknown_words` warns of labels that it hardly knows.
+    `unknown_words` warns of labels that it hardly knows, or reads translated.
     """
 
     labels: tuple[str, ...]
@@ -137,7 +137,7 @@ class Classifier:
     def __init__(
         self, encoder: TextEncoder, *, capacity: int = 20_000, lookups: LabelLookups | None = None
     ) -> None:
-        self.encoder = encoder
+        self.encoder = translating(encoder)
         self._vectors: RecentlyUsed[TemplatesAndLabel, Vectors] = RecentlyUsed(capacity)
         self._sets: RecentlyUsed[TemplatesAndLabels, LabelSet] = RecentlyUsed(
             capacity, lambda label_set: len(label_set.labels)
@@ -202,9 +202,20 @@ class Classifier:
 
         check_labels(labels)
         check_templates(templates)
-        vectors = self._label_vectors(labels, tuple(templates))
+        read = labels_in_english(self.encoder, labels)
+        vectors = self._label_vectors(read, tuple(templates))
         count_tokens = partial(self.encoder.count_tokens, role="query")
         label_set = LabelSet.with_wordings(labels, vectors, count_tokens)
+        if read is not labels:
+            shown = ", ".join(_shortened(wording) for wording in label_wordings(read[0]))
+            label_set = replace(
+                label_set,
+                unknown_words=(
+                    "The labels are in another language than English, and are read translated word "
+                    f"by word, the first as {shown}. Say in English what a label means where its "
+                    "translation is wrong, as in `Abo = subscription`.",
+                ),
+            )
         self._sets.put(key, label_set)
         return label_set
 
@@ -315,6 +326,22 @@ def fitting_score(best: float, min_score: float = 0.0) -> float:
         return min_score
     part_of_best = FITTING_ODDS * best
     return max(FITTING_SCORE, part_of_best / (1 - best + part_of_best))
+
+
+def labels_in_english(encoder: TextEncoder, labels: Sequence[str]) -> Sequence[str]:
+    """Return labels with their wordings translated word by word, unless all together are English."""
+    # A single word hardly tells its language.
+    if not in_english(encoder, " ".join(chain.from_iterable(map(label_wordings, labels)))):
+        return labels
+
+    return [f"{label_name(label)} = {' | '.join(_in_english(encoder, label))}" for label in labels]
+
+
+def _in_english(encoder: TextEncoder, label: str) -> Iterator[str]:
+    """Yield the wordings of a label in English words, also each part of a path."""
+    for wording in label_wordings(label):
+        parts = _PATH_SEPARATOR.split(wording)
+        yield " > ".join(word_by_word(encoder, part) or part for part in parts)
 
 
 def label_name(label: str) -> str:

@@ -14,7 +14,9 @@ from purlin.index.encoder.static import StaticEncoder
 from purlin.index.encoder.text_encoder import Plan as Plan
 from purlin.index.encoder.text_encoder import TextEncoder as TextEncoder
 from purlin.index.encoder.text_encoder import Vectors as Vectors
+from purlin.index.encoder.text_encoder import word_by_word as word_by_word
 from purlin.index.encoder.transformer import Encoder, can_run_transformers
+from purlin.index.encoder.translating import TranslatingEncoder
 from purlin.index.records import Kind
 
 _MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -83,7 +85,13 @@ def default_encoder(purpose: Purpose | None = None, sample: Sequence[str] = ()) 
 
 def _are_english(texts: Sequence[str]) -> bool:
     """Tell whether at least half of the texts are read as English."""
-    return not texts or 2 * sum(map(_dictionary().is_english, texts)) >= len(texts)
+    return not texts or 2 * sum(map(translator().is_english, texts)) >= len(texts)
+
+
+@cache
+def translator() -> StaticEncoder:
+    """Return the released static encoder, which translates words of seventeen languages; opened once."""
+    return StaticEncoder.load(STATIC_ENCODER)
 
 
 def in_english(encoder: TextEncoder, text: str) -> str:
@@ -93,13 +101,15 @@ def in_english(encoder: TextEncoder, text: str) -> str:
     """
     translate = getattr(encoder, "in_english", None)
     if translate is None and encoder.fingerprint == _transformer_fingerprint():
-        translate = _dictionary().in_english
+        translate = translator().in_english
     return translate(text) if translate else ""
 
 
-@cache
-def _dictionary() -> StaticEncoder:
-    return StaticEncoder.load(STATIC_ENCODER)
+def translating(encoder: TextEncoder) -> TextEncoder:
+    """Return an encoder that reads other languages, too: a released transformer knows English alone."""
+    transformers = map(encoder_fingerprint, (TRANSFORMER_ENCODER, LABEL_ENCODER))
+    is_released = encoder.fingerprint in transformers
+    return TranslatingEncoder(encoder, translator()) if is_released else encoder
 
 
 @cache

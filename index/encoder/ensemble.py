@@ -110,6 +110,11 @@ class EnsembleEncoder:
         multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
         return next(filter(None, (part.in_english(text) for part in multilingual)), "")
 
+    def word_by_word(self, text: str) -> str:
+        """Translate the words of a part of a text that is not English, one by one."""
+        multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
+        return next(filter(None, (part.word_by_word(text) for part in multilingual)), "")
+
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:

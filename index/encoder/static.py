@@ -176,6 +176,12 @@ class StaticEncoder:
             return ""
         return self.vocabulary.in_english(text[: self.max_tokens * _CHARS_PER_WORD])
 
+    def word_by_word(self, text: str) -> str:
+        """Translate the words of a part of a text that is not English, one by one."""
+        if isinstance(self.vocabulary, Vocabulary):
+            return ""
+        return self.vocabulary.word_by_word(text[: self.max_tokens * _CHARS_PER_WORD])
+
     def _rows(self, text: str) -> Iterable[int]:
         return self.vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])
 

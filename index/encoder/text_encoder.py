@@ -73,3 +73,12 @@ def plan_of(encoder: TextEncoder) -> Plan | None:
     """Return how an encoder's transformer uses the machine; None for one without."""
     plan = getattr(encoder, "plan", None)
     return plan if isinstance(plan, Plan) else None
+
+
+def word_by_word(encoder: TextEncoder, text: str) -> str:
+    """Translate the words of a part of a text that is not English, one by one.
+
+    None are returned if the encoder knows no other language.
+    """
+    translate = getattr(encoder, "word_by_word", None)
+    return translate(text) if translate else ""

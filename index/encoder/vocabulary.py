@@ -161,12 +161,13 @@ class MultilingualVocabulary:
 
     def in_english(self, text: str) -> str:
         """Translate a text word by word; return nothing if it is English."""
-        words = identifiers(text)
-        if self._are_english(words):
-            return ""
+        return "" if self.is_english(text) else self.word_by_word(text)
+
+    def word_by_word(self, text: str) -> str:
+        """Translate the words of a part of a text that is not English, one by one."""
         first = len(self.english)
         rows = []
-        for row in self.rows_of(words):
+        for row in self.rows_of(identifiers(text)):
             if row < first:
                 rows.append(row)
             elif self._shares[row - first, 0] > 0:

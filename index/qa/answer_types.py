@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from purlin.index.qa.reference_words import DEFAULT_WORDS, RETURN_WORDS
+
 MAX_CANDIDATES = 64
 MAX_CANDIDATE_CHARS = 20_000  # the rest of a passage is not searched
 
@@ -198,7 +200,7 @@ ANSWER_TYPES = (
         r"|\bwith nothing but\b|\bempty parentheses\b|\bwithout (?:an |any )?arguments?\b"
         r"|\bstock value\b",
         _LITERAL,
-        sentence=r"\bdefault|\bomitted\b",
+        sentence=rf"\bdefault|\bomitted\b|{DEFAULT_WORDS}",
     ),
     _type(
         "number",
@@ -215,7 +217,7 @@ ANSWER_TYPES = (
         r"|\bdoes \S+ (?:give|hand|tell|yield|report)\b|\b(?:gives?|hands?|yields?) (?:me|you|back)\b"
         r"|\bcomes? (?:back|out)\b|\w\(\)|\bwhat value\b",
         _LITERAL,
-        sentence=r"\breturn",
+        sentence=rf"\breturn|{RETURN_WORDS}",
     ),
 )
 NAME_TYPE = _type(

@@ -9,13 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from purlin.index.encoder import translator
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibrated_probability, calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, ReadingPassage, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, rank_answers
+from purlin.index.qa.translation import foreign_question, is_english
 from purlin.index.records import Answer, Excerpt, Hit
-from purlin.index.search.corpus import Corpus
+from purlin.index.search.corpus import Corpus, PassageResult
 from purlin.index.search.hits import Retrieved
 from purlin.index.search.limits import check_query
 from purlin.index.search.store.filters import Filter
@@ -23,6 +25,8 @@ from purlin.index.search.store.filters import Filter
 READ_DEPTH = 12  # passages that are read at most
 MAX_BEHIND = 4.0  # log odds that a passage may be behind the best one, to be read
 RANKED_DEPTH = 100  # passages that are ranked by their features
+# So many passages tell the language of a reference. Where it is translated, some may not be yet.
+LANGUAGE_DEPTH, ENGLISH_SHARE = 20, 0.8
 READING_SECONDS = 2.0  # passages not read by then are not searched for answers
 DEFAULT_HITS = 10
 MAX_ANSWERS = 20
@@ -37,7 +41,9 @@ class AskResult:
     a statement. `hits` are passages: the `read_count` that the reader read in time, in its order, then
     the others. `timings_ms` maps the steps of the search, "rank" and "read" to their milliseconds.
     `answerable` was computed from the `calibration_features`. `warning` is present if only one of two
-    retrievers answered.
+    retrievers answered. `read_as` is how a question in another language than English was read: what it
+    asks for in English, and its other words translated one by one, or as they are written where the
+    reference is in that language, too.
     """
 
     answers: tuple[Answer, ...]
@@ -48,6 +54,7 @@ class AskResult:
     timings_ms: Mapping[str, float]
     calibration_features: tuple[float, ...]
     warning: str | None = None
+    read_as: str | None = None
 
 
 def answer_question(
@@ -68,20 +75,21 @@ def answer_question(
     empty, too long or not valid Unicode, and for a `k` out of range.
     """
     _check(corpus, question, k)
-    parsed = parse_question(question)
 
     # Search, then rank what it found by the structure of the reference.
-    searched = corpus.passages(question, max(RANKED_DEPTH, depth, max_hits), filter=filter)
+    count = max(RANKED_DEPTH, depth, max_hits)
+    searched, read_as, english_words = _search(corpus, question, count, filter)
     retrieved = searched.passages
     started = time.monotonic()
+    parsed = parse_question(read_as)
     ranked, priors = _ranked_by_structure(parsed, retrieved)
 
     # Read the best passages.
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
-    logits = reader.read(question, passages, deadline=started + seconds)
+    logits = reader.read(read_as, passages, deadline=started + seconds)
     settings = reader.settings
-    word_weights = corpus.weights(question)
+    word_weights = corpus.weights(question, english_words)
     reading = rank_answers(
         parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
@@ -100,7 +108,9 @@ def answer_question(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(question, _reordered_hits(ranked, reading, max_hits)),
+        hits=corpus.highlighted(
+            f"{question} {english_words}".strip(), _reordered_hits(ranked, reading, max_hits)
+        ),
         read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,
@@ -109,7 +119,26 @@ def answer_question(
         },
         calibration_features=features,
         warning=searched.warning,
+        read_as=None if read_as == question else read_as,
     )
+
+
+def _search(
+    corpus: Corpus, question: str, count: int, filter: Filter | None
+) -> tuple[PassageResult, str, str]:
+    """Return `count` passages, how the question is read, and the English words that it was searched by.
+
+    The latter are empty if it was searched as it is written: if it is English, or the passages are not.
+    """
+    foreign = foreign_question(translator(), question)
+    if foreign is None:
+        return corpus.passages(question, count, filter=filter), question, ""
+
+    searched = corpus.passages(question, count, filter=filter, in_english=foreign.in_english)
+    texts = [passage.hit.text for passage in searched.passages[:LANGUAGE_DEPTH]]
+    if sum(is_english(translator(), text) for text in texts) >= ENGLISH_SHARE * len(texts):
+        return searched, foreign.in_english, foreign.in_english
+    return corpus.passages(question, count, filter=filter), foreign.as_written, ""
 
 
 def _ranked_by_structure(

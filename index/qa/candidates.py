@@ -20,6 +20,7 @@ from purlin.index.qa.answer_types import (
 )
 from purlin.index.qa.conditions import values_under_condition
 from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.reference_words import DEFAULTS, RETURNED
 from purlin.index.qa.signatures import CharSpan, PassageStructure
 from purlin.index.qa.tables import named_cells
 
@@ -175,7 +176,7 @@ def _stated_spans(
         yield span, {"labelled": 1.0}
 
     wordings = (
-        *(_DEFAULTS if question.asks_for_default else ()),
+        *((*_DEFAULTS, *DEFAULTS) if question.asks_for_default else ()),
         *(_VALUES if question.asks_for_values else ()),
         *(wording for word, wording in _LIMITS.items() if word in question.words),
     )
@@ -203,6 +204,8 @@ def _candidates_of_type(
         declared = _declared_types(signature, structure.names)
         is_phrase = answer_type.name == "result"
         phrases = _returned_phrases(text, structure.signature_end) if is_phrase else ()
+        in_other_languages = _worded_values(RETURNED, text) if is_phrase else ()
+        phrases = chain(phrases, (span for span, _ in in_other_languages))
         for span in chain(_returned_types(signature), declared, phrases):
             candidates[span]["returned"] = 1.0
 

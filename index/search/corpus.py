@@ -341,15 +341,25 @@ class Corpus:
         return self._hits.explained(query, ranking, hits) if explain else hits
 
     def passages(
-        self, query: str, k: int, *, mode: Mode = "hybrid", filter: Filter | None = None
+        self,
+        query: str,
+        k: int,
+        *,
+        mode: Mode = "hybrid",
+        filter: Filter | None = None,
+        in_english: str = "",
     ) -> PassageResult:
         """Return the best `k` passages that pass the filter, possibly several of a document.
 
-        Their hits have no highlights; `highlighted` adds them.
+        `in_english` is the query in English words, if it is in another language: passages are found by
+        its meaning, and by its words or those of the query. Hits have no highlights; `highlighted` adds
+        them.
         """
         check_search(query, k, 0, mode)
         clock = Clock()
-        prepared = self._prepare(query, mode, filter, clock, with_evidence=False)
+        prepared = self._prepare(in_english or query, mode, filter, clock, with_evidence=False)
+        if in_english and mode != "dense":
+            prepared.weights = self.weights(query, in_english)
         ranking = self.retrievers.rank(prepared, k, clock, distinct=False)
         retrieved = self._hits.retrieved(prepared, ranking, 0, k)
         clock.lap("fetch")
@@ -417,9 +427,20 @@ class Corpus:
         stored = self._documents.fetch(self._documents.rows_where({"path": path}).tolist())
         return list({passage.document.id: passage.document for passage in stored}.values())
 
-    def weights(self, query: str) -> Mapping[str, float]:
-        """Map each distinct token of the query to its idf."""
-        return self._lexical.weights(lexical_query(query, self.manifest.kind))
+    def weights(self, query: str, in_english: str = "") -> Mapping[str, float]:
+        """Map each distinct token of the query to its idf.
+
+        With `in_english`, these are the tokens of the query in English words, and those of the query as
+        it is written that passages have: a score is a share of what all can add.
+        """
+        written = lexical_query(query, self.manifest.kind)
+        if not in_english:
+            return self._lexical.weights(written)
+        english = lexical_query(in_english, self.manifest.kind)
+        return {
+            **self._lexical.weights(written, with_absent=False),
+            **self._lexical.weights(english),
+        }
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
@@ -482,26 +503,20 @@ class Corpus:
 
     def _word_weights(self, query: str) -> Mapping[str, float]:
         """Map the tokens that are searched for to their idf: with English ones for another language's."""
-        english = self._in_english(query)
-        if not english:
-            return self.weights(query)
-
-        # A word as it is written counts where a passage has it: a score is a share of what all can add.
-        written = self._lexical.weights(lexical_query(query, self.manifest.kind), with_absent=False)
-        return {**written, **self.weights(english)}
+        return self.weights(query, self._in_english(query))
 
     def _in_english(self, query: str) -> str:
         """Return a query to English passages in English; nothing if it is, or if the catalogue has its words."""
-        if self._lexical.language is not ENGLISH:
-            return ""
-        if self.manifest.kind != "product":
-            return in_english(self.encoder, query)
+        english = in_english(self.encoder, query) if self._lexical.language is ENGLISH else ""
+        if not english or self.manifest.kind == "code":
+            return english
 
         # Names of brands and kinds of goods may be words of another language.
-        words = self._lexical.weights(lexical_query(query, "product"), with_absent=False)
-        if words.keys() == self.weights(query).keys() or not self._are_english:
-            return ""
-        return in_english(self.encoder, query)
+        if self.manifest.kind == "product":
+            words = self._lexical.weights(lexical_query(query, "product"), with_absent=False)
+            if words.keys() == self.weights(query).keys():
+                return ""
+        return english if self._are_english else ""
 
     @cached_property
     def _are_english(self) -> bool:

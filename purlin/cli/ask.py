@@ -105,6 +105,7 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
         "answers": answers,
         "answerable": round(result.answerable, 4),
         "answer_type": result.answer_type,
+        "read_as": result.read_as,
         "root": None if root is None else str(root),
         "corpus": corpus.name,
         "build": corpus.build,
@@ -117,6 +118,8 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
 def _print_answers(result: AskResult, root: Path | None) -> None:
     from purlin.index.qa.ask import UNLIKELY
 
+    if result.read_as:
+        terminal.print_note(f"read as: {result.read_as}")
     if not result.answers:
         terminal.print_note("no answer")
     elif result.answerable < UNLIKELY:

@@ -56,6 +56,14 @@ def test_answers_are_exact_words_of_the_passage(client: TestClient) -> None:
     assert {hit["rank"] for hit in reply["hits"]} == set(range(1, len(reply["hits"]) + 1))
 
 
+def test_a_question_in_another_language_is_answered_as_it_was_read(client: TestClient) -> None:
+    body = {"question": "Was ist der Standardwert von step bei range?", "corpus": "library"}
+    reply = client.post("/qa", json=body).json()
+    assert reply["read_as"].startswith("default value of ")
+    assert {"step", "range"} <= set(reply["read_as"].split())
+    assert reply["answer_type"] == "value"
+
+
 def test_explain_adds_timings(client: TestClient) -> None:
     reply = client.post(
         "/qa", json={"question": "close", "corpus": "library", "explain": True, "k": 1}

@@ -42,6 +42,16 @@ def test_ask_answers_from_the_documentation(
     assert [line.removeprefix("   │ ") for line in quoted if line] == expected
 
 
+def test_a_question_in_another_language_is_shown_as_it_was_read(
+    shop: Path, encoder: str, reader_directory: Path, capsys: Captured
+) -> None:
+    options = ("--encoder", encoder, "--reader", reader_directory)
+    purlin("ask", "Was ist der Standardwert von step bei range?", *options)
+    assert "read as: default value of" in capsys.readouterr().err
+    purlin("ask", "What is the default step of range?", *options)
+    assert "read as" not in capsys.readouterr().err
+
+
 def test_path_restricts_answers_to_a_directory_or_file(
     shop: Path, encoder: str, reader_directory: Path, capsys: Captured
 ) -> None:

@@ -21,6 +21,16 @@ MAX_HEAD_CHARS = 64_000
 MAX_NAMES = 64  # of one page
 MAX_BEFORE_DESCRIPTION = 6  # sections of a page, such as LIBRARY
 
+# What translated pages call the sections LIBRARY and DESCRIPTION.
+_LIBRARY = frozenset(
+    "LIBRARY BIBLIOTHEK BIBLIOTHÈQUE BIBLIOTECA BIBLIOTHEEK BIBLIOTEKA KNIHOVNA BIBLIOTEK KIRJASTO"
+    " БИБЛИОТЕКА БІБЛІОТЕКА ライブラリ ライブラリー 库 라이브러리".split()
+)
+_DESCRIPTION = frozenset(
+    "DESCRIPTION BESCHREIBUNG DESCRIZIONE DESCRIPCIÓN DESCRIÇÃO BESCHRIJVING OPIS POPIS BESKRIVNING"
+    " BESKRIVELSE KUVAUS ОПИСАНИЕ ОПИС 説明 描述 说明 설명".split()
+)
+
 # The macro that tells whether a page is written in man(7) or mdoc(7), or only includes another.
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 # NAME, with the names before the dash: `git-add - Add file contents`.
@@ -146,7 +156,7 @@ def _define(page: page_sections.Page) -> None:
     What it passes to a call is an option.
     """
     # Before the synopsis, pages of C's library name the library.
-    sections = [section for section in page.sections[:3] if section.title != "LIBRARY"]
+    sections = [section for section in page.sections[:3] if section.title not in _LIBRARY]
     if len(sections) < 2 or sections[0].title != page.title:
         return
 
@@ -166,7 +176,7 @@ def _define(page: page_sections.Page) -> None:
 def _describe(page: page_sections.Page) -> None:
     """Take the section DESCRIPTION, which has none of the names, into the entry of its page."""
     for section in page.sections[2:MAX_BEFORE_DESCRIPTION]:
-        if section.title == "DESCRIPTION" and section.directive == "section":
+        if section.title in _DESCRIPTION and section.directive == "section":
             entry = page.sections[0]
             entry.blocks += section.blocks
             entry.anchors += section.anchor, *section.anchors

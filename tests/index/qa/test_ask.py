@@ -217,3 +217,18 @@ def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None
     with pytest.raises(InvalidInput, match="'code' is of kind code") as raised:
         answer_question(corpus, reader, "What?")
     assert raised.value.field == "corpus"
+
+
+def test_a_reference_in_another_language_is_read_as_it_is_written(
+    tmp_path: Path, reader: Reader
+) -> None:
+    (tmp_path / "seite.html").write_text(
+        "<html><body><h1>Sitzungen</h1><p>Eine Sitzung wird nach einiger Zeit beendet, wenn sich der "
+        "Benutzer nicht meldet. Die Voreinstellung ist 30 Tage, und niemand kann sie ändern.</p></body></html>"
+    )
+    home = tmp_path / "home"
+    build(home, "seiten", "reference", open_source("reference", [tmp_path]), HashEncoder())
+    corpus = Corpus.load(current(home, "seiten"), HashEncoder())
+    result = answer_question(corpus, reader, "Was ist der Standardwert einer Sitzung?", k=20)
+    assert result.read_as == "default value of Was ist der einer Sitzung"
+    assert any(answer.text in ("30", "30 Tage") for answer in result.answers)

@@ -119,6 +119,28 @@ def test_pages_of_a_library_are_entries_with_their_description(tmp_path: Path) -
     assert "ERRORS" in entries
 
 
+@pytest.mark.parametrize(
+    ("name", "library", "synopsis", "description"),
+    [
+        ("BEZEICHNUNG", "BIBLIOTHEK", "ÜBERSICHT", "BESCHREIBUNG"),
+        ("NOM", "BIBLIOTHÈQUE", "SYNOPSIS", "DESCRIPTION"),
+        ("名前", "ライブラリ", "書式", "説明"),
+        ("НАЗВАНИЕ", "БИБЛИОТЕКА", "СИНТАКСИС", "ОПИСАНИЕ"),
+    ],
+)
+def test_translated_pages_of_a_library_have_their_description(
+    tmp_path: Path, name: str, library: str, synopsis: str, description: str
+) -> None:
+    (tmp_path / "spool.3").write_text(
+        f".TH spool 3\n.SH {name}\nspool \\- winds\n.SH {library}\nLoom (-lloom)\n.SH {synopsis}\n"
+        f"int spool(int id);\n.SH {description}\nIt turns.\n"
+    )
+    documents, _ = read(tmp_path)
+    assert documents[0].title == "spool(3)"
+    assert documents[0].body == "int spool(int id);\n\nwinds\n\nIt turns."
+    assert description not in {document.title for document in documents}
+
+
 def test_functions_of_c_have_their_declarations_as_signature(tmp_path: Path) -> None:
     synopsis = "\n".join(
         ("#include <loom.h>", ".PP", ".BI \"char *spool(const char *\" thread ,",
