@@ -57,6 +57,11 @@ class Shop:
     products: tuple[Mapping[str, str], ...]
     searches: tuple[Search, ...]
 
+    @property
+    def texts(self) -> list[str]:
+        """Titles and descriptions of the products."""
+        return [f"{product['title']}\n{product['description']}" for product in self.products]
+
 
 def read_shop(path: Path) -> Shop:
     """Read a file of `questions/shops`, whose README describes it."""
@@ -162,10 +167,9 @@ def main() -> None:
 
     shops = [read_shop(SHOPS / f"{name}.txt") for name in options.shops]
     cells: dict[str, list[str]] = defaultdict(list)
-    encoders = options.encoder or [("default", default_encoder("product"))]
-    for name, directory in encoders:
-        encoder = load_encoder(directory)
+    for name, directory in options.encoder or [("default", None)]:
         for shop in shops:
+            encoder = load_encoder(directory or default_encoder("product", shop.texts))
             searches = [each for each in shop.searches if options.half in (None, each.half)]
             with opened(shop, encoder) as corpus:
                 for weight in options.weights:

@@ -112,7 +112,7 @@ def test_labels_of_unknown_words_are_warned_of(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "first"), [(GERMAN_LABELS, "clean"), (SPANISH_LABELS, "submission")]
+    ("labels", "first"), [(GERMAN_LABELS, "cleanly"), (SPANISH_LABELS, "submission")]
 )
 def test_labels_in_other_languages_are_said_to_be_translated(
     encoder: Encoder, labels: list[str], first: str
