@@ -206,7 +206,7 @@ def test_other_pages_have_commands() -> None:
     "path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem
 )
 def test_pages_use_known_block_languages(path: Path) -> None:
-    languages = {"bash", "console", "ini", "json", "nginx", "python", "text", "toml"}
+    languages = {"bash", "console", "haproxy", "ini", "json", "nginx", "python", "text", "toml"}
     assert {block.language for block in blocks(path.read_text())} <= languages
 
 
