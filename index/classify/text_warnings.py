@@ -37,8 +37,9 @@ def text_warnings(
     if translated and encoder.architecture == "transformer":
         count = "1 text is" if translated == 1 else f"{translated:,} of {len(texts):,} texts are"
         warnings.append(
-            f"{count} in another language than English, and read translated word by word: labels of "
-            "such texts are right less often. Texts that matter take a translation, or another encoder."
+            f"{count} in another language than English, and read translated word by word, as their labels "
+            "are if these are in another language: what is chosen is right less often. Describe labels in "
+            "English, as in `Abo = subscription`, and give texts that matter in English."
         )
     return warnings + language_warnings(partial(encoder.count_tokens, role="query"), texts)
 

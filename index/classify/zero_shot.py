@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class LabelSet:
     """Labels and their vectors (labels, dim).
 
     `similar` has the first pairs of labels that the encoder hardly tells apart, with their cosine;
-    `unknown_words` warns of labels that it hardly knows, or reads translated.
+    `unknown_words` warns of labels that it hardly knows.
     """
 
     labels: tuple[str, ...]
@@ -178,16 +179,37 @@ class Classifier:
 
         cached = self._sets.get((tuple(templates), tuple(labels)))
         self._lookups.sets.count(hits=cached is not None, misses=cached is None)
-        return rank(
+        label_set = cached or self.label_set(labels, templates)
+        rank_texts = partial(
+            rank,
             self.encoder,
-            texts,
-            cached or self.label_set(labels, templates),
-            independent_scores if multi_label else shared_scores,
+            to_scores=independent_scores if multi_label else shared_scores,
             min_score=min_score,
             ranked=ranked,
             several=multi_label,
             transductive=transductive,
         )
+
+        is_foreign = [bool(in_english(self.encoder, text)) for text in texts]
+        foreign_set = self._translated(labels, templates) if any(is_foreign) else None
+        if foreign_set is None:
+            return rank_texts(texts, label_set)
+        if transductive:
+            most_are_foreign = 2 * sum(is_foreign) > len(texts)
+            return rank_texts(texts, foreign_set if most_are_foreign else label_set)
+
+        foreign = iter(rank_texts(list(compress(texts, is_foreign)), foreign_set))
+        english = iter(rank_texts(list(compress(texts, map(not_, is_foreign))), label_set))
+        return [next(foreign if each else english) for each in is_foreign]
+
+    def _translated(self, labels: Sequence[str], templates: Sequence[str]) -> LabelSet | None:
+        """Return labels in another language in English words; None if they are English.
+
+        Only texts in another language are compared with them: "pasta" is a word for a folder and a
+        label for recipes, so that labels alone do not tell.
+        """
+        translated = labels_in_english(self.encoder, labels)
+        return None if translated is labels else self._label_set(translated, templates)
 
     def label_set(
         self, labels: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES
@@ -196,26 +218,18 @@ class Classifier:
 
         Raises InvalidInput.
         """
+        check_labels(labels)
+        check_templates(templates)
+        return self._label_set(labels, templates)
+
+    def _label_set(self, labels: Sequence[str], templates: Sequence[str]) -> LabelSet:
         key = tuple(templates), tuple(labels)
         if (cached := self._sets.get(key)) is not None:
             return cached
 
-        check_labels(labels)
-        check_templates(templates)
-        read = labels_in_english(self.encoder, labels)
-        vectors = self._label_vectors(read, tuple(templates))
+        vectors = self._label_vectors(labels, tuple(templates))
         count_tokens = partial(self.encoder.count_tokens, role="query")
         label_set = LabelSet.with_wordings(labels, vectors, count_tokens)
-        if read is not labels:
-            shown = ", ".join(_shortened(wording) for wording in label_wordings(read[0]))
-            label_set = replace(
-                label_set,
-                unknown_words=(
-                    "The labels are in another language than English, and are read translated word "
-                    f"by word, the first as {shown}. Say in English what a label means where its "
-                    "translation is wrong, as in `Abo = subscription`.",
-                ),
-            )
         self._sets.put(key, label_set)
         return label_set
 

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from purlin.index.classify.text_warnings import language_warnings, text_warnings
-from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import encoder_directory, in_english, load_encoder
+from purlin.index.classify.zero_shot import Classifier, labels_in_english
+from purlin.index.encoder import encoder_directory, in_english, load_encoder, translating
 from purlin.index.encoder.transformer import Encoder
 
 ENGLISH = [
@@ -99,10 +99,6 @@ def test_cut_texts_are_counted(encoder: Encoder) -> None:
     assert alone.startswith("1 text is longer than the 256 tokens that the encoder reads: ")
 
 
-GERMAN_LABELS = ["Sauberkeit", "Lage", "Personal", "Lärm", "WLAN", "Zimmer"]
-SPANISH_LABELS = ["envío", "pago", "devolución", "problema técnico", "queja", "otros"]
-
-
 CODES = ["ENOENT", "ECONNRESET", "EPIPE", "EAGAIN", "EINVAL"]
 
 
@@ -111,15 +107,24 @@ def test_labels_of_unknown_words_are_warned_of(encoder: Encoder) -> None:
     assert "tokens for each word of these labels" in warning
 
 
-@pytest.mark.parametrize(
-    ("labels", "first"), [(GERMAN_LABELS, "cleanly"), (SPANISH_LABELS, "submission")]
-)
-def test_labels_in_other_languages_are_said_to_be_translated(
-    encoder: Encoder, labels: list[str], first: str
-) -> None:
-    warning = Classifier(encoder).label_set(labels).warnings()[0]
-    assert "read translated word by word" in warning
-    assert f"the first as {first!r}" in warning
+def test_labels_are_translated_for_texts_in_another_language_alone(encoder: Encoder) -> None:
+    classifier = Classifier(encoder)
+    labels = ["Rechnung", "Lieferung"]
+    texts = ["Der Betrag ist falsch.", "The amount is wrong.", "Das Paket ist nicht angekommen."]
+    results = classifier.classify(texts, labels)
+    assert [result.label for result in results[::2]] == labels
+
+    # A text's result depends on itself alone, and that of an English text on the labels as they are.
+    assert [classifier.classify([text], labels)[0] for text in texts] == results
+    vectors = encoder.encode([texts[1]], role="query") @ classifier.label_set(labels).vectors.T
+    assert results[1].label == labels[vectors.argmax()]
+
+
+def test_loanwords_are_labels_of_english_texts(encoder: Encoder) -> None:
+    labels = ["pasta", "pizza", "sushi", "ramen"]
+    assert list(labels_in_english(translating(encoder), labels)) != labels
+    (result,) = Classifier(encoder).classify(["How long should I boil the spaghetti?"], labels)
+    assert result.label == "pasta"
 
 
 @pytest.mark.parametrize(
