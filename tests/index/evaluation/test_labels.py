@@ -166,7 +166,7 @@ def test_what_misleads_about_the_measures_is_warned_of(
     labels = write_file(tmp_path / "labels.txt", b"type 1 diabetes\ntype 2 diabetes\n")
     evaluate.evaluate_classify(rows, labels=labels)
     errors = " ".join(capsys.readouterr().err.split())
-    assert "tokens for each word" in errors
+    assert "3 of 3 texts are in another language than English" in errors
     assert "'type 1 diabetes' and 'type 2 diabetes'" in errors
 
 
