@@ -55,6 +55,8 @@ def load_encoder(
     """
 
     def open_single(directory: Path) -> TextEncoder:
+        if directory.absolute() == STATIC_ENCODER:
+            return translator()
         if is_static(directory):
             return StaticEncoder.load(directory)
         # An ensemble as a part is refused here, too: it has no model.
@@ -90,7 +92,10 @@ def _are_english(texts: Sequence[str]) -> bool:
 
 @cache
 def translator() -> StaticEncoder:
-    """Return the released static encoder, which translates words of seventeen languages; opened once."""
+    """Return the released static encoder, which translates words of seventeen languages.
+
+    A process opens it once, for all that search with it or translate.
+    """
     return StaticEncoder.load(STATIC_ENCODER)
 
 
