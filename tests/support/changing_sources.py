@@ -18,7 +18,11 @@ def build_sources(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "
     options = Options(origin=tuple(str(root.absolute()) for root in roots))
     files = open_source(kind, roots, secondary=secondary)
     build(home, "c", kind, files, HashEncoder(), options=options)
-    # What is written sooner may pass for older than a build that was made in no time.
+    let_time_pass()
+
+
+def let_time_pass() -> None:
+    """Wait until what is written cannot pass for older than a build that was made in no time."""
     time.sleep(2 * staleness._TICK_S)
 
 
