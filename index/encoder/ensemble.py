@@ -76,6 +76,7 @@ class EnsembleEncoder:
         self.max_tokens = parts[0].max_tokens
         self.architecture: Architecture = "ensemble"
         self.parts = tuple(parts)
+        self._multilingual = [part for part in parts if isinstance(part, StaticEncoder)]
         self._projection = projection
 
     @classmethod
@@ -107,13 +108,11 @@ class EnsembleEncoder:
 
     def in_english(self, text: str) -> str:
         """Return the English words nearest to those of a text, by the part that knows its language."""
-        multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
-        return next(filter(None, (part.in_english(text) for part in multilingual)), "")
+        return next(filter(None, (part.in_english(text) for part in self._multilingual)), "")
 
     def word_by_word(self, text: str) -> str:
         """Translate the words of a part of a text that is not English, one by one."""
-        multilingual = (part for part in self.parts if isinstance(part, StaticEncoder))
-        return next(filter(None, (part.word_by_word(text) for part in multilingual)), "")
+        return next(filter(None, (part.word_by_word(text) for part in self._multilingual)), "")
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None

@@ -79,19 +79,20 @@ def answer_question(
     # Search, then rank what it found by the structure of the reference.
     count = max(RANKED_DEPTH, depth, max_hits)
     searched, read_as, english_words = _search(corpus, question, count, filter)
-    retrieved = searched.passages
     started = time.monotonic()
     parsed = parse_question(read_as)
-    ranked, priors = _ranked_by_structure(parsed, retrieved)
+    ranked, priors = _ranked_by_structure(parsed, searched.passages)
 
     # Read the best passages.
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
     logits = reader.read(read_as, passages, deadline=started + seconds)
-    settings = reader.settings
-    word_weights = corpus.weights(question, english_words)
+    word_weights, prior_weight = (
+        corpus.weights(question, english_words),
+        reader.settings.prior_weight,
+    )
     reading = rank_answers(
-        parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
+        parsed, passages, logits, prior_weight=prior_weight, word_weights=word_weights, k=k
     )
 
     # Estimate whether there is an answer at all, from the document of the best one or the first passage.
@@ -104,13 +105,12 @@ def answer_question(
         [passage.prior for passage in passages],
     )
 
+    all_words = f"{question} {english_words}".strip()
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
-        answerable=calibrated_probability(features, settings.calibration),
+        answerable=calibrated_probability(features, reader.settings.calibration),
         answer_type=parsed.answer_type.name,
-        hits=corpus.highlighted(
-            f"{question} {english_words}".strip(), _reordered_hits(ranked, reading, max_hits)
-        ),
+        hits=corpus.highlighted(all_words, _reordered_hits(ranked, reading, max_hits)),
         read_count=reading.read_count,
         timings_ms={
             **searched.timings_ms,

@@ -469,41 +469,41 @@ class Corpus:
         prepared.has_evidence = with_evidence and self._has_model and mode != "dense"
         clock.lap("lexical")
 
+        english = self._in_english(text)
         if mode != "lexical":
-            self._add_vector(prepared, vector if written == query else None)
+            self._add_vector(prepared, english, vector if written == query else None)
         clock.lap("encode")
         if prepared.vector is not None and self._log is not None:
             prepared.nearness = self._log.nearness(prepared.vector)
             clock.lap("dense")
         if mode != "dense":
-            self._add_words(prepared)
+            self._add_words(prepared, english)
         clock.lap("lexical")
         return prepared
 
-    def _add_vector(self, query: Query, vector: Vectors | None) -> None:
-        """Add what the dense retriever searches for; `vector` may be that of the query as written."""
+    def _add_vector(self, query: Query, english: str, vector: Vectors | None) -> None:
+        """Add what the dense retriever searches for; `vector` may be that of the query as written.
+
+        `english` is the query in English words, if it is in another language.
+        """
         # An encoder of several languages reads the text as it is.
         reads_english = self.encoder.architecture == "transformer"
-        query.read = (self._in_english(query.text) if reads_english else "") or query.text
+        query.read = (english if reads_english else "") or query.text
         if vector is None or query.read != query.written:
             vector = self.encoder.encode([query.read], role="query")[0]
         query.vector = vector
         may_have_feedback = query.mode == "hybrid" and self.manifest.kind in feedback.KINDS
         query.has_feedback = may_have_feedback and bool(vector.any())
 
-    def _add_words(self, query: Query) -> None:
+    def _add_words(self, query: Query, english: str) -> None:
         """Add what the lexical retriever searches for, and what the words of the query mean."""
-        query.weights = self._word_weights(query.text)
+        query.weights = self.weights(query.text, english)
         query.has_code = self.manifest.kind == "product" and self._names.has_code(query.text)
         if query.has_evidence:
             query.defining = self._passing(self._names.defining(query.written), query.allowed)
             query.relation = self._names.relation(query.written)
         if query.relation is not None:
             query.weights = self.weights(query.relation.symbol)
-
-    def _word_weights(self, query: str) -> Mapping[str, float]:
-        """Map the tokens that are searched for to their idf: with English ones for another language's."""
-        return self.weights(query, self._in_english(query))
 
     def _in_english(self, query: str) -> str:
         """Return a query to English passages in English; nothing if it is, or if the catalogue has its words."""

@@ -132,8 +132,6 @@ def index_build(
     from purlin.index.indexing.build import build, file_digests
     from purlin.index.indexing.builder import Options
     from purlin.index.search.ranking.query_log import read_log
-    from purlin.index.sources import first_texts
-    from purlin.index.texts.fertility import SAMPLED_TEXTS
 
     log = read_log(query_log) if query_log else []
     engine = Connection.of(milvus) if backend == "milvus" else None
@@ -142,10 +140,7 @@ def index_build(
                       judged=_judgements(queries, qrels, measure), force=force, engine=engine)  # fmt: skip
     digests = {} if engine else file_digests(home, name)
     sources, unassigned = _open_sources(kind, paths, options, digests)
-    sample: list[str] = []
-    if kind == "product" and encoder is None:
-        sample, sources = first_texts(sources, SAMPLED_TEXTS)
-    chosen = open_encoder(encoder, purpose=kind, sample=sample, tuned=True, ray=ray)
+    chosen, sources = _open_encoder(kind, encoder, sources, ray)
 
     active = builds.active_manifest(home, name)
     with _shown_progress(home, name) as progress:
@@ -159,6 +154,22 @@ def index_build(
         _report_inputs(manifest, options, unassigned)
         for line in _remarks(home, name, manifest).lines():
             out.print(line)
+
+
+def _open_encoder(
+    kind: Kind,
+    directory: EncoderDirectory,
+    sources: Iterator[SourceFile | Skipped],
+    ray: str | None,
+) -> tuple[TextEncoder, Iterator[SourceFile | Skipped]]:
+    """Open the encoder of a build, by default the best for its first texts, and return all sources."""
+    from purlin.index.sources import first_texts
+    from purlin.index.texts.fertility import SAMPLED_TEXTS
+
+    sample: list[str] = []
+    if kind == "product" and directory is None:
+        sample, sources = first_texts(sources, SAMPLED_TEXTS)
+    return open_encoder(directory, purpose=kind, sample=sample, tuned=True, ray=ray), sources
 
 
 def _open_sources(
