@@ -15,20 +15,29 @@ unpack() {
 }
 
 pypi() {
-    pip download --quiet --no-deps --no-binary :all: "$1==$2"
+    pip download --quiet --no-deps --no-binary "$1" "$1==$2"
     unpack "$1"
 }
 
+# The fourth argument is the directory of what is compiled, which is removed.
 npm_package() {
     npm pack --silent "$2@$3"
     unpack "$1"
-    rm -rf "${directory:?}/$1/dist"
+    rm -rf "${directory:?}/$1/${4:-dist}"
 }
 
+# The third argument is the name of the package, if it is not that of the directory.
 debian_source() {
-    apt-get source --quiet --download-only "$1=$2"
+    apt-get source --quiet --download-only "${3:-$1}=$2"
     dpkg-source --no-check --no-copy --extract ./*.dsc "$directory/$1"
-    rm -rf "${directory:?}/$1/debian" "$directory/$1/.pc"
+    rm -rf "${directory:?}/$1/debian" "$directory/$1/.pc" "$directory/$1/vendor"
+}
+
+# Take a collection, NAMESPACE/NAME, out of a release of Ansible.
+ansible_collection() {
+    pip download --quiet --no-deps --no-binary ansible "ansible==$2"
+    mkdir -p "$directory/$1"
+    tar -xf ./*.tar.gz -C "$directory/$1" --strip-components 4 "ansible-$2/ansible_collections/$3"
 }
 
 # Take a directory of a package: usr/share/NAME, or the third argument.
@@ -75,7 +84,17 @@ debian_source latte-dock 0.10.9-1
 debian_source kotlinx-coroutines 1.0.1-2
 debian_source nasm 2.16.01-1
 debian_source postgis 3.3.2+dfsg-1
+pypi dask-kubernetes 2026.3.0
 pypi emcee 3.1.6
 pypi kolla-ansible 16.0.0
+pypi social-auth-core 7.0.0
+ansible_collection community-docker 8.7.0 community/docker
+npm_package matrix-react-sdk matrix-react-sdk 3.114.0 lib
+debian_source cargo 0.66.0+ds1-1
+debian_source go-discover 0.0+git20190905.34a6505-2 golang-github-hashicorp-go-discover
+debian_source josm 0.0.svn18646+dfsg-1
+debian_source mpv 0.35.1-4
+debian_source redmine 5.0.4-5+deb12u1
+debian_source tiled-qt 1.8.2-1
 debian_package ruby-faraday 1.1.0-7 usr/share/rubygems-integration/all/gems/faraday-1.1.0
 END
