@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Rows
 from purlin.index.search.contracts import DenseRetriever, DocumentStore, LexicalRetriever
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
+from purlin.index.search.ranking.kinds import CommonRows, kind_in
 from purlin.index.search.ranking.lengths import IN_FILES, Short
 from purlin.index.search.ranking.options import DECLARED, asks_for_options, declares_options
 from purlin.index.search.ranking.query_log import blend
@@ -49,6 +50,7 @@ class Retrievers:
         self._lexical = lexical
         self._documents = documents
         self._short = short
+        self._common_rows = CommonRows(documents, lexical)
         self._has_roles = demote and "role" in documents.field_types
 
     def rank(self, query: Query, needed: int, clock: Clock, *, distinct: bool = True) -> Ranking:
@@ -59,7 +61,9 @@ class Retrievers:
         # The same documents for every page, so that pages are consistent.
         pool, bound = self._best(query, _FIRST_DEPTH, clock, distinct=True)
         if query.has_evidence:
-            first = self._with_evidence(query, pool.take(slice(repository.DEPTH)))
+            first = pool.take(slice(repository.DEPTH))
+            common = self._common(query, first)
+            first = self._with_evidence(query, self._with_rows(query, first, common, clock), common)
             clock.lap("rerank")
         else:
             first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
@@ -101,8 +105,38 @@ class Retrievers:
                 return ranking
             depth *= 4
 
-    def _with_evidence(self, query: Query, ranking: Ranking) -> Ranking:
-        """Rank these rows by the model of a repository."""
+    def _common(self, query: Query, ranking: Ranking) -> Mapping[int, float]:
+        """Map rows to how much they count for what a query wants one more of; empty for another query."""
+        kind = None if query.relation else kind_in(query.text)
+        return self._common_rows.levels(kind, ranking.rows, query.allowed) if kind else {}
+
+    def _with_rows(
+        self, query: Query, ranking: Ranking, rows: Iterable[int], clock: Clock
+    ) -> Ranking:
+        """Add the rows whose documents a ranking lacks, with their own scores."""
+        document_of = self._documents.document_of
+        others = np.array(sorted(rows), dtype=np.int64)
+        others = others[~np.isin(document_of(others), document_of(ranking.rows))]
+        if not len(others):
+            return ranking
+
+        all_rows = sorted_distinct(np.concatenate([ranking.rows, others]))
+        return self._score(
+            query,
+            all_rows,
+            _aligned(all_rows, ranking.rows, ranking.cosines),
+            _aligned(all_rows, ranking.rows, ranking.lexical),
+            clock,
+            distinct=True,
+        )
+
+    def _with_evidence(
+        self, query: Query, ranking: Ranking, common: Mapping[int, float]
+    ) -> Ranking:
+        """Rank these rows by the model of a repository.
+
+        `common` has rows of what the query wants one more of, with how much each counts.
+        """
         details = self._documents.details(self._documents.document_of(ranking.rows))
         wants_tests = self._has_roles and asks_for_tests(query.text)
         wants_options = query.relation is None and asks_for_options(query.text)
@@ -114,6 +148,12 @@ class Retrievers:
         elif not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
 
+        quoted = self._quoting(query, ranking, details.titles)
+        if wants_options:
+            declaring = [DECLARED * declares_options(document) for document in documents]
+            quoted = np.array(declaring, dtype=np.float32)
+        quoted = np.maximum(quoted, self._shared(ranking, common))
+
         evidence = repository.weigh(
             query.relation.symbol if query.relation else query.text,
             query.weights,
@@ -122,31 +162,35 @@ class Retrievers:
             np.isin(ranking.rows, query.named),
             self._documents.existing_paths,
             query.relation.holds(documents) if query.relation else None,
-            DECLARED
-            * np.array([declares_options(document) for document in documents], dtype=np.float32)
-            if wants_options
-            else self._quoting(query, ranking, details.titles),
+            quoted,
         )
 
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors | None:
-        """Return how much of the query each row has word for word; None if the query quotes nothing."""
+    def _shared(self, ranking: Ranking, common: Mapping[int, float]) -> Vectors:
+        """Return how much the document of each row counts, by the rows that do."""
+        document_of = self._documents.document_of
+        documents = document_of(np.array(list(common), dtype=np.int64)).tolist()
+        levels = dict(zip(documents, common.values(), strict=True))
+        shared = [levels.get(document, 0.0) for document in document_of(ranking.rows).tolist()]
+        return np.array(shared, dtype=np.float32)
+
+    def _quoting(self, query: Query, ranking: Ranking, titles: Sequence[str]) -> Vectors:
+        """Return how much of the query each row has word for word, 0 if the query quotes nothing."""
+        quoted = np.zeros(len(ranking.rows), dtype=np.float32)
         if query.relation is not None:
-            return None
+            return quoted
         share = quotes.quotes(query.text, query.weights, titles)
         if share is None:
-            return None
+            return quoted
 
         first = np.argsort(-ranking.lexical, kind="stable")[: quotes.DEPTH]
         needed = quotes.LEAST_WEIGHT * sum(query.weights.values())
         terms = self._lexical.explain(query.weights, ranking.rows[first])
         weights = [sum(query.weights[token] for token in parts) for parts in terms]
         first = first[np.array(weights, dtype=np.float64) >= needed]
-
-        quoted = np.zeros(len(ranking.rows), dtype=np.float32)
         quoted[first] = [share(document) for document in self._read(ranking.rows[first])]
         return quoted
 
