@@ -22,7 +22,7 @@ from purlin.index.indexing.staleness import changed_since
 from purlin.index.lookups import Once
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspaces.configuration import is_configuration, with_better_configuration
+from purlin.index.workspaces.configuration import is_configuration, with_other_content
 from purlin.index.workspaces.repositories import find_root
 from purlin.replies import ClassifyReply, QaReply, SearchReply
 
@@ -119,7 +119,7 @@ class LocalCorpora(Backend):
             conditions = content_filter(corpus.field_names, content, with_language_names(filter))
             result = corpus.search(query, k=k, filter=conditions, explain=True)
             if content == "code":
-                hits = with_better_configuration(corpus, query, result.hits, k, filter)
+                hits = with_other_content(corpus, query, result.hits, k, filter)
                 result = replace(result, hits=hits)
             reply = with_warning(reply_of(self, corpora[0], corpus, result), warning)
             has_other = content == "code" and reply.hits and is_configuration(reply.hits[0])

@@ -239,12 +239,12 @@ def _with_configuration(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> Sequence[Hit]:
     """The hits, the best one in configuration first if it beats all, where code is searched by default."""
-    from purlin.index.workspaces.configuration import with_better_configuration
+    from purlin.index.workspaces.configuration import with_other_content
 
     if options.content is not None or options.filter or options.offset:
         return hits
     conditions = _with_pattern(options, folder)
-    return with_better_configuration(
+    return with_other_content(
         workspace.corpus, options.query, hits, options.k, conditions, options.mode
     )
 

@@ -61,6 +61,7 @@ _GENERIC = frozenset(["abstract", "base", "default", "generic", "i", "interface"
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?!\w*(?:::|\.|\\))")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPES = ["class", "interface", "record", "struct", "trait", "type", "enum", "protocol", "object"]
+_ABSTRACT = frozenset(["interface", "protocol", "trait"])
 _CALLABLE = frozenset(["constructor", "function", "macro", "method", "module", "text"])
 
 
@@ -69,6 +70,11 @@ class Kind(NamedTuple):
 
     words: frozenset[str]
     head: str
+
+    @property
+    def is_of_tests(self) -> bool:
+        """Whether it is a kind of tests, which otherwise are no examples of anything."""
+        return "test" in self.words
 
     def share(self, name: str) -> float:
         """Return the share of a name's words that the kind has; more if the last word is among them."""
@@ -109,14 +115,15 @@ class CommonRows:
         if not {"kind", "name", "path"} <= self._documents.field_types.keys():
             return {}
 
-        documents = [document for document in self._read(rows) if not is_test(document)]
+        documents = [each for each in self._read(rows) if kind.is_of_tests or not is_test(each)]
         folders = folders_of(kind, [document.location.path or "" for document in documents])
         members = [self._members(folder) for folder in folders[:_MOST_FOLDERS]]
         types = self._types(kind, documents + [each for inside in members for each in inside])
 
-        groups = [list(names_of_type(_name(each), documents)) for each in types.values()]
-        groups += [self._names_in(folder) for folder in folders[:_MOST_FOLDERS]]
+        by_type = (list(names_of_type(_name(each), documents)) for each in types.values())
+        by_folder = map(self._names_in, folders[:_MOST_FOLDERS])
         levels = {row: _COMMON / position for position, row in enumerate(types, 1)}
+        groups = [*enumerate(by_type, 1), *enumerate(by_folder, 1)]
         for row, level in self._lists(kind, groups, rows, allowed).items():
             levels[row] = max(levels.get(row, 0.0), _COMMON * level)
 
@@ -143,18 +150,43 @@ class CommonRows:
         """Return the likeliest types that the documents are of, by the row of each, the likeliest first."""
         types: dict[int, Document] = {}
         for name in likely_types(kind, documents)[: 5 * _MOST_TYPES]:
-            conditions = {"name": name, "kind": _TYPES}
-            rows = self._documents.rows_where(conditions, _MOST_DEFINITIONS)
-            defining = zip(rows.tolist(), self._read(rows), strict=True)
-            types |= dict([each for each in defining if not is_test(each[1])][:1])
-        return dict(list(types.items())[:_MOST_TYPES])
+            if len(types) < _MOST_TYPES:
+                types |= self._definition(kind, name)
+        return types
+
+    def _definition(self, kind: Kind, name: str) -> dict[int, Document]:
+        """Return the row of a type with a name, with its document; none if there is no such type.
+
+        Of several, one that is no stub or example, then an interface or the like comes first.
+        """
+        conditions = {"name": name, "kind": _TYPES}
+        rows = self._documents.rows_where(conditions, _MOST_DEFINITIONS)
+        secondary = self._documents.secondary(self._documents.document_of(rows)).tolist()
+        defining = {
+            (is_secondary, document.fields["kind"] not in _ABSTRACT, row): document
+            for row, document, is_secondary in zip(
+                rows.tolist(), self._read(rows), secondary, strict=True
+            )
+            if kind.is_of_tests or not is_test(document)
+        }
+        if not defining:
+            return {}
+        first = min(defining)
+        return {first[-1]: defining[first]}
 
     def _lists(
-        self, kind: Kind, groups: Iterable[Sequence[str]], rows: Rows, allowed: Allowed | None
+        self,
+        kind: Kind,
+        groups: Iterable[tuple[int, Sequence[str]]],
+        rows: Rows,
+        allowed: Allowed | None,
     ) -> dict[int, float]:
-        """Return the rows that list the names of a group, with how well they do; those that do best."""
+        """Return the rows that list the names of a group, with how well they do; those that do best.
+
+        A group that is the second likeliest counts half.
+        """
         levels: dict[int, float] = {}
-        for group in groups:
+        for position, group in groups:
             siblings = own_words(kind, group)
             if len(siblings) < _LEAST_LISTED:
                 continue
@@ -163,7 +195,7 @@ class CommonRows:
             near, _ = self._lexical.search(weights, _MOST_COMPARED, allowed)
             compared = sorted_distinct(np.concatenate([rows, near]))
             for row, document in zip(compared.tolist(), self._read(compared), strict=True):
-                levels[row] = max(levels.get(row, 0.0), listed(siblings, document))
+                levels[row] = max(levels.get(row, 0.0), listed(siblings, document) / position)
 
         best = sorted(levels, key=lambda row: (-levels[row], row))[:_MOST_LISTS]
         return {row: levels[row] for row in best if levels[row]}
@@ -172,11 +204,12 @@ class CommonRows:
 def likely_types(kind: Kind, documents: Sequence[Document]) -> list[str]:
     """Return the names in heads of definitions that may be the kind's type, the likeliest first.
 
-    They are in those of at least two files, and have words of the kind.
+    They are in those of at least two files, and have words of the kind. So are, in languages whose heads do
+    not tell, those of types that have the same name in several files.
     """
     files: dict[str, set[str | None]] = {}
     for document in documents:
-        for name in _names_in_head(document):
+        for name in {*_names_in_head(document), *document.title.split(".")[-2:-1]}:
             files.setdefault(name, set()).add(document.location.path)
 
     likely = {

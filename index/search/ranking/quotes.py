@@ -20,7 +20,8 @@ MIN_RUN, MIN_TELLING = 4, 3
 # The same of a message with a value in it: "timed out (5)" of `f"timed out ({seconds})"`.
 MIN_MESSAGE_RUN, MIN_MESSAGE_TELLING = 3, 2
 # A run of so many words that say something is a quotation whatever else is in the query, such as the
-# time and the fields of a line of a log. It counts as if it were this share of the query.
+# time and the fields of a line of a log. It counts as if it were this share of the query, as does the
+# place where an option that the query names is declared.
 LONG_RUN, SHARE_OF_LONG_RUN = 6, 0.8
 # Words of a value.
 _MAX_VALUE = 5
@@ -61,7 +62,9 @@ def quotes(
         weights = {token: weight for token, weight in weights.items() if token in own}
     words = list(itertools.islice(_WORD.finditer(query), _MAX_WORDS))
     defined = {title.rpartition(".")[2].lower() for title in titles}
-    patterns = dict(_literals(query[: words[-1].end() if words else 0], defined))
+    compared = query[: words[-1].end() if words else 0]
+    patterns = dict(_literals(compared, defined))
+    declarations = [re.compile(_declaration(match[1])) for match in _FLAG.finditer(compared)]
     total = sum(weights.values())
     if not total or not (patterns or len(words) >= MIN_RUN):
         return None
@@ -86,7 +89,8 @@ def quotes(
 
         own = {token for text in texts for token in tokens(text)}
         part = sum(weights.get(token, 0.0) for token in own) / total
-        if longest >= LONG_RUN:
+        is_declared = any(pattern.search(document.body) for pattern in declarations)
+        if longest >= LONG_RUN or is_declared:
             part = max(part, SHARE_OF_LONG_RUN)
         return float(_LEVEL * part**_POWER) if part >= MIN_SHARE else 0.0
 
@@ -102,12 +106,15 @@ def _compared(plain: str, body: str) -> str:
 def _literals(query: str, defined: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the flags and the names of a query, each with a pattern of how code has it."""
     for match in _FLAG.finditer(query):
-        name = re.escape(match[1])
-        # Parsers of options are given the name in quotes, often with its type: `"dry-run|n=s"`.
-        yield match[1], rf"(?<![\w-])--{name}(?![\w-])|[\"'`|]{name}[\"'`|=:!+]"
+        yield match[1], rf"(?<![\w-])--{re.escape(match[1])}(?![\w-])|{_declaration(match[1])}"
     for match in _SYMBOL.finditer(query):
         if is_telling(match[0]) and match[0].lower() not in defined:
             yield match[0], rf"(?<![\w$]){match[0]}(?![\w$])"
+
+
+def _declaration(flag: str) -> str:
+    """Return a pattern of how parsers are given an option: in quotes, often with its type: `"dry-run|n=s"`."""
+    return rf"[\"'`|](?:--)?{re.escape(flag)}[\"'`|=:!+]"
 
 
 def _runs(words: Sequence[re.Match[str]], body: str) -> Iterator[tuple[int, int, int]]:

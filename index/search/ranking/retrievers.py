@@ -152,7 +152,10 @@ class Retrievers:
         if wants_options:
             declaring = [DECLARED * declares_options(document) for document in documents]
             quoted = np.array(declaring, dtype=np.float32)
-        quoted = np.maximum(quoted, self._shared(ranking, common))
+        shared = self._shared(ranking, common)
+        quoted = np.maximum(quoted, shared)
+        # What all tests are made of is wanted as well as what they test.
+        details = replace(details, secondary=details.secondary & (shared == 0.0))
 
         evidence = repository.weigh(
             query.relation.symbol if query.relation else query.text,

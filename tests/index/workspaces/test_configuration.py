@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from purlin.index.workspaces.configuration import is_configuration, with_better_configuration
+from purlin.index.workspaces.configuration import is_configuration, with_other_content
 from purlin.index.workspaces.workspace import open_workspace
 from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
@@ -20,7 +20,7 @@ def test_it_comes_first_also_where_code_was_reranked(tmp_path: Path, encoder: Ha
 
     def paths(query: str, k: int, reranker: WordReranker | None) -> list[str | None]:
         code_hits = workspace.search(query, k, reranker=reranker).hits
-        hits = with_better_configuration(workspace.corpus, query, code_hits, k)
+        hits = with_other_content(workspace.corpus, query, code_hits, k)
         assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
         assert [is_configuration(hit) for hit in hits[1:]] == [False] * len(hits[1:])
         return [hit.location.path for hit in hits]
