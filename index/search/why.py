@@ -15,6 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
+from purlin.index.search.ranking.kinds import kind_in
 from purlin.index.search.ranking.options import asks_for_options
 from purlin.index.search.ranking.uses import relation_in
 
@@ -59,6 +60,8 @@ def why(query: str, hit: Hit) -> str:
         reasons.append(f"meaning {cosine:.2f}")
     if largest == _PARTS["quote"] and asks_for_options(query):
         largest = "the options that it declares"
+    elif largest == _PARTS["quote"] and kind_in(query):
+        largest = "what others of the kind share"
     if explanation.get("accessory"):
         reasons.append("goes with what you named")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
