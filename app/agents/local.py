@@ -22,7 +22,11 @@ from purlin.index.indexing.staleness import changed_since
 from purlin.index.lookups import Once
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspaces.configuration import is_configuration, with_other_content
+from purlin.index.workspaces.configuration import (
+    default_content,
+    is_configuration,
+    with_other_content,
+)
 from purlin.index.workspaces.repositories import find_root
 from purlin.replies import ClassifyReply, QaReply, SearchReply
 
@@ -36,6 +40,7 @@ _CODE, _DOCS = WORKSPACES
 _POLL_S = 0.02
 
 
+_NO_CODE = "There is no code here: documentation and configuration were searched."
 _CONFIGURATION_FIRST = 'The first hit is configuration; content "config" has more of it.'
 
 
@@ -116,12 +121,15 @@ class LocalCorpora(Backend):
         if corpora[0] not in WORKSPACES:
             return self._in_home().search(corpora, query, k, filter, content)
         with self.opened(corpora[0]) as (corpus, warning):
-            conditions = content_filter(corpus.field_names, content, with_language_names(filter))
+            searched = default_content(corpus) if content == "code" else content
+            conditions = content_filter(corpus.field_names, searched, with_language_names(filter))
             result = corpus.search(query, k=k, filter=conditions, explain=True)
-            if content == "code":
+            if searched == "code":
                 hits = with_other_content(corpus, query, result.hits, k, filter)
                 result = replace(result, hits=hits)
             reply = with_warning(reply_of(self, corpora[0], corpus, result), warning)
+            if searched != content:
+                return with_warning(reply, _NO_CODE)
             has_other = content == "code" and reply.hits and is_configuration(reply.hits[0])
             return with_warning(reply, _CONFIGURATION_FIRST if has_other else None)
 

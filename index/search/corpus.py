@@ -562,6 +562,10 @@ class Corpus:
         self._filters.put(key, counted)
         return counted
 
+    def has(self, filter: Filter) -> bool:
+        """Return whether any document passes a filter."""
+        return self._allowed(filter)[1] > 0
+
     def filter_warning(self, ranked: Ranked, filter: Filter | None) -> str | None:
         """Return a warning if no document passes the filter: the first condition that none fulfils."""
         if not filter or ranked.query.document_count:

@@ -25,6 +25,12 @@ _CHANGES = re.compile(
 _DEPTH = 10
 
 
+def default_content(corpus: Corpus) -> Content:
+    """Return what is searched unless a search says so: code, and everything where there is no code."""
+    has_code = "content" not in corpus.field_names or corpus.has({"content": "code"})
+    return "code" if has_code else "all"
+
+
 def with_other_content(
     corpus: Corpus,
     query: str,

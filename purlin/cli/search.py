@@ -59,7 +59,7 @@ def _parser() -> Parser:
     add(
         "--content",
         choices=("code", "docs", "config", "all"),
-        help="What kind of files [default: code].",
+        help="What kind of files [default: code, or all where there is none].",
     )
     add(
         "--mode",
@@ -154,11 +154,15 @@ def _exists(home: Path, corpora: Sequence[str]) -> bool:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import opened_directory, parse_filter
+    from purlin.index.workspaces.configuration import default_content
     from purlin.index.workspaces.workspace import within
 
     conditions = _with_pattern(options, parse_filter(options.filter))
     with opened_directory(options.path, "code", options.encoder) as workspace:
         folder = within(workspace.root, options.path) if options.path else {}
+        if options.content is None and default_content(workspace.corpus) == "all":
+            options.content = "all"
+            terminal.print_note("no code here: documentation and configuration are searched")
         result = workspace.search(
             options.query,
             options.k,
@@ -229,7 +233,7 @@ def _print_hint(
 
     if not hits:
         notes.insert(0, "no hits")
-    elif notes and not has_configuration:
+    elif is_doubtful and not has_configuration:
         notes.insert(0, "the best score is low")
     if notes:
         terminal.print_note("; ".join(notes))

@@ -232,6 +232,29 @@ def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Cap
     assert not hint("session kept")
 
 
+def test_a_low_score_is_told_also_where_there_is_nothing_else(
+    shop: Path, encoder: str, capsys: Captured
+) -> None:
+    (shop / "sessions.md").unlink()
+    for query, is_low in (("session kept", True), ("send_receipt", False)):
+        purlin("search", query, "--encoder", encoder)
+        notes = capsys.readouterr().err.splitlines()
+        assert (notes[-1:] == ["the best score is low"]) == is_low
+
+
+def test_without_code_everything_is_searched(
+    tmp_path: Path, encoder: str, capsys: Captured
+) -> None:
+    write_file(tmp_path / "manual" / "receipts.md", "# Receipts\n\nReceipts are sent by post.\n")
+    options = ("receipts", "--path", str(tmp_path / "manual"), "--encoder", encoder)
+
+    assert purlin("search", *options) == 0
+    out, err = capsys.readouterr()
+    assert "receipts.md:1-3" in out
+    assert "no code here: documentation and configuration are searched" in err
+    assert purlin("search", *options, "--content", "code") == 1
+
+
 def test_languages_may_be_written_in_capitals(shop: Path, encoder: str, capsys: Captured) -> None:
     options = ("--encoder", encoder, "--filter", "language=Python")
     assert purlin("search", "send_receipt", *options) == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -140,9 +140,7 @@ class CommonRows:
         return self._read(self._documents.rows_where(conditions, _MOST_MEMBERS))
 
     def _names_in(self, folder: str) -> list[str]:
-        rows = self._documents.rows_where(
-            {"path": beginning_with(f"{folder}/")}, _MOST_PASSAGES
-        )
+        rows = self._documents.rows_where({"path": beginning_with(f"{folder}/")}, _MOST_PASSAGES)
         paths = self._documents.details(self._documents.document_of(rows)).paths
         return members_of(folder, filter(None, paths))
 

@@ -74,7 +74,9 @@ def test_any_text_is_read(query: str) -> None:
     assert kind is None or kind.head in kind.words
 
 
-def definition(title: str, path: str, signature: str, kind: str = "class", body: str = "") -> Document:
+def definition(
+    title: str, path: str, signature: str, kind: str = "class", body: str = ""
+) -> Document:
     fields = {"kind": kind, "signature": signature}
     return Document(title, "code", title, body, location=Location(path), fields=fields)
 
@@ -141,7 +143,7 @@ FILES = {
     "ui/new_driver.c": "void add_new_driver(void)\n{\n    show_dialog();\n}\n",
     **{
         f"audio/{name}.c": f"static int start(void)\n{{\n    return {name}_open();\n}}\n\n"
-        f"const struct driver {name}_driver = {{\n    .name = \"{name}\",\n    .start = start,\n}};\n"
+        f'const struct driver {name}_driver = {{\n    .name = "{name}",\n    .start = start,\n}};\n'
         for name in ("alsa", "jack", "pulse", "sndio")
     },
 }

@@ -95,6 +95,12 @@ def test_flags_count_where_they_are_read_or_described(code: str) -> None:
     assert share("--keep-gates", code) == 0.9
 
 
+def test_where_a_flag_is_declared_counts_whatever_is_around_it() -> None:
+    query = "rename the option --keep-gates of the upper northern canal to something shorter"
+    assert share(query, "parser.add_argument('--keep-gates')") == pytest.approx(0.9 * 0.8**2)
+    assert share(query, "# Without --keep-gates, they are closed.") == 0.0
+
+
 @pytest.mark.parametrize(
     "code", ["keep gates", "--keep-gates-open", "x--keep-gates", "keep-gates", "--no-keep-gates"]
 )
