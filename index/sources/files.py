@@ -14,6 +14,7 @@ from pathlib import Path
 
 from purlin.index.records import Document, Skipped, Stamp, is_text, printable
 from purlin.index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
+from purlin.index.sources.tracked import Tracked
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_ENTRIES = 500_000
@@ -39,16 +40,18 @@ _IGNORED_DIRS = frozenset(
 def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
     """Paths of regular files below `root`, relative, with forward slashes, sorted by name.
 
-    Leaves out what git would (a .gitignore here, below, or above within the repository), hidden
-    directories other than `hidden`, other worktrees, virtual environments, installed packages and
-    symbolic links. A directory or .gitignore that cannot be read is a `Skipped`, and so is all that
-    follows `MAX_ENTRIES` files and directories.
+    Leaves out what git would: what a .gitignore names, here, below, or above within the repository, unless
+    it is tracked. So are hidden directories other than `hidden`, other worktrees, virtual environments,
+    installed packages and symbolic links. A directory or .gitignore that cannot be read is a `Skipped`, and
+    so is all that follows `MAX_ENTRIES` files and directories.
     """
     outer = list(_outer_ignores(root))
     yield from _skipped(outer)
+    tracked = _tracked(root)
 
-    # Directories on the stack end in a slash; files are there so that all come out in order.
-    pending = [("", _ignores(outer))]
+    # Directories on the stack end in a slash; files are there so that all come out in order. None of
+    # what is below an ignored one is read unless it is tracked.
+    pending: list[tuple[str, tuple[Ignore, ...] | None]] = [("", _ignores(outer))]
     entries_left = MAX_ENTRIES
     while pending:
         path, ignores = pending.pop()
@@ -66,15 +69,18 @@ def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
             yield Skipped(path or ".", _TOO_MANY)
             return
 
-        own = list(_own_ignore(path, entries))
+        own = list(_own_ignore(path, entries)) if ignores is not None else []
         yield from _skipped(own)
-        ignores += _ignores(own)
+        if ignores is not None:
+            ignores += _ignores(own)
 
         for name in _readable_names(entries, hidden):
             if isinstance(name, Skipped):
                 yield replace(name, path=path + name.path)
-            elif not is_ignored(path + name, name, ignores):
+            elif ignores is not None and not is_ignored(path + name, name, ignores):
                 pending.append((path + name, ignores))
+            elif tracked.has(path + name):
+                pending.append((path + name, None))
 
 
 def _skipped(items: Iterable[Ignore | Skipped]) -> Iterator[Skipped]:
@@ -131,17 +137,33 @@ def _is_linked_worktree(git: Path) -> bool:
     return isinstance(content, FileContent) and bool(_LINKED_WORKTREE.search(content.data))
 
 
+def _repository_of(root: Path) -> tuple[Path, Path | None]:
+    """The resolved `root`, and the repository that it is in, if it is in one."""
+    resolved = root.resolve()
+    above = [resolved, *resolved.parents]
+    return resolved, next((path for path in above if exists(path / ".git")), None)
+
+
+def _tracked(root: Path) -> Tracked:
+    """What the repository around `root` tracks below it."""
+    resolved, repository = _repository_of(root)
+    if repository is None:
+        return Tracked(None, "")
+    return Tracked(
+        repository, "".join(f"{part}/" for part in resolved.relative_to(repository).parts)
+    )
+
+
 def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
     """What the repository around `root` excludes: its own list, then the .gitignore files above.
 
     A file that excludes `root` itself is not applied: somebody asked for that directory.
     """
-    resolved = root.resolve()
-    above = [resolved, *resolved.parents]
-    repository = next((path for path in above if exists(path / ".git")), None)
+    resolved, repository = _repository_of(root)
     if repository is None:
         return
 
+    above = [resolved, *resolved.parents]
     outer_directories = reversed(above[1 : above.index(repository) + 1])
     sources = [(repository, repository / ".git" / "info" / "exclude")]
     sources += [(path, path / ".gitignore") for path in outer_directories]

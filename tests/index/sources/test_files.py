@@ -63,6 +63,31 @@ def test_the_walk_agrees_with_git(
     assert paths(root) == files_of_git(root)
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_what_git_tracks_is_read_although_it_is_ignored(tmp_path: Path, version: str) -> None:
+    files = {
+        ".gitignore": "out/\n*.log\n",
+        "out/made.py": "",
+        "out/kept.py": "",
+        "out/deep/kept.py": "",
+        "out/deep/made.py": "",
+        "kept.log": "",
+        "made.log": "",
+        "plain.py": "",
+        "outer.py": "",
+        "package/out/kept.py": "",
+        "package/out/made.py": "",
+    }
+    write_tree(tmp_path, files)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-f", *(name for name in files if "kept" in name or "." not in name))
+    git(tmp_path, "update-index", "--index-version", version)
+
+    read_anyway = ["kept.log", "out/deep/kept.py", "out/kept.py", "package/out/kept.py"]
+    assert paths(tmp_path) == sorted([*read_anyway, "outer.py", "plain.py"])
+    assert paths(tmp_path / "package") == ["out/kept.py"]
+
+
 def test_ignores_above_the_root_are_honoured(tmp_path: Path) -> None:
     write_tree(
         tmp_path,
