@@ -22,7 +22,7 @@ from purlin.index.indexing.staleness import changed_since
 from purlin.index.lookups import Once
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspaces.configuration import (
+from purlin.index.workspaces.other_content import (
     default_content,
     is_configuration,
     with_other_content,

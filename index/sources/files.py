@@ -41,7 +41,7 @@ def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
     """Paths of regular files below `root`, relative, with forward slashes, sorted by name.
 
     Leaves out what git would: what a .gitignore names, here, below, or above within the repository, unless
-    it is tracked. So are hidden directories other than `hidden`, other worktrees, virtual environments,
+    it is tracked. Further hidden directories other than `hidden`, other worktrees, virtual environments,
     installed packages and symbolic links. A directory or .gitignore that cannot be read is a `Skipped`, and
     so is all that follows `MAX_ENTRIES` files and directories.
     """

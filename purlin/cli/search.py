@@ -154,7 +154,7 @@ def _exists(home: Path, corpora: Sequence[str]) -> bool:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import opened_directory, parse_filter
-    from purlin.index.workspaces.configuration import default_content
+    from purlin.index.workspaces.other_content import default_content
     from purlin.index.workspaces.workspace import within
 
     conditions = _with_pattern(options, parse_filter(options.filter))
@@ -217,7 +217,7 @@ def _print_hint(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> None:
     """Tell of configuration among the hits; of no hits or unlikely ones, why, and what else there is."""
-    from purlin.index.workspaces.configuration import is_configuration
+    from purlin.index.workspaces.other_content import is_configuration
 
     is_doubtful = not hits or (hits[0].score < _LOW_SCORE and not options.offset)
     # Who has a pattern wants all lines that it matches, as grep shows them.
@@ -243,7 +243,7 @@ def _with_configuration(
     options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
 ) -> Sequence[Hit]:
     """The hits, the best one in configuration first if it beats all, where code is searched by default."""
-    from purlin.index.workspaces.configuration import with_other_content
+    from purlin.index.workspaces.other_content import with_other_content
 
     if options.content is not None or options.filter or options.offset:
         return hits

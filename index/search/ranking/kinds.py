@@ -23,7 +23,7 @@ from purlin.index.search.arrays import Rows
 from purlin.index.search.contracts import Allowed, DocumentStore, LexicalRetriever
 from purlin.index.search.lexical.tokens import pieces, tokens
 from purlin.index.search.ranking.roles import is_test
-from purlin.index.search.store.filters import beginning_with
+from purlin.index.search.store.filters import Filter, beginning_with
 
 _BEGINNING = r"(?:(?:how|where) (?:to|do (?:i|we|you)|can (?:i|we)|should (?:i|we)) )?"
 _VERB = r"(?:add|create|define|implement|introduce|register|support|write)"
@@ -136,7 +136,7 @@ class CommonRows:
 
     def _members(self, folder: str) -> list[Document]:
         """Return types that files of a folder define."""
-        conditions = {"path": beginning_with(f"{folder}/"), "kind": _TYPES}
+        conditions: Filter = {"path": beginning_with(f"{folder}/"), "kind": _TYPES}
         return self._read(self._documents.rows_where(conditions, _MOST_MEMBERS))
 
     def _names_in(self, folder: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.workspaces.configuration import (
+from purlin.index.workspaces.other_content import (
     default_content,
     is_configuration,
     with_other_content,
