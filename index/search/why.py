@@ -15,6 +15,7 @@ from purlin.index.search.lexical.tokens import (
     pieces,
     tokens,
 )
+from purlin.index.search.ranking.defaults import setting_in
 from purlin.index.search.ranking.kinds import kind_in
 from purlin.index.search.ranking.options import asks_for_options
 from purlin.index.search.ranking.uses import relation_in
@@ -58,13 +59,20 @@ def why(query: str, hit: Hit) -> str:
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
-    if largest == _PARTS["quote"] and asks_for_options(query):
-        largest = "the options that it declares"
-    elif largest == _PARTS["quote"] and kind_in(query):
-        largest = "what others of the kind share"
+    if largest == _PARTS["quote"]:
+        largest = _answered(query) or largest
     if explanation.get("accessory"):
         reasons.append("goes with what you named")
     return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
+
+
+def _answered(query: str) -> str | None:
+    """Return what code answers a query that asks for it without its words; None for another query."""
+    if asks_for_options(query):
+        return "the options that it declares"
+    if kind_in(query):
+        return "what others of the kind share"
+    return "the default that it sets" if setting_in(query) else None
 
 
 def _matching_lines(hit: Hit) -> int:

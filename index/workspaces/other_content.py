@@ -42,7 +42,8 @@ def with_other_content(
     """Return the first `k` hits in code, with one in configuration or documentation that answers, too.
 
     The best in configuration comes first if it scores more than all in code. Where the query wants to know
-    where something is documented, the best in documentation is the second hit.
+    where something is documented, the best in documentation is the second hit, if it is half as good as
+    the first one.
     """
     conditions = with_language_names(filter)
 
@@ -57,7 +58,11 @@ def with_other_content(
 
     if _ON_DOCUMENTATION.search(query):
         documentation = search("docs", _DEPTH)
-        lasting = (hit for hit in documentation if not _CHANGES.search(hit.location.path or ""))
+        lasting = (
+            hit
+            for hit in documentation
+            if hit.score >= best / 2 and not _CHANGES.search(hit.location.path or "")
+        )
         hits[1:1] = list(lasting)[:1]
     return tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], 1))
 

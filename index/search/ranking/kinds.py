@@ -94,8 +94,8 @@ def kind_in(query: str) -> Kind | None:
     match = _ON_KIND.fullmatch(" ".join(query.split()).rstrip("?.! "))
     if match is None:
         return None
-    words = [word for name in (match["new"] or match["extension"]).split() for word in _words(name)]
-    purpose = [word for name in (match["purpose"] or "").split() for word in _words(name)]
+    words = _in_order(match["new"] or match["extension"])
+    purpose = _in_order(match["purpose"] or "")
     return Kind(frozenset([*words, *purpose]), words[-1]) if words else None
 
 
@@ -283,9 +283,13 @@ def _names_in_head(document: Document) -> AbstractSet[str]:
 
 @lru_cache(maxsize=65_536)
 def _words(name: str) -> frozenset[str]:
-    """Return the words of a name, stemmed, without those that say that others are derived from it."""
-    words = [word.lower() for word in pieces(name)] or [name.lower()]
-    return frozenset(token for word in words if word not in _GENERIC for token in tokens(word)[:1])
+    return frozenset(_in_order(name))
+
+
+def _in_order(names: str) -> list[str]:
+    """Return the words of names, stemmed, without those that say that others are derived from it."""
+    words = [word.lower() for name in names.split() for word in pieces(name) or [name]]
+    return [token for word in words if word not in _GENERIC for token in tokens(word)[:1]]
 
 
 def _name(document: Document) -> str:

@@ -13,6 +13,7 @@ from purlin.index.records import Document, Mode
 from purlin.index.search.arrays import NO_ROWS, NO_SCORES, LexicalScores, Rows
 from purlin.index.search.contracts import DenseRetriever, DocumentStore, LexicalRetriever
 from purlin.index.search.ranking import accessories, feedback, quotes, repository
+from purlin.index.search.ranking.defaults import SET, sets_default, setting_in
 from purlin.index.search.ranking.fusion import DENSE, LEXICAL, WORDS_LEAD, Fusion
 from purlin.index.search.ranking.kinds import CommonRows, kind_in
 from purlin.index.search.ranking.lengths import IN_FILES, Short
@@ -140,7 +141,8 @@ class Retrievers:
         details = self._documents.details(self._documents.document_of(ranking.rows))
         wants_tests = self._has_roles and asks_for_tests(query.text)
         wants_options = query.relation is None and asks_for_options(query.text)
-        is_read = wants_tests or wants_options or query.relation is not None
+        setting = None if query.relation else setting_in(query.text)
+        is_read = wants_tests or wants_options or setting is not None or query.relation is not None
         documents = self._read(ranking.rows) if is_read else []
         if wants_tests:
             is_other = [not is_test(document) for document in documents]
@@ -152,8 +154,10 @@ class Retrievers:
         if wants_options:
             declaring = [DECLARED * declares_options(document) for document in documents]
             quoted = np.array(declaring, dtype=np.float32)
+        elif setting is not None:
+            defaults = [SET * sets_default(setting, document) for document in documents]
+            quoted = np.maximum(quoted, np.array(defaults, dtype=np.float32))
         shared = self._shared(ranking, common)
-        quoted = np.maximum(quoted, shared)
         # What all tests are made of is wanted as well as what they test.
         details = replace(details, secondary=details.secondary & (shared == 0.0))
 
@@ -165,7 +169,7 @@ class Retrievers:
             np.isin(ranking.rows, query.named),
             self._documents.existing_paths,
             query.relation.holds(documents) if query.relation else None,
-            quoted,
+            np.maximum(quoted, shared),
         )
 
         order = evidence.order()
