@@ -53,11 +53,14 @@ _MOST_TYPES, _MOST_DEFINITIONS, _MOST_FOLDERS, _MOST_PASSAGES, _MOST_MEMBERS = 2
 _MOST_SIBLINGS, _MOST_COMPARED, _MOST_LISTS = 40, 30, 2
 # A list names so many of the kind, and such a share of them.
 _LEAST_LISTED, _LEAST_SHARE = 3, 0.5
+# A name with the last word of a kind is as likely as one with so many times the share of its words.
+_HEAD_WEIGHT = 3.0
 # The longest head that is read, in characters.
 _MAX_HEAD = 500
 
 # Words of names that say that others are derived from it.
 _GENERIC = frozenset(["abstract", "base", "default", "generic", "i", "interface", "standard"])
+_OF_ANY_KIND = frozenset(tokens("type kind implementation class"))
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?!\w*(?:::|\.|\\))")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPES = ["class", "interface", "record", "struct", "trait", "type", "enum", "protocol", "object"]
@@ -77,9 +80,10 @@ class Kind(NamedTuple):
         return "test" in self.words
 
     def share(self, name: str) -> float:
-        """Return the share of a name's words that the kind has; more if the last word is among them."""
+        """Return the share of a name's words that the kind has, weighted if the last word is among them."""
         words = _words(name)
-        return len(words & self.words) / len(words) * (1 + (self.head in words)) if words else 0.0
+        weight = _HEAD_WEIGHT if self.head in words else 1.0
+        return weight * len(words & self.words) / len(words) if words else 0.0
 
     def has_head(self, name: str) -> bool:
         """Return whether the kind's last word is in a name: `commands` has that of a subcommand, too."""
@@ -95,6 +99,9 @@ def kind_in(query: str) -> Kind | None:
     if match is None:
         return None
     words = _in_order(match["new"] or match["extension"])
+    # A new facet type is a facet.
+    if len(words) > 1 and words[-1] in _OF_ANY_KIND:
+        words.pop()
     purpose = _in_order(match["purpose"] or "")
     return Kind(frozenset([*words, *purpose]), words[-1]) if words else None
 
@@ -202,18 +209,21 @@ class CommonRows:
 def likely_types(kind: Kind, documents: Sequence[Document]) -> list[str]:
     """Return the names in heads of definitions that may be the kind's type, the likeliest first.
 
-    They are in those of at least two files, and have words of the kind. So are, in languages whose heads do
-    not tell, those of types that have the same name in several files.
+    They are in at least two heads, and have words of the kind. So are, in languages whose heads do not tell,
+    those of types that have the same name in several files.
     """
-    files: dict[str, set[str | None]] = {}
+    uses: dict[str, set[tuple[str | None, str]]] = {}
     for document in documents:
-        for name in {*_names_in_head(document), *document.title.split(".")[-2:-1]}:
-            files.setdefault(name, set()).add(document.location.path)
+        path = document.location.path
+        for name in _names_in_head(document):
+            uses.setdefault(name, set()).add((path, document.title))
+        for name in document.title.split(".")[-2:-1]:
+            uses.setdefault(name, set()).add((path, name))
 
     likely = {
-        name: math.log(len(paths)) * kind.share(name)
-        for name, paths in files.items()
-        if len(paths) > 1
+        name: math.log(len(places)) * kind.share(name)
+        for name, places in uses.items()
+        if len(places) > 1
     }
     return sorted(filter(likely.get, likely), key=lambda name: (-likely[name], name))
 

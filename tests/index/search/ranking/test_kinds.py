@@ -33,6 +33,7 @@ DRIVER = Kind(frozenset(["output", "driver"]), "driver")
         ("where to register a new SlashCommand", {"slash", "command"}, "command"),
         ("add support for a new file format", {"file", "format"}, "format"),
         ("write a plugin that prints", {"plugin"}, "plugin"),
+        ("add a new facet type", {"facet"}, "facet"),
         (
             "add a new plugin for another map format",
             {"plugin", "map", "format"},
@@ -81,7 +82,7 @@ def definition(
     return Document(title, "code", title, body, location=Location(path), fields=fields)
 
 
-def test_types_are_those_of_heads_in_several_files() -> None:
+def test_types_are_those_of_several_heads() -> None:
     documents = [
         definition("AlsaDriver", "alsa.py", "class AlsaDriver(base.OutputDriver, Logged)"),
         definition("JackDriver", "jack.py", "class JackDriver(OutputDriver, Logged)"),
@@ -90,6 +91,12 @@ def test_types_are_those_of_heads_in_several_files() -> None:
         definition("open_other", "other.py", "def open_other(driver: CallDriver)", "function"),
     ]
     assert likely_types(DRIVER, documents) == ["OutputDriver"]
+    in_one_file = [
+        definition(f"{name}Driver", "all.py", f"class {name}Driver(Driver, OutputStream)")
+        for name in ("Alsa", "Jack")
+    ]
+    # What has the kind's last word is likelier.
+    assert likely_types(DRIVER, in_one_file) == ["Driver", "OutputStream"]
 
 
 def test_a_type_of_many_packages_is_likely() -> None:
