@@ -84,13 +84,16 @@ debian_source latte-dock 0.10.9-1
 debian_source kotlinx-coroutines 1.0.1-2
 debian_source nasm 2.16.01-1
 debian_source postgis 3.3.2+dfsg-1
+pypi apprise 2.3.0
 pypi dask-kubernetes 2026.3.0
+pypi django-anymail 15.2
 pypi emcee 3.1.6
 pypi kolla-ansible 16.0.0
 pypi social-auth-core 7.0.0
 ansible_collection community-docker 8.7.0 community/docker
 npm_package matrix-react-sdk matrix-react-sdk 3.114.0 lib
 debian_source cargo 0.66.0+ds1-1
+debian_source docker-registry 2.8.2+ds1-1
 debian_source go-discover 0.0+git20190905.34a6505-2 golang-github-hashicorp-go-discover
 debian_source josm 0.0.svn18646+dfsg-1
 debian_source mpv 0.35.1-4
