@@ -98,6 +98,9 @@ debian_source go-discover 0.0+git20190905.34a6505-2 golang-github-hashicorp-go-d
 debian_source josm 0.0.svn18646+dfsg-1
 debian_source mpv 0.35.1-4
 debian_source redmine 5.0.4-5+deb12u1
+debian_source sox 14.4.2+git20190427-3.5
+debian_source step-certificates 0.19.0-1 golang-github-smallstep-certificates
 debian_source tiled-qt 1.8.2-1
+debian_source weechat 3.8-1
 debian_package ruby-faraday 1.1.0-7 usr/share/rubygems-integration/all/gems/faraday-1.1.0
 END
