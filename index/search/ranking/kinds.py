@@ -53,6 +53,8 @@ _MOST_TYPES, _MOST_DEFINITIONS, _MOST_FOLDERS, _MOST_PASSAGES, _MOST_MEMBERS = 2
 _MOST_SIBLINGS, _MOST_COMPARED, _MOST_LISTS = 40, 30, 2
 # A list names so many of the kind, and such a share of them.
 _LEAST_LISTED, _LEAST_SHARE = 3, 0.5
+# Letters of a stem that another one may go on from.
+_MIN_PREFIX = 5
 # A name with the last word of a kind is as likely as one with so many times the share of its words.
 _HEAD_WEIGHT = 3.0
 # The longest head that is read, in characters.
@@ -82,8 +84,9 @@ class Kind(NamedTuple):
     def share(self, name: str) -> float:
         """Return the share of a name's words that the kind has, weighted if the last word is among them."""
         words = _words(name)
+        shared = [word for word in words if any(_is_alike(word, own) for own in self.words)]
         weight = _HEAD_WEIGHT if self.head in words else 1.0
-        return weight * len(words & self.words) / len(words) if words else 0.0
+        return weight * len(shared) / len(words) if words else 0.0
 
     def has_head(self, name: str) -> bool:
         """Return whether the kind's last word is in a name: `commands` has that of a subcommand, too."""
@@ -162,13 +165,19 @@ class CommonRows:
     def _definition(self, kind: Kind, name: str) -> dict[int, Document]:
         """Return the row of a type with a name, with its document; none if there is no such type.
 
-        Of several, one that is no stub or example, then an interface or the like comes first.
+        Of several, one that is no stub or example, then an interface or the like, then the longest comes first:
+        others are declarations. In Go, the exported name is another one.
         """
-        conditions = {"name": name, "kind": _TYPES}
+        conditions = {"name": [name, name[:1].upper() + name[1:]], "kind": _TYPES}
         rows = self._documents.rows_where(conditions, _MOST_DEFINITIONS)
         secondary = self._documents.secondary(self._documents.document_of(rows)).tolist()
         defining = {
-            (is_secondary, document.fields["kind"] not in _ABSTRACT, row): document
+            (
+                is_secondary,
+                document.fields["kind"] not in _ABSTRACT,
+                -len(document.body),
+                row,
+            ): document
             for row, document, is_secondary in zip(
                 rows.tolist(), self._read(rows), secondary, strict=True
             )
@@ -289,6 +298,12 @@ def _names_in_head(document: Document) -> AbstractSet[str]:
         return frozenset()
     head = str(document.fields.get("signature", ""))[:_MAX_HEAD]
     return frozenset(_IDENTIFIER.findall(head)) - {_name(document)}
+
+
+def _is_alike(word: str, other: str) -> bool:
+    """Return whether stems are of one word: "notif" of notifications, "notifi" of `notify`."""
+    shorter, longer = sorted([word, other], key=len)
+    return word == other or (len(shorter) >= _MIN_PREFIX and longer.startswith(shorter))
 
 
 @lru_cache(maxsize=65_536)

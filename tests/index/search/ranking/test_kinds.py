@@ -108,6 +108,14 @@ def test_a_type_of_many_packages_is_likely() -> None:
     assert likely_types(DRIVER, methods[:1]) == []
 
 
+def test_stems_of_one_word_are_alike() -> None:
+    kind = kind_in("add a new notification plugin")
+    assert kind is not None
+    assert kind.share("NotifyBase") == 1.0
+    assert kind.share("NotBase") == 0.0
+    assert kind.share("PluginManager") > kind.share("NotifyManager") == 0.5
+
+
 def test_folders_have_the_name_of_the_kind() -> None:
     paths = ["src/drivers/alsa.c", "src/drivers/jack/main.c", "output/drivers/a.c", "src/main.c"]
     assert folders_of(DRIVER, paths) == ["output/drivers", "src/drivers"]
@@ -143,6 +151,7 @@ def test_lists_name_most_of_the_kind() -> None:
 
 
 FILES = {
+    "audio/all.h": "typedef struct driver driver;\n",
     "audio/driver.h": "struct driver {\n    const char *name;\n    int (*start)(void);\n    void (*stop)(void);\n};\n",
     "audio/table.c": "const struct driver *const all[] = {\n"
     + "".join(f"    &{name}_driver,\n" for name in ("alsa", "jack", "pulse", "sndio"))
@@ -172,3 +181,17 @@ def test_the_type_and_the_list_come_first_and_say_why(tmp_path: Path) -> None:
     assert other[0].title == "add_new_driver"
     assert [hit.title for hit in filtered] == ["add_new_driver"]
     assert pages == [hit.title for hit in hits]
+
+
+def test_of_types_with_one_name_an_interface_is_meant(tmp_path: Path) -> None:
+    files = {
+        "codec.go": "package codec\n\ntype Codec interface {\n\tEncode(text string) string\n}\n",
+        **{
+            f"{name}/{name}.go": f"package {name}\n\ntype codec struct {{\n\tlevel int\n\tname string\n\tsize int\n}}\n\n"
+            f"func (c *codec) Encode(text string) string {{\n\treturn {name}(text)\n}}\n"
+            for name in ("gzip", "zstd", "brotli")
+        },
+    }
+    with open_repository(tmp_path, files) as corpus:
+        first, *_ = corpus.search("add a new codec", k=3).hits
+    assert (first.title, first.location.path) == ("Codec", "codec.go")
