@@ -51,11 +51,15 @@ CATEGORIES = ("symbol", "semantic", "architecture")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file that answers a query, or some of its lines; its path is the repository's."""
+    """A file that answers a query, or some of its lines; its path is the repository's.
+
+    Of targets with the same `need`, one is enough for the task.
+    """
 
     path: str
     start_line: int | None = None
     end_line: int | None = None
+    need: int | None = None
 
     def has(self, location: Location, root: str) -> bool:
         """Whether a hit in a corpus of `root` is in the file and touches the lines."""

@@ -185,13 +185,11 @@ def test_the_type_and_the_list_come_first_and_say_why(tmp_path: Path) -> None:
 
 def test_of_types_with_one_name_an_interface_is_meant(tmp_path: Path) -> None:
     files = {
-        "codec.go": "package codec\n\ntype Codec interface {\n\tEncode(text string) string\n}\n",
-        **{
-            f"{name}/{name}.go": f"package {name}\n\ntype codec struct {{\n\tlevel int\n\tname string\n\tsize int\n}}\n\n"
-            f"func (c *codec) Encode(text string) string {{\n\treturn {name}(text)\n}}\n"
-            for name in ("gzip", "zstd", "brotli")
-        },
+        f"{name}/{name}.go": f"package {name}\n\ntype codec struct {{\n\tlevel int\n\tname string\n}}\n\n"
+        f"func (c *codec) Encode(text string) string {{\n\treturn {name}(text)\n}}\n"
+        for name in ("gzip", "zstd", "brotli")
     }
+    files["codec.go"] = "package codec\n\ntype Codec interface {\n\tEncode(text string) string\n}\n"
     with open_repository(tmp_path, files) as corpus:
         first, *_ = corpus.search("add a new codec", k=3).hits
     assert (first.title, first.location.path) == ("Codec", "codec.go")
