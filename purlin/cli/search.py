@@ -233,7 +233,7 @@ def _print_hint(
 
     if not hits:
         notes.insert(0, "no hits")
-    elif is_doubtful and not has_configuration:
+    elif notes and not has_configuration:
         notes.insert(0, "the best score is low")
     if notes:
         terminal.print_note("; ".join(notes))

@@ -232,16 +232,6 @@ def test_low_scores_point_to_other_content(shop: Path, encoder: str, capsys: Cap
     assert not hint("session kept")
 
 
-def test_a_low_score_is_told_also_where_there_is_nothing_else(
-    shop: Path, encoder: str, capsys: Captured
-) -> None:
-    (shop / "sessions.md").unlink()
-    for query, is_low in (("session kept", True), ("send_receipt", False)):
-        purlin("search", query, "--encoder", encoder)
-        notes = capsys.readouterr().err.splitlines()
-        assert (notes[-1:] == ["the best score is low"]) == is_low
-
-
 def test_without_code_everything_is_searched(
     tmp_path: Path, encoder: str, capsys: Captured
 ) -> None:
