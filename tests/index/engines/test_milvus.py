@@ -36,6 +36,7 @@ from purlin.index.records import Document, Hit, Location, Passage, Span
 from purlin.index.search.lexical.languages import ENGLISH
 from purlin.index.sources import open_source
 from tests.support.documents import source
+from tests.support.files import write_tree
 from tests.support.hash_encoder import HashEncoder
 from tests.support.paths import ROOT
 from tests.support.serving import numbered, problem, serving, until
@@ -441,6 +442,35 @@ def test_a_catalogue_is_searched_in_its_language(connection: Connection, tmp_pat
     [(hit, terms)] = hits_of(connection)
     assert (hit.document_id, terms) == ("A1", {"hausschuh", "fuss"})
     assert hits_of(None) == [(hit, terms)]
+
+
+def test_one_more_of_a_kind_is_found_as_on_this_machine(
+    connection: Connection, tmp_path: Path
+) -> None:
+    names = ("alsa", "jack", "pulse")
+    listed = "".join(f"    {name}.Own,\n" for name in names)
+    body = "(Codec):\n    def encode(self, text):\n        return text\n"
+    files = {
+        "codecs/base.py": "class Codec:\n    def encode(self, text):\n        return None\n",
+        "codecs/table.py": f"ALL = [\n{listed}    None,\n]\n",
+        "menu.py": "def add_new_codec(menu):\n    menu.show()\n",
+        **{f"codecs/{name}.py": f"class Own{body}" for name in names},
+    }
+    write_tree(tmp_path / "src", files)
+
+    def titles_of(engine: Connection | None, query: str) -> list[str]:
+        home = tmp_path / f"home of {'one' if engine is None else 'another'}"
+        options = Options(engine=engine)
+        build(
+            home, "music", "code", list(open_source("code", [tmp_path / "src"])), HashEncoder(),
+            options=options,
+        )  # fmt: skip
+        with closing(open_corpus(builds.current(home, "music"), HashEncoder())) as corpus:
+            return [hit.title for hit in corpus.search(query, k=3).hits]
+
+    for query in ("add a new codec", "add another colour", "what is the default codec"):
+        assert titles_of(connection, query) == titles_of(None, query)
+    assert titles_of(connection, "add a new codec")[:2] == ["Codec", "ALL"]
 
 
 @pytest.mark.parametrize("prefix", ["", "lib.py::"], ids=["records", "in a file"])
