@@ -52,7 +52,7 @@ class Outcome:
     @property
     def either(self) -> Sequence[bool]:
         """Which needs are met by one of the two searches."""
-        return [bool(one or two) for one, two in zip(self.first, self.second, strict=True)]
+        return [bool(rank or later) for rank, later in zip(self.first, self.second, strict=True)]
 
 
 def needs_of(record: Mapping[str, Any]) -> Needs:

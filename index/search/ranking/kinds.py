@@ -171,22 +171,15 @@ class CommonRows:
         conditions = {"name": [name, name[:1].upper() + name[1:]], "kind": _TYPES}
         rows = self._documents.rows_where(conditions, _MOST_DEFINITIONS)
         secondary = self._documents.secondary(self._documents.document_of(rows)).tolist()
-        defining = {
-            (
-                is_secondary,
-                document.fields["kind"] not in _ABSTRACT,
-                -len(document.body),
-                row,
-            ): document
-            for row, document, is_secondary in zip(
-                rows.tolist(), self._read(rows), secondary, strict=True
-            )
-            if kind.is_of_tests or not is_test(document)
-        }
-        if not defining:
-            return {}
-        first = min(defining)
-        return {first[-1]: defining[first]}
+
+        def order(each: tuple[int, Document, bool]) -> tuple[bool, bool, int, int]:
+            row, document, is_secondary = each
+            is_abstract = document.fields["kind"] in _ABSTRACT
+            return is_secondary, not is_abstract, -len(document.body), row
+
+        defining = zip(rows.tolist(), self._read(rows), secondary, strict=True)
+        meant = [each for each in defining if kind.is_of_tests or not is_test(each[1])]
+        return {row: document for row, document, _ in sorted(meant, key=order)[:1]}
 
     def _lists(
         self,
@@ -253,11 +246,8 @@ def folders_of(kind: Kind, paths: Iterable[str]) -> list[str]:
             if kind.has_head(folder):
                 counts["/".join(folders[:depth])] += 1
 
-    said = {
-        folder: len(kind.words.intersection(*[frozenset().union(*map(_words, folder.split("/")))]))
-        for folder in counts
-    }
-    return sorted(counts, key=lambda folder: (-said[folder], -counts[folder], folder))
+    shared = {folder: len(kind.words & _words(folder.replace("/", " "))) for folder in counts}
+    return sorted(counts, key=lambda folder: (-shared[folder], -counts[folder], folder))
 
 
 def members_of(folder: str, paths: Iterable[str]) -> list[str]:
@@ -300,10 +290,10 @@ def _names_in_head(document: Document) -> AbstractSet[str]:
     return frozenset(_IDENTIFIER.findall(head)) - {_name(document)}
 
 
-def _is_alike(word: str, other: str) -> bool:
+def _is_alike(word: str, second: str) -> bool:
     """Return whether stems are of one word: "notif" of notifications, "notifi" of `notify`."""
-    shorter, longer = sorted([word, other], key=len)
-    return word == other or (len(shorter) >= _MIN_PREFIX and longer.startswith(shorter))
+    shorter, longer = sorted([word, second], key=len)
+    return word == second or (len(shorter) >= _MIN_PREFIX and longer.startswith(shorter))
 
 
 @lru_cache(maxsize=65_536)

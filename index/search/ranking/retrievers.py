@@ -107,9 +107,14 @@ class Retrievers:
             depth *= 4
 
     def _common(self, query: Query, ranking: Ranking) -> Mapping[int, float]:
-        """Map rows to how much they count for what a query wants one more of; empty for another query."""
-        kind = None if query.relation else kind_in(query.text)
-        return self._common_rows.levels(kind, ranking.rows, query.allowed) if kind else {}
+        """Map rows to how much they count for what a query wants one more of; empty for another query.
+
+        Options of a command line are declared rather than listed.
+        """
+        kind = kind_in(query.text)
+        if kind is None or query.relation is not None or asks_for_options(query.text):
+            return {}
+        return self._common_rows.levels(kind, ranking.rows, query.allowed)
 
     def _with_rows(
         self, query: Query, ranking: Ranking, rows: Iterable[int], clock: Clock
@@ -150,11 +155,12 @@ class Retrievers:
         elif not self._has_roles:
             details = replace(details, secondary=np.zeros_like(details.secondary))
 
-        quoted = self._quoting(query, ranking, details.titles)
         if wants_options:
             declaring = [DECLARED * declares_options(document) for document in documents]
             quoted = np.array(declaring, dtype=np.float32)
-        elif setting is not None:
+        else:
+            quoted = self._quoting(query, ranking, details.titles)
+        if setting is not None:
             defaults = [SET * sets_default(setting, document) for document in documents]
             quoted = np.maximum(quoted, np.array(defaults, dtype=np.float32))
         shared = self._shared(ranking, common)
