@@ -45,6 +45,6 @@ def sets_default(setting: AbstractSet[str], document: Document) -> bool:
     return any(
         (is_of_defaults or _DEFAULT in line.lower())
         and _VALUE.search(line) is not None
-        and setting.issubset(tokens(line))
+        and setting <= frozenset(tokens(line))
         for line in document.body.split("\n")
     )
