@@ -26,21 +26,27 @@ from purlin.index.search.ranking.roles import is_test
 from purlin.index.search.store.filters import Filter, beginning_with
 
 _BEGINNING = r"(?:(?:how|where) (?:to|do (?:i|we|you)|can (?:i|we)|should (?:i|we)) )?"
-_VERB = r"(?:add|create|define|implement|introduce|register|support|write)"
 _NEW = r"(?:an? )?(?:(?:brand )?new|another|other|additional|custom|third[- ]party)"
-# What is made to be added to, so that "a plugin" is a new one.
+# "Add a new entry to the list" is what a function does, unless it is said of what is made to be added to.
+_VERB, _REST = (
+    "add|implement|introduce|support",
+    "for|of|in|like|that|which|with|from|so|by|using|via|as|and",
+)
+_EXTENSION_VERB, _EXTENSION_REST = f"{_VERB}|create|define|register|write", f"{_REST}|to|into|on"
+_WORD = rf"(?!(?:{_EXTENSION_REST})\b)[\w.+#-]{{1,100}}"
 _EXTENSION = (
     r"(?:adapters?|back-?ends?|connectors?|drivers?|exporters?|extensions?|importers?|integrations?"
     r"|middlewares?|plug-?ins?|providers?|subcommands?)"
 )
-_WORDS = r"[\w.+#-]{1,100}(?: [\w.+#-]{1,100}){0,4}?"
-_REST = (
-    r"(?: for (?:another|other|an? new) (?P<purpose>\w{1,100}(?: \w{1,100})?))?"
-    r"(?: (?:for|to|of|in|into|on|like|that|which|with|from|so|by|using|via|as|and)\b.{0,200})?"
+_PURPOSE = r"(?: for (?:another|other|an? new) (?P<purpose>\w{1,100}(?: \w{1,100})?))?"
+_ON_EXTENSION = re.compile(
+    rf"{_BEGINNING}(?:{_EXTENSION_VERB}) (?:support for )?(?:{_NEW}|an?)"
+    rf" (?P<kind>(?:{_WORD} ){{0,4}}?{_EXTENSION}){_PURPOSE}(?: (?:{_EXTENSION_REST})\b.{{0,200}})?",
+    re.IGNORECASE,
 )
 _ON_KIND = re.compile(
-    rf"{_BEGINNING}{_VERB} (?:(?:support for )?{_NEW} (?:kind of |type of )?(?P<new>{_WORDS})"
-    rf"|an? (?P<extension>(?:[\w.+#-]{{1,100}} ){{0,3}}?{_EXTENSION})){_REST}",
+    rf"{_BEGINNING}(?:{_VERB}) (?:support for )?{_NEW} (?:kind of |type of )?"
+    rf"(?P<kind>{_WORD}(?: {_WORD}){{0,4}}){_PURPOSE}(?: (?:{_REST})\b.{{0,200}})?",
     re.IGNORECASE,
 )
 
@@ -98,10 +104,11 @@ class Kind(NamedTuple):
 
 def kind_in(query: str) -> Kind | None:
     """Return the kind that a query wants one more of; None for another query."""
-    match = _ON_KIND.fullmatch(" ".join(query.split()).rstrip("?.! "))
+    text = " ".join(query.split()).rstrip("?.! ")
+    match = _ON_EXTENSION.fullmatch(text) or _ON_KIND.fullmatch(text)
     if match is None:
         return None
-    words = _in_order(match["new"] or match["extension"])
+    words = _in_order(match["kind"])
     # A new facet type is a facet.
     if len(words) > 1 and words[-1] in _OF_ANY_KIND:
         words.pop()

@@ -30,9 +30,11 @@ DRIVER = Kind(frozenset(["output", "driver"]), "driver")
         ("add a new audio output driver", {"audio", "output", "driver"}, "driver"),
         ("How do I add another storage backend?", {"storag", "backend"}, "backend"),
         ("implement a custom cache provider for redis", {"cach", "provid"}, "provid"),
-        ("where to register a new SlashCommand", {"slash", "command"}, "command"),
+        ("where do I add a new SlashCommand", {"slash", "command"}, "command"),
         ("add support for a new file format", {"file", "format"}, "format"),
         ("write a plugin that prints", {"plugin"}, "plugin"),
+        ("register a custom storage driver in the registry", {"storag", "driver"}, "driver"),
+        ("add a plugin to the controller", {"plugin"}, "plugin"),
         ("add a new facet type", {"facet"}, "facet"),
         (
             "add a new plugin for another map format",
@@ -49,6 +51,8 @@ def test_queries_for_one_more_of_a_kind(query: str, words: set[str], head: str) 
     "query",
     [
         "add a user to the group",
+        "add a new user to the group",
+        "create a new session",
         "new driver",
         "add two numbers",
         "add a new",
