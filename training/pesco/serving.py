@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax  # type: ignore[import-untyped]
 
-from purlin.index.classify.zero_shot import ClassScores, shared_scores
+from purlin.index.classify.scores import ClassScores, shared_scores
 from purlin.index.encoder import Vectors
 from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.check import TrainingCheck, check_training

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax  # type: ignore[import-untyped]
 
+from purlin.index.classify.scores import ClassScores
 from purlin.index.classify.transductive import effective_labels
-from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.training.config import check_ranges, in_range, ranged

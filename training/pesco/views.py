@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax  # type: ignore[import-untyped]
 
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.scores import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.training.pesco.texts import words_and_pairs
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from purlin.index.classify.zero_shot import shared_scores
+from purlin.index.classify.scores import shared_scores
 from purlin.training.pesco import serving
 from purlin.training.pesco.round_state import ROUND_STATE, RoundState
 from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
