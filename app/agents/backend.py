@@ -108,4 +108,4 @@ def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) 
 
 def marked(backend: Backend, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
     """The hits of a corpus, those marked as stale whose file has changed since the build."""
-    return staleness.marked(hits, corpus.name, partial(backend.changed, corpus))
+    return staleness.mark_stale(hits, corpus.name, partial(backend.changed, corpus))

@@ -125,7 +125,7 @@ class Freshness:
 
     def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Mark the hits of this corpus whose file has changed since its build as stale."""
-        return staleness.marked(hits, corpus.name, partial(self.changed, corpus))
+        return staleness.mark_stale(hits, corpus.name, partial(self.changed, corpus))
 
     def changed(self, corpus: Corpus, names: Iterable[str | None]) -> set[str]:
         """Return those of a corpus's source files that have changed since its build.

@@ -102,7 +102,7 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
         return set()
 
 
-def marked(
+def mark_stale(
     hits: tuple[Hit, ...], corpus: str, changed: Callable[[Iterable[str | None]], set[str]]
 ) -> tuple[Hit, ...]:
     """Mark as stale the hits of a corpus whose file has changed since its build.
